@@ -1,0 +1,84 @@
+//! What is told. In this process: a broadcast per topic, made on first interest and dropped with the last.
+//!
+//! The bus is a hint that something is there; the store is the truth. It never blocks who tells, and a reader that is slow is told that
+//! it missed something, and reads the store.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::model::{Notice, Topic};
+
+/// Notices that wait for a reader. One that falls further behind reads the store instead.
+pub const TOPIC_NOTICES_MAX: usize = 256;
+
+#[derive(Clone, Default)]
+pub struct Bus {
+    topics: Arc<Mutex<HashMap<Topic, broadcast::Sender<Arc<Notice>>>>>,
+}
+
+/// What a subscriber hears next.
+#[derive(Debug, Clone)]
+pub enum Heard {
+    Notice(Arc<Notice>),
+    /// Notices were missed: read the store from where you are.
+    Gap,
+}
+
+impl Bus {
+    /// Tells those who listen now. That nobody does is no failure: what is told was kept, and will be read.
+    pub fn publish(&self, topic: &Topic, notice: Arc<Notice>) {
+        let topics = self.topics.lock().expect("no panic while holding the topics");
+        if let Some(sender) = topics.get(topic) {
+            let _ = sender.send(notice);
+        }
+    }
+
+    /// Whether anybody listens: without, a notice need not even be made.
+    pub fn has_listeners(&self, topic: &Topic) -> bool {
+        self.topics.lock().expect("no panic while holding the topics").contains_key(topic)
+    }
+
+    /// Hears everything that is told from now on.
+    pub fn subscribe(&self, topic: Topic) -> Subscription {
+        let mut topics = self.topics.lock().expect("no panic while holding the topics");
+        let sender = topics.entry(topic.clone()).or_insert_with(|| broadcast::Sender::new(TOPIC_NOTICES_MAX));
+        Subscription { receiver: Some(sender.subscribe()), topic, bus: self.clone() }
+    }
+
+    /// Topics that somebody listens to.
+    pub fn topic_count(&self) -> usize {
+        self.topics.lock().expect("no panic while holding the topics").len()
+    }
+}
+
+/// One listener of one topic.
+pub struct Subscription {
+    /// Always there until it is dropped.
+    receiver: Option<broadcast::Receiver<Arc<Notice>>>,
+    topic: Topic,
+    bus: Bus,
+}
+
+impl Subscription {
+    /// `None` when there will be nothing more, which no topic says as long as this listener lives.
+    pub async fn next(&mut self) -> Option<Heard> {
+        match self.receiver.as_mut()?.recv().await {
+            Ok(notice) => Some(Heard::Notice(notice)),
+            Err(RecvError::Lagged(_)) => Some(Heard::Gap),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut topics = self.bus.topics.lock().expect("no panic while holding the topics");
+        drop(self.receiver.take());
+        if topics.get(&self.topic).is_some_and(|sender| sender.receiver_count() == 0) {
+            topics.remove(&self.topic);
+        }
+    }
+}

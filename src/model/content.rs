@@ -1,0 +1,124 @@
+//! What a message says: text, attachments and the client's own metadata, each within its bound.
+
+/// The content of a message, one value that is replaced as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Content {
+    pub body: Body,
+    pub attachments: Vec<Attachment>,
+    pub metadata: Option<Metadata>,
+    pub edited_at: Option<super::Timestamp>,
+}
+
+/// The text of a message. Empty only beside attachments.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Body(String);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    #[error("must not be blank")]
+    Blank,
+    #[error("has {bytes} bytes of UTF-8, and {bytes_max} is the most")]
+    TooLong { bytes: usize, bytes_max: usize },
+    #[error("must not hold control characters")]
+    Control,
+}
+
+impl Body {
+    pub const BYTES_MAX: usize = 16 * 1024;
+
+    /// `may_be_empty` where there are attachments. White space alone is blank, whatever comes beside it.
+    pub fn parse(text: String, bytes_max: usize, may_be_empty: bool) -> Result<Self, TextError> {
+        if text.len() > bytes_max {
+            return Err(TextError::TooLong { bytes: text.len(), bytes_max });
+        }
+        if text.chars().all(char::is_whitespace) && !(text.is_empty() && may_be_empty) {
+            return Err(TextError::Blank);
+        }
+        Ok(Self(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A description of something that lies elsewhere: Wideroom never fetches it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Attachment {
+    pub url: String,
+    pub mime_type: String,
+    pub name: Option<String>,
+    /// Whole bytes. GraphQL shows them as a float, which is exact up to 2^53.
+    pub size_bytes: Option<u64>,
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+}
+
+impl Eq for Attachment {}
+
+impl Attachment {
+    pub const COUNT_MAX: usize = 10;
+    /// Of all attachments of a message together, as JSON.
+    pub const BYTES_MAX: usize = 8 * 1024;
+    pub const URL_BYTES_MAX: usize = 2_048;
+    pub const NAME_BYTES_MAX: usize = 255;
+    pub const MIME_TYPE_BYTES_MAX: usize = 127;
+    pub const SIZE_BYTES_MAX: u64 = 1 << 53;
+}
+
+/// JSON of the client's own, kept as compact text.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Metadata(String);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataError {
+    #[error("has {bytes} bytes as JSON, and {bytes_max} is the most")]
+    TooLong { bytes: usize, bytes_max: usize },
+}
+
+impl Metadata {
+    pub const BYTES_MAX: usize = 2 * 1024;
+
+    pub fn new(value: &serde_json::Value, bytes_max: usize) -> Result<Self, MetadataError> {
+        let text = value.to_string();
+        if text.len() > bytes_max {
+            return Err(MetadataError::TooLong { bytes: text.len(), bytes_max });
+        }
+        Ok(Self(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A short line of text, such as a group's name: not blank, bounded, no control characters.
+pub fn parse_line(text: &str, bytes_max: usize) -> Result<(), TextError> {
+    if text.len() > bytes_max {
+        return Err(TextError::TooLong { bytes: text.len(), bytes_max });
+    }
+    if text.chars().all(char::is_whitespace) {
+        return Err(TextError::Blank);
+    }
+    if text.chars().any(char::is_control) {
+        return Err(TextError::Control);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_bounded_and_not_blank() {
+        let parse = |text: &str, empty| Body::parse(text.to_owned(), 8, empty);
+        assert!(parse("hello", false).is_ok());
+        assert_eq!(parse("", false), Err(TextError::Blank));
+        assert!(parse("", true).is_ok());
+        assert_eq!(parse("\u{2003}\n", true), Err(TextError::Blank));
+        assert_eq!(parse("ninebytes", false), Err(TextError::TooLong { bytes: 9, bytes_max: 8 }));
+    }
+}

@@ -1,0 +1,36 @@
+//! What the bus carries: hints that something was kept, whole enough to be shown without another read.
+
+use std::sync::Arc;
+
+use super::{ConversationId, Message, TimeUuid, UserId};
+
+/// An address on the bus.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// All that happens in one conversation.
+    Conversation(ConversationId),
+    /// The inbox of one user.
+    Inbox(UserId),
+}
+
+/// Something that was kept before it was told.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// The place of the event in the order of its conversation.
+    pub id: TimeUuid,
+    /// All that was given an id up to here was kept and told before this: where an inbox stream may go on from.
+    pub settled: TimeUuid,
+    pub event: Event,
+}
+
+#[derive(Debug, Clone)]
+pub enum Event {
+    MessageAdded(Arc<Message>),
+    Inbox(InboxChange),
+}
+
+/// An entry of the topic's inbox is another than it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InboxChange {
+    pub conversation: ConversationId,
+}

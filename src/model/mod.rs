@@ -1,0 +1,21 @@
+//! The words of the system, as plain data. No I/O, nothing async, nothing of ours is imported.
+
+pub mod content;
+pub mod conversation;
+pub mod event;
+pub mod id;
+pub mod inbox;
+pub mod message;
+pub mod page;
+pub mod time;
+pub mod user;
+
+pub use content::{Attachment, Body, Content, Metadata, MetadataError, TextError};
+pub use conversation::{Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role};
+pub use event::{Event, InboxChange, Notice, Topic};
+pub use id::{ChangeId, ConversationId, MessageId, OrderKey, TimeUuid};
+pub use inbox::{Flags, InboxKey, InboxRow, ReadMarker, Unread};
+pub use message::{IdempotencyKey, InputHash, Message, MessageKind};
+pub use page::{Cut, Direction, Page, PageRequest};
+pub use time::Timestamp;
+pub use user::{Profile, UserId, UserIdError};

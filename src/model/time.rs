@@ -1,0 +1,71 @@
+//! Moments, in microseconds: the precision of `createdAt` and of a write timestamp.
+
+use std::fmt;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+
+/// Microseconds since 1970-01-01T00:00:00Z. Never negative, and never after the year 9999.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    pub const ZERO: Self = Self(0);
+    /// The last microsecond of the year 9999, beyond which RFC 3339 has no text.
+    pub const MAX: Self = Self(253_402_300_799_999_999);
+
+    /// Values outside of [`Timestamp::ZERO`]..=[`Timestamp::MAX`] are moved to the nearer end.
+    pub const fn from_micros(micros: i64) -> Self {
+        if micros < 0 {
+            Self::ZERO
+        } else if micros > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(micros)
+        }
+    }
+
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Reads RFC 3339, with any offset. Finer than a microsecond is cut off.
+    pub fn parse(text: &str) -> Option<Self> {
+        let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        let micros = i64::try_from(moment.unix_timestamp_nanos().div_euclid(1_000)).ok()?;
+        (0..=Self::MAX.0).contains(&micros).then_some(Self(micros))
+    }
+
+    pub const fn plus_micros(self, micros: i64) -> Self {
+        Self::from_micros(self.0.saturating_add(micros))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 in UTC, always with six digits of a second, so that equal moments are equal texts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
+        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).map_err(|_| fmt::Error)?;
+        f.write_str(&moment.format(&format).map_err(|_| fmt::Error)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_survives_the_round_trip() {
+        let moment = Timestamp::parse("2026-03-15T12:05:00.123456789+02:00").unwrap();
+        assert_eq!(moment.to_string(), "2026-03-15T10:05:00.123456Z");
+        assert_eq!(Timestamp::parse(&moment.to_string()), Some(moment));
+        assert_eq!(Timestamp::MAX.to_string(), "9999-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn what_lies_before_1970_is_refused() {
+        assert_eq!(Timestamp::parse("1969-12-31T23:59:59Z"), None);
+        assert_eq!(Timestamp::parse("yesterday"), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Users: named by the token, described by a profile.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Timestamp;
+
+/// A user's name: the `sub` of the token. Compared byte by byte.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct UserId(Arc<str>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UserIdError {
+    #[error("a username must not be empty")]
+    Empty,
+    #[error("a username has at most {} bytes of UTF-8", UserId::BYTES_MAX)]
+    TooLong,
+    #[error("a username must not hold control characters")]
+    Control,
+}
+
+impl UserId {
+    pub const BYTES_MAX: usize = 128;
+
+    pub fn parse(text: &str) -> Result<Self, UserIdError> {
+        if text.is_empty() {
+            return Err(UserIdError::Empty);
+        }
+        if text.len() > Self::BYTES_MAX {
+            return Err(UserIdError::TooLong);
+        }
+        if text.chars().any(char::is_control) {
+            return Err(UserIdError::Control);
+        }
+        Ok(Self(text.into()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a user tells of themselves. A user without one exists all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Profile {
+    pub display_name: Option<String>,
+    pub avatar_url: Option<String>,
+    pub last_seen_at: Option<Timestamp>,
+}
+
+impl Profile {
+    pub const DISPLAY_NAME_BYTES_MAX: usize = 128;
+    pub const AVATAR_URL_BYTES_MAX: usize = 2_048;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_bounded_text_without_control_characters() {
+        assert!(UserId::parse("alice@example.org").is_ok());
+        assert!(UserId::parse("Ärzte ohne Grenzen 🚑").is_ok());
+        assert_eq!(UserId::parse(""), Err(UserIdError::Empty));
+        assert_eq!(UserId::parse(&"a".repeat(129)), Err(UserIdError::TooLong));
+        assert_eq!(UserId::parse("a\u{0}b"), Err(UserIdError::Control));
+        assert_eq!(UserId::parse("a\u{85}b"), Err(UserIdError::Control));
+    }
+}

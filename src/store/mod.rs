@@ -1,0 +1,227 @@
+//! What is kept. One trait in the words of the model, an intent per method; every engine passes the same contract suite (tests/store).
+//!
+//! Each promise in these comments is a case of that suite. A store knows no rule of chat: who may do what is asked before it is called.
+
+pub mod embedded;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::model::{
+    ChangeId, Conversation, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId,
+    OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, Role, TimeUuid, Timestamp, Unread, UserId,
+};
+
+/// Why a store did not do as asked, by what one can do about it. "Not there" is no error but `None`.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing of it was done: the queue is full, the disk is, or the store is not to be reached. It may be tried again.
+    #[error("the store is not available: {0}")]
+    Unavailable(#[source] Cause),
+    /// It may have been done, or may yet be. Only a read, or the same write again, tells.
+    #[error("the outcome of a write is not known: {0}")]
+    OutcomeUnknown(#[source] Cause),
+    /// What was read is not what is written there: a fault of the disk or of ours.
+    #[error("a row of {table} cannot be read: {cause}")]
+    Corrupt {
+        table: &'static str,
+        #[source]
+        cause: Cause,
+    },
+}
+
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A conversation as it is made.
+#[derive(Debug, Clone)]
+pub struct NewConversation {
+    pub conversation: Conversation,
+    /// At least one, no two of them the same. More than [`Conversation::FAN_OUT_MAX`] make it large.
+    pub participants: Vec<(UserId, Role)>,
+    /// Under which the making of it stands in the participants' `changes_by_user`.
+    pub change: ChangeId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Created {
+    New,
+    /// It was there: this one, made with that input. Nothing was changed.
+    Existing(Arc<Conversation>),
+}
+
+/// A viewer's place in a conversation.
+#[derive(Debug, Clone)]
+pub struct Seat {
+    pub conversation: Arc<Conversation>,
+    pub membership: Membership,
+}
+
+/// Who is to be told of what was just kept.
+#[derive(Debug, Clone)]
+pub struct Audience {
+    /// Those who are in the conversation now. `None` for a large one: its readers listen to the conversation itself.
+    pub users: Option<Arc<[UserId]>>,
+}
+
+/// A message on its way into the store, with what a retry is recognised by.
+#[derive(Debug, Clone)]
+pub struct NewMessage {
+    pub message: Arc<Message>,
+    /// Where the message has a `client_key`: the hash of its input.
+    pub input_hash: Option<InputHash>,
+}
+
+/// An earlier send under the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EarlierSend {
+    pub message: MessageId,
+    pub input_hash: InputHash,
+}
+
+/// What one wants to know of an entry's unread messages.
+#[derive(Debug, Clone, Copy)]
+pub struct UnreadQuestion {
+    pub conversation: ConversationId,
+    pub after: OrderKey,
+}
+
+/// Where a user's read marker goes.
+#[derive(Debug, Clone, Copy)]
+pub struct MarkerMove {
+    pub conversation: ConversationId,
+    pub marker: ReadMarker,
+    /// The receipts' maximum, which never goes back: `None` when marking unread.
+    pub read_up_to: Option<OrderKey>,
+    /// Under which it stands in the user's `changes_by_user`.
+    pub change: ChangeId,
+}
+
+/// An inbox row with the newest thing that changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedRow {
+    pub newest_change: TimeUuid,
+    pub row: InboxRow,
+}
+
+/// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
+#[derive(Debug, Clone)]
+pub enum ImportRow {
+    User { user: UserId, profile: Profile },
+    Conversation { conversation: Conversation, last_activity: Option<Timestamp> },
+    Participant { conversation: ConversationId, user: UserId, membership: Membership, places: ImportPlaces },
+    Message(Arc<Message>),
+}
+
+/// How far an imported participant has come, and how they have set their entry.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ImportPlaces {
+    pub read_up_to: Option<MessageId>,
+    /// The first message that was marked unread, where one was.
+    pub unread_from: Option<MessageId>,
+    pub delivered_up_to: Option<MessageId>,
+    pub flags: Flags,
+}
+
+/// What became of one row of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Imported {
+    Added,
+    /// It was there already, and stays as it was.
+    Unchanged,
+    /// Its conversation is not there (yet): nothing of it was kept.
+    ConversationMissing,
+    /// It cannot be kept beside what is there; the sentence says why.
+    Refused(&'static str),
+}
+
+/// Where everything is kept.
+///
+/// Reads for a loader take a slice of keys and answer in its order; reads for a list take a [`PageRequest`]. Writes are kept, durably and
+/// as a whole, when they return `Ok`; every read that begins after that sees them.
+#[async_trait]
+pub trait Store: fmt::Display + Send + Sync + 'static {
+    /// How far before a cursor a resumed stream must read, because an event with a smaller id may have become visible later than one with
+    /// a greater id. Zero where one server gives all ids.
+    fn overlap_micros(&self) -> i64;
+
+    /// The greatest id ever kept: a generator begins after it.
+    async fn newest_id(&self) -> Result<Option<TimeUuid>>;
+
+    /// Conversations with the viewer's membership, also one that has ended. `None` where there is no such conversation or the viewer was
+    /// never in it.
+    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>>;
+
+    /// The direct conversation of two users, whatever its id.
+    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>>;
+
+    /// Makes a conversation with all its participants, their inbox entries and, for a direct one, its pair: all or nothing. Where its id,
+    /// or its pair, is taken, nothing changes and the answer is what is there, also when two do it at the same moment.
+    async fn create_conversation(&self, new: &NewConversation) -> Result<Created>;
+
+    /// Those who are in the conversation now, by username bytes.
+    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>>;
+
+    /// Some participants by name, also those who have left. `None` for those who were never in it.
+    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>>;
+
+    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
+
+    /// Keeps messages of one conversation, and with them the activity of every inbox concerned, the senders' `sent_up_to` and the
+    /// idempotency keys: all or nothing. The ids ascend and lie after every id of the conversation. Called by one task at a time for a
+    /// conversation. Of a conversation that is not there: `Corrupt`.
+    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Audience>;
+
+    /// Earlier sends of the last 24 hours by their keys.
+    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>>;
+
+    /// A page of messages, the newest first: `after` is what is older. The cut is in the order of ids, its start the oldest.
+    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>>;
+
+    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>>;
+
+    /// The newest message at or before each place, deleted ones included.
+    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>>;
+
+    /// The newest message of each conversation.
+    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>>;
+
+    /// How many messages each conversation has, deleted ones included: exact, at a cost that does not grow with history.
+    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
+
+    /// A page of a user's entries, the last active first; archived ones included.
+    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>>;
+
+    /// A user's rows for some conversations. `None` where the user is not in it now.
+    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>>;
+
+    /// A user's rows that changed after a place, by their newest change, ascending. Where they are more than `limit`: `None`.
+    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>>;
+
+    /// The user's large conversations, whose sends must be listened to at the conversation itself.
+    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>>;
+
+    /// TEXT messages of others after each place that are not deleted: counted up to `cap`, and at most [`Unread::ROWS_MAX`] rows looked
+    /// at, either of which makes the count capped.
+    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>>;
+
+    /// Moves a user's read marker: a maximum, so that the greater one stays whatever the order of arrival.
+    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()>;
+
+    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>>;
+
+    /// Imports rows in order, all or nothing as far as faults go; each row's fate by itself. Not an event: nobody is told.
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;
+
+    /// Something an importer wants to find again, such as how far it came. Kept with the next or an earlier import, never before it.
+    async fn note(&self, name: &str) -> Result<Option<String>>;
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()>;
+
+    /// Whether the store takes writes: `Err` says in one sentence why not.
+    fn health(&self) -> Result<(), String>;
+
+    /// Ends the store in order: what was acknowledged is on disk. Nothing may be asked of it after that.
+    async fn close(&self) -> Result<()>;
+}
