@@ -1,0 +1,27 @@
+//! The translation between GraphQL and the chat. No rule lives here.
+
+mod connection;
+mod cursor;
+mod error;
+mod id;
+mod loader;
+mod mutation;
+mod query;
+mod scalar;
+mod scope;
+mod subscription;
+mod types;
+
+pub use error::Code;
+pub use mutation::Mutation;
+pub use query::Query;
+pub use subscription::Subscription;
+
+use async_graphql::Schema;
+
+/// The schema that is served, and committed as `schema.graphql`.
+pub type ChatSchema = Schema<Query, Mutation, Subscription>;
+
+pub fn schema() -> ChatSchema {
+    Schema::build(Query, Mutation, Subscription).finish()
+}
