@@ -4,11 +4,11 @@ use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value
 
 use crate::model::Timestamp;
 
-/// A moment in RFC 3339. Answers are in UTC with six digits of a second; inputs may have any offset, and what is finer than a
-/// microsecond is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DateTime(pub(super) Timestamp);
 
+/// A moment in RFC 3339. Answers are in UTC with six digits of a second; inputs may have any offset, and what is finer than a
+/// microsecond is cut off.
 #[Scalar(name = "DateTime", specified_by_url = "https://scalars.graphql.org/andimarek/date-time")]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -21,10 +21,10 @@ impl ScalarType for DateTime {
     }
 }
 
-/// A UUID of RFC 4122 in its text form, in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Uuid(pub(super) uuid::Uuid);
 
+/// A UUID of RFC 4122 in its text form, in lower case.
 #[Scalar(name = "UUID", specified_by_url = "https://www.rfc-editor.org/rfc/rfc4122")]
 impl ScalarType for Uuid {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -37,10 +37,10 @@ impl ScalarType for Uuid {
     }
 }
 
-/// Any JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Json(pub(super) serde_json::Value);
 
+/// Any JSON value.
 #[Scalar(name = "JSON")]
 impl ScalarType for Json {
     fn parse(value: Value) -> InputValueResult<Self> {
