@@ -5,6 +5,8 @@
 
 pub mod import;
 pub mod line;
+#[cfg(test)]
+mod memory;
 pub mod reader;
 mod rows;
 mod spool;
