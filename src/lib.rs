@@ -2,4 +2,5 @@
 pub mod bus;
 pub mod clock;
 pub mod model;
+pub mod server;
 pub mod store;
