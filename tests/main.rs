@@ -3,8 +3,10 @@
 #![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
 
 mod api;
+mod browser;
 mod house;
 mod model;
+mod pages;
 mod schema;
 mod store;
 mod support;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, StatusCode};
 
-use crate::graphql::document::{Refused, RefusedKind};
+use crate::graphql::{Refused, RefusedKind};
 
 /// The codes of the contract that the doors themselves give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

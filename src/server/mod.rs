@@ -5,6 +5,7 @@
 mod answer;
 mod http;
 mod operation;
+pub mod pages;
 mod request;
 mod ws;
 

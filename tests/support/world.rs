@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat};
 use wideroom::clock::{Clock, SystemClock};
@@ -16,6 +17,7 @@ use wideroom::graphql::{Api, DocumentBounds, Executor};
 use wideroom::model::UserId;
 use wideroom::store::Store;
 use wideroom::store::embedded::{Embedded, Options};
+use wideroom::transfer::Import;
 
 /// How long a test waits for what must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -56,8 +58,10 @@ impl World {
     pub(crate) async fn with_sample() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = open_store(&folder, Arc::clone(&clock)).await;
-        super::import_sample(&store).await;
+        let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
+        let import = Import { store: Arc::clone(&store), clock, dir: folder.path().to_owned(), stop: CancellationToken::new() };
+        let outcome = import.pipe(wideroom::cli::DEMO, &mut |_| {}).await.unwrap();
+        assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
         Self::open_in(folder).await
     }
