@@ -5,6 +5,7 @@
 mod ask;
 mod conversation;
 mod differential;
+mod disk;
 mod history;
 mod import;
 mod inbox;
@@ -158,3 +159,4 @@ contract! {
 }
 
 stores!(naive);
+stores!(embedded);
