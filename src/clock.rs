@@ -70,8 +70,13 @@ impl IdGenerator {
 
     /// Ids from now on lie after this one.
     pub fn observe(&self, id: TimeUuid) {
+        self.pass(id.moment());
+    }
+
+    /// Ids from now on lie after this moment.
+    pub fn pass(&self, moment: Timestamp) {
         let mut last = self.last.lock().expect("no panic while giving an id");
-        *last = (*last).max(id.moment());
+        *last = (*last).max(moment);
     }
 
     /// The last moment given or shown.

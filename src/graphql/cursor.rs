@@ -27,12 +27,13 @@ pub(super) enum List<'a> {
 impl List<'_> {
     /// The list's name and its partition, by which its cursors begin.
     fn prefix(self) -> Vec<u8> {
+        // Capitals: the small letters name the kinds of global ids, and an id is no cursor.
         let (name, partition) = match self {
-            Self::Messages(conversation) => (b'm', conversation.0.as_bytes().to_vec()),
-            Self::Events(conversation) => (b'v', conversation.0.as_bytes().to_vec()),
-            Self::Participants(conversation) => (b'p', conversation.0.as_bytes().to_vec()),
-            Self::Inbox(user) => (b'i', fingerprint(user)),
-            Self::Updates(user) => (b'u', fingerprint(user)),
+            Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
+            Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
+            Self::Participants(conversation) => (b'P', conversation.0.as_bytes().to_vec()),
+            Self::Inbox(user) => (b'I', fingerprint(user)),
+            Self::Updates(user) => (b'U', fingerprint(user)),
         };
         [&[VERSION, name], partition.as_slice()].concat()
     }

@@ -46,6 +46,14 @@ pub(super) struct Error(async_graphql::Error);
 
 pub(super) type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What a nullable field answers: with an error beside it, only the field itself is null. (An error of `Result<Option<T>>` would null
+/// what the field is in.)
+pub(super) type Nullable<T> = Option<Result<T>>;
+
+pub(super) async fn nullable<T>(answer: impl Future<Output = Result<Option<T>>>) -> Nullable<T> {
+    answer.await.transpose()
+}
+
 impl Error {
     fn new(code: Code, message: impl Into<String>) -> Self {
         Self(async_graphql::Error::new(message).extend_with(|_, extensions| extensions.set("code", code.as_str())))

@@ -4,7 +4,7 @@
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::error::{Error, Result};
+use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_id, message_id};
 use super::scalar::Json;
 use super::scope::Scope;
@@ -138,13 +138,16 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Who is talked to.")] input: StartDirectConversationInput,
-    ) -> Result<Option<StartDirectConversationPayload>> {
-        let scope = Scope::fresh(ctx)?;
-        let client_mutation_id = echo(input.client_mutation_id)?;
-        let conversation = scope.chat.start_direct(&scope.viewer, &input.username).await?;
-        let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-        let conversation = Conversation::new(&scope, conversation);
-        Ok(Some(StartDirectConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+    ) -> Nullable<StartDirectConversationPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = scope.chat.start_direct(&scope.viewer, &input.username).await?;
+            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+            let conversation = Conversation::new(&scope, conversation);
+            Ok(Some(StartDirectConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+        })
+        .await
     }
 
     /// A new group of the viewer, who is its OWNER, and these users.
@@ -152,14 +155,17 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The group to be made.")] input: CreateGroupConversationInput,
-    ) -> Result<Option<CreateGroupConversationPayload>> {
-        let scope = Scope::fresh(ctx)?;
-        let client_mutation_id = echo(input.client_mutation_id)?;
-        let key = input.idempotency_key.as_deref();
-        let conversation = scope.chat.create_group(&scope.viewer, &input.name, &input.usernames, key).await?;
-        let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-        let conversation = Conversation::new(&scope, conversation);
-        Ok(Some(CreateGroupConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+    ) -> Nullable<CreateGroupConversationPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let key = input.idempotency_key.as_deref();
+            let conversation = scope.chat.create_group(&scope.viewer, &input.name, &input.usernames, key).await?;
+            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+            let conversation = Conversation::new(&scope, conversation);
+            Ok(Some(CreateGroupConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+        })
+        .await
     }
 
     /// Sends a message. A retry with the same idempotencyKey within 24 hours answers with the message of the first try; with another
@@ -168,36 +174,38 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The message to be sent.")] input: SendMessageInput,
-    ) -> Result<Option<SendMessagePayload>> {
-        let scope = Scope::fresh(ctx)?;
-        let client_mutation_id = echo(input.client_mutation_id)?;
-        let conversation = conversation_of(&input.conversation_id)?;
-        let draft = DraftInput {
-            body: input.body,
-            attachments: input.attachments.unwrap_or_default().into_iter().map(Into::into).collect(),
-            metadata: input.metadata.map(|metadata| metadata.0),
-            reply_to: input.reply_to_id.map(|id| message_in(conversation, &id)).transpose()?,
-            idempotency_key: input.idempotency_key,
-        };
-        let draft = Draft::parse(draft, scope.chat.bounds())?;
-        let message = scope.chat.send(&scope.viewer, conversation, draft).await?;
-        let message_edge = super::types::message_edge(&scope, message);
-        let inbox_entry_edge = entry_edge(&scope, conversation).await?;
-        Ok(Some(SendMessagePayload { message_edge, inbox_entry_edge, client_mutation_id }))
+    ) -> Nullable<SendMessagePayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = conversation_of(&input.conversation_id)?;
+            let draft = DraftInput {
+                body: input.body,
+                attachments: input.attachments.unwrap_or_default().into_iter().map(Into::into).collect(),
+                metadata: input.metadata.map(|metadata| metadata.0),
+                reply_to: input.reply_to_id.map(|id| message_in(conversation, &id)).transpose()?,
+                idempotency_key: input.idempotency_key,
+            };
+            let draft = Draft::parse(draft, scope.chat.bounds())?;
+            let message = scope.chat.send(&scope.viewer, conversation, draft).await?;
+            let message_edge = super::types::message_edge(&scope, message);
+            let inbox_entry_edge = entry_edge(&scope, conversation).await?;
+            Ok(Some(SendMessagePayload { message_edge, inbox_entry_edge, client_mutation_id }))
+        })
+        .await
     }
 
     /// Moves the viewer's read marker forward to this message (the newest one if none is named); never back.
-    async fn mark_read(
-        &self,
-        ctx: &Context<'_>,
-        #[graphql(desc = "What was read.")] input: MarkReadInput,
-    ) -> Result<Option<MarkReadPayload>> {
-        let scope = Scope::fresh(ctx)?;
-        let client_mutation_id = echo(input.client_mutation_id)?;
-        let conversation = conversation_of(&input.conversation_id)?;
-        let message = input.message_id.map(|id| message_in(conversation, &id)).transpose()?;
-        let row = scope.chat.mark_read(&scope.viewer, conversation, message).await?;
-        Ok(Some(MarkReadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+    async fn mark_read(&self, ctx: &Context<'_>, #[graphql(desc = "What was read.")] input: MarkReadInput) -> Nullable<MarkReadPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = conversation_of(&input.conversation_id)?;
+            let message = input.message_id.map(|id| message_in(conversation, &id)).transpose()?;
+            let row = scope.chat.mark_read(&scope.viewer, conversation, message).await?;
+            Ok(Some(MarkReadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+        })
+        .await
     }
 
     /// Moves the read marker back, so that this message and all later ones are unread again.
@@ -205,13 +213,16 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "What is to be unread again.")] input: MarkUnreadInput,
-    ) -> Result<Option<MarkUnreadPayload>> {
-        let scope = Scope::fresh(ctx)?;
-        let client_mutation_id = echo(input.client_mutation_id)?;
-        let conversation = conversation_of(&input.conversation_id)?;
-        let message = message_in(conversation, &input.message_id)?;
-        let row = scope.chat.mark_unread(&scope.viewer, conversation, message).await?;
-        Ok(Some(MarkUnreadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+    ) -> Nullable<MarkUnreadPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = conversation_of(&input.conversation_id)?;
+            let message = message_in(conversation, &input.message_id)?;
+            let row = scope.chat.mark_unread(&scope.viewer, conversation, message).await?;
+            Ok(Some(MarkUnreadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+        })
+        .await
     }
 }
 

@@ -4,7 +4,7 @@ use async_graphql::{Context, ID, Object};
 
 use super::connection::PageArguments;
 use super::cursor::List;
-use super::error::{Error, Result};
+use super::error::{Error, Nullable, Result, nullable};
 use super::id::conversation_id;
 use super::scope::Scope;
 use super::types::{Conversation, InboxEntryConnection, InboxFilter, InboxSummary, Node, User};
@@ -18,18 +18,18 @@ pub struct Query;
 #[Object]
 impl Query {
     /// Any object by its id. Null where there is none that the viewer may see.
-    async fn node(&self, ctx: &Context<'_>, #[graphql(desc = "The object's id.")] id: ID) -> Result<Option<Node>> {
-        Node::load(&Scope::shared(ctx)?, &id).await
+    async fn node(&self, ctx: &Context<'_>, #[graphql(desc = "The object's id.")] id: ID) -> Nullable<Node> {
+        nullable(async { Node::load(&Scope::shared(ctx)?, &id).await }).await
     }
 
     /// Objects by their ids, at most 100: answered in order, null where there is none that the viewer may see.
-    async fn nodes(&self, ctx: &Context<'_>, #[graphql(desc = "The objects' ids.")] ids: Vec<ID>) -> Result<Vec<Option<Node>>> {
+    async fn nodes(&self, ctx: &Context<'_>, #[graphql(desc = "The objects' ids.")] ids: Vec<ID>) -> Result<Vec<Nullable<Node>>> {
         if ids.len() > NODES_MAX {
             return Err(Error::bad_input(&["ids"], format!("at most {NODES_MAX} ids in one call")));
         }
         let scope = Scope::shared(ctx)?;
-        let loads = ids.iter().map(|id| Node::load(&scope, id));
-        futures_util::future::join_all(loads).await.into_iter().collect()
+        let loads = ids.iter().map(|id| nullable(Node::load(&scope, id)));
+        Ok(futures_util::future::join_all(loads).await)
     }
 
     /// The caller.
@@ -40,12 +40,15 @@ impl Query {
     }
 
     /// A conversation of the viewer by its id.
-    async fn conversation(&self, ctx: &Context<'_>, #[graphql(desc = "The conversation's id.")] id: ID) -> Result<Option<Conversation>> {
-        let scope = Scope::shared(ctx)?;
-        match conversation_id(&id) {
-            Some(id) => Conversation::load(&scope, id).await,
-            None => Ok(None),
-        }
+    async fn conversation(&self, ctx: &Context<'_>, #[graphql(desc = "The conversation's id.")] id: ID) -> Nullable<Conversation> {
+        nullable(async {
+            let scope = Scope::shared(ctx)?;
+            match conversation_id(&id) {
+                Some(id) => Conversation::load(&scope, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// The viewer's conversations, the most recently active first.

@@ -31,7 +31,8 @@ async fn a_stranger_is_told_what_is_told_of_nothing() {
         ] {
             assert_eq!(mallory.ask(document, json!({"c": c, "m": m})).await.code(), "NOT_FOUND", "{document}");
         }
-        let mut stream = mallory.subscribe("subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { cursor } } }", json!({"c": c}));
+        let mut stream =
+            mallory.subscribe("subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { cursor } } }", json!({"c": c}));
         assert_eq!(stream.answer().await.code(), "NOT_FOUND");
     }
 }

@@ -19,7 +19,8 @@ async fn a_direct_conversation_is_one_whoever_starts_it() {
     assert_eq!(conversation["name"], json!(null));
     assert_eq!(conversation["directPeer"]["username"], "alice");
     assert_eq!(conversation["participantCount"], 2);
-    let people: Vec<_> = conversation["participants"]["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["user"]["username"])).collect();
+    let people: Vec<_> =
+        conversation["participants"]["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["user"]["username"])).collect();
     assert_eq!(people, ["alice", "bob"]);
 }
 
@@ -120,6 +121,7 @@ async fn participants_page_by_the_bytes_of_their_names() {
     let last = zoe.data(document, json!({"c": id, "last": 2})).await;
     assert_eq!(names(&last), ["zoé", "żółw"]);
     let node = &last["conversation"]["participants"]["edges"][0]["node"];
-    let data = zoe.data("query($id: ID!) { node(id: $id) { id ... on Participant { user { username } } } }", json!({"id": node["id"]})).await;
+    let data =
+        zoe.data("query($id: ID!) { node(id: $id) { id ... on Participant { user { username } } } }", json!({"id": node["id"]})).await;
     assert_eq!(data["node"], *node);
 }

@@ -58,7 +58,11 @@ async fn a_time_range_cuts_history() {
     let all = messages(&bob, &c, json!({})).await;
     let sent_at = |i: usize| all["edges"][5 - i]["node"]["createdAt"].clone();
     let cut = messages(&bob, &c, json!({"from": sent_at(1), "until": sent_at(4)})).await;
-    assert_eq!((bodies(&cut), flags(&cut)), (["3", "2", "1"].map(str::to_owned).to_vec(), (false, false)), "from is inclusive, until exclusive");
+    assert_eq!(
+        (bodies(&cut), flags(&cut)),
+        (["3", "2", "1"].map(str::to_owned).to_vec(), (false, false)),
+        "from is inclusive, until exclusive"
+    );
     let first = messages(&bob, &c, json!({"from": sent_at(1), "until": sent_at(4), "first": 2})).await;
     assert_eq!((bodies(&first), flags(&first)), (["3", "2"].map(str::to_owned).to_vec(), (false, true)));
     let after = first["pageInfo"]["endCursor"].clone();

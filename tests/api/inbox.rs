@@ -68,7 +68,7 @@ async fn large_conversations_stand_where_their_activity_is() {
     assert_eq!(conversations(&inbox(&alice, json!({})).await), [small.clone(), large.clone()]);
     member.send(&large, "to all").await;
     assert_eq!(conversations(&inbox(&alice, json!({})).await), [large.clone(), small.clone()]);
-    assert_eq!(conversations(&inbox(&world.user("user-39"), json!({})).await), [large.clone()]);
+    assert_eq!(conversations(&inbox(&world.user("user-39"), json!({})).await), std::slice::from_ref(&large));
     assert_eq!((alice.unread(&large).await, member.unread(&large).await), (1, 0));
     alice.send(&small, "to bob").await;
     let first = inbox(&alice, json!({"first": 1})).await;

@@ -38,7 +38,10 @@ async fn a_message_comes_back_as_it_was_sent() {
     assert_eq!(node["sender"]["username"], "alice");
     assert_eq!(node["conversation"]["id"], json!(c));
     assert_eq!((&node["editedAt"], &node["deletedAt"]), (&Value::Null, &Value::Null));
-    let read = world.user("bob").data("query($id: ID!) { node(id: $id) { ... on Message { id body createdAt } } }", json!({"id": node["id"]})).await;
+    let read = world
+        .user("bob")
+        .data("query($id: ID!) { node(id: $id) { ... on Message { id body createdAt } } }", json!({"id": node["id"]}))
+        .await;
     assert_eq!(read["node"], json!({"id": node["id"], "body": node["body"], "createdAt": node["createdAt"]}));
 }
 

@@ -105,10 +105,11 @@ async fn a_reader_that_falls_behind_reads_the_store_and_misses_nothing() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
-    let mut stream = bob.subscribe(ADDED, json!({"c": c}));
+    let after = events_cursor(&bob, &c).await;
+    let mut stream = bob.subscribe(ADDED, json!({"c": c, "after": after}));
     alice.send(&c, "0").await;
-    // More than the bus holds for one reader.
     assert_eq!(message(&stream.next().await)["node"]["body"], "0");
+    // More than the bus holds for one reader.
     let count = wideroom::bus::TOPIC_NOTICES_MAX + 50;
     for i in 1..=count {
         alice.send(&c, &i.to_string()).await;
@@ -204,9 +205,7 @@ async fn a_cursor_of_another_list_is_refused() {
 #[tokio::test]
 async fn an_inbox_cursor_from_before_an_import_has_expired() {
     let world = World::open().await;
-    let alice = world.user("alice");
-    alice.direct("bob").await;
-    let updates = alice.data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
+    let updates = world.user("alice").data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
     world.store.set_note(wideroom::store::NOTE_IMPORTED_AT, Some("2100-01-01T00:00:00Z")).await.unwrap();
     let world = world.restarted().await;
     let mut stream = world.user("alice").subscribe(UPDATED, json!({"after": updates}));

@@ -131,8 +131,10 @@ async fn unread_does_not_drift_when_sends_race_marks() {
         let newest = &data["conversation"]["newest"];
         assert_eq!(newest["pageInfo"]["hasNextPage"], false);
         let read_up_to = &data["conversation"]["inboxEntry"]["readUpTo"]["uuid"];
-        let after_marker = newest["edges"].as_array().unwrap().iter().map(|edge| &edge["node"]).take_while(|node| node["uuid"] != *read_up_to);
-        let expected: Vec<_> = after_marker.filter(|node| node["sender"]["username"] != USERS[user]).map(|node| text(&node["uuid"])).collect();
+        let after_marker =
+            newest["edges"].as_array().unwrap().iter().map(|edge| &edge["node"]).take_while(|node| node["uuid"] != *read_up_to);
+        let expected: Vec<_> =
+            after_marker.filter(|node| node["sender"]["username"] != USERS[user]).map(|node| text(&node["uuid"])).collect();
         assert_eq!(answer(actor, &conversation).await, (expected.len(), expected.last().cloned()));
     }
 }

@@ -60,13 +60,14 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
         let import = Import { store: Arc::clone(&store), clock, dir: folder.path().to_owned(), stop: CancellationToken::new() };
-        let outcome = import.pipe(wideroom::cli::DEMO, &mut |_| {}).await.unwrap();
+        let outcome = import.pipe(include_bytes!("../../src/cli/demo.jsonl").as_slice(), &mut |_| {}).await.unwrap();
         assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
+        drop((import, store));
         Self::open_in(folder).await
     }
 
-    /// The same folder after the server was stopped and started again.
+    /// The same folder after the server was stopped and started again. Nobody may still hold on to the old one.
     pub(crate) async fn restarted(self) -> Self {
         self.chat.finish().await;
         self.store.close().await.unwrap();

@@ -8,7 +8,7 @@ use super::{ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole,
 use crate::chat::HistoryRequest;
 use crate::graphql::connection::{Connection, Edge, PageArguments};
 use crate::graphql::cursor::{CursorKey, List};
-use crate::graphql::error::{Error, Result};
+use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
 use crate::graphql::scalar::{DateTime, Uuid};
 use crate::graphql::scope::Scope;
@@ -58,9 +58,12 @@ impl Conversation {
     }
 
     /// The other one of a direct conversation, or the viewer who talks to themselves; null in a group.
-    async fn direct_peer(&self) -> Result<Option<User>> {
-        let peer = self.scope.chat.direct_peer(&self.scope.viewer, &self.conversation).await?;
-        Ok(peer.map(|user| User::new(&self.scope, user)))
+    async fn direct_peer(&self) -> Nullable<User> {
+        nullable(async {
+            let peer = self.scope.chat.direct_peer(&self.scope.viewer, &self.conversation).await?;
+            Ok(peer.map(|user| User::new(&self.scope, user)))
+        })
+        .await
     }
 
     /// When it was started.
@@ -139,16 +142,19 @@ impl Conversation {
     }
 
     /// The newest message. Null where there is none yet.
-    async fn last_message(&self) -> Result<Option<Message>> {
-        match self.scope.loaders.last_messages.load(self.conversation.id).await? {
-            Some(id) => Message::load(&self.scope, self.conversation.id, id).await,
-            None => Ok(None),
-        }
+    async fn last_message(&self) -> Nullable<Message> {
+        nullable(async {
+            match self.scope.loaders.last_messages.load(self.conversation.id).await? {
+                Some(id) => Message::load(&self.scope, self.conversation.id, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// The viewer's inbox entry for it.
-    async fn inbox_entry(&self) -> Result<Option<InboxEntry>> {
-        InboxEntry::load(&self.scope, self.conversation.id).await
+    async fn inbox_entry(&self) -> Nullable<InboxEntry> {
+        nullable(async { InboxEntry::load(&self.scope, self.conversation.id).await }).await
     }
 
     /// The position of the event stream now. Take it first, then read, then subscribe after it: nothing falls between.
@@ -205,13 +211,13 @@ impl Participant {
     }
 
     /// The last message that they have read. Null where they have read none. It never goes back.
-    async fn read_up_to(&self) -> Result<Option<Message>> {
-        self.message_at(self.participant.read_up_to).await
+    async fn read_up_to(&self) -> Nullable<Message> {
+        nullable(async { self.message_at(self.participant.read_up_to).await }).await
     }
 
     /// The last message that reached one of their devices. What was read was delivered.
-    async fn delivered_up_to(&self) -> Result<Option<Message>> {
-        self.message_at(self.participant.delivered_up_to.max(self.participant.read_up_to)).await
+    async fn delivered_up_to(&self) -> Nullable<Message> {
+        nullable(async { self.message_at(self.participant.delivered_up_to.max(self.participant.read_up_to)).await }).await
     }
 }
 

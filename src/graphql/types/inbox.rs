@@ -6,7 +6,7 @@ use super::{Conversation, ConversationKind, Message};
 use crate::chat;
 use crate::graphql::connection::PageInfo;
 use crate::graphql::cursor::{CursorKey, List};
-use crate::graphql::error::Result;
+use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::Scope;
@@ -49,11 +49,14 @@ impl InboxEntry {
     }
 
     /// The newest message. Null where there is none yet.
-    async fn last_message(&self) -> Result<Option<Message>> {
-        match self.row.last_message {
-            Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
-            None => Ok(None),
-        }
+    async fn last_message(&self) -> Nullable<Message> {
+        nullable(async {
+            match self.row.last_message {
+                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// By what the inbox is ordered: when the newest message was sent, or when the conversation was started.
@@ -72,16 +75,19 @@ impl InboxEntry {
     }
 
     /// The oldest unread message. Null when nothing is unread.
-    async fn first_unread_message(&self) -> Result<Option<Message>> {
-        match self.unread().await?.first {
-            Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
-            None => Ok(None),
-        }
+    async fn first_unread_message(&self) -> Nullable<Message> {
+        nullable(async {
+            match self.unread().await?.first {
+                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// The newest message that the viewer has read. Null where they have read none, or marked all unread.
-    async fn read_up_to(&self) -> Result<Option<Message>> {
-        Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await
+    async fn read_up_to(&self) -> Nullable<Message> {
+        nullable(async { Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await }).await
     }
 
     /// Whether the viewer wants no notice of it.

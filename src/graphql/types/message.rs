@@ -8,7 +8,7 @@ use super::{Conversation, MessageKind, User};
 use crate::chat::AttachmentDraft;
 use crate::graphql::connection::Edge;
 use crate::graphql::cursor::{CursorKey, List};
-use crate::graphql::error::Result;
+use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::Scope;
@@ -82,11 +82,14 @@ impl Message {
     }
 
     /// The message that it answers.
-    async fn reply_to(&self) -> Result<Option<Self>> {
-        match self.message.reply_to {
-            Some(id) => Self::load(&self.scope, self.message.conversation, id).await,
-            None => Ok(None),
-        }
+    async fn reply_to(&self) -> Nullable<Self> {
+        nullable(async {
+            match self.message.reply_to {
+                Some(id) => Self::load(&self.scope, self.message.conversation, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// The idempotencyKey of its send: how a client finds its own optimistic message again.

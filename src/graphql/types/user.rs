@@ -2,7 +2,7 @@
 
 use async_graphql::{ID, Object};
 
-use crate::graphql::error::Result;
+use crate::graphql::error::{Nullable, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scope::Scope;
 use crate::model::UserId;
@@ -32,12 +32,12 @@ impl User {
     }
 
     /// How the user wants to be called. Null where they did not say.
-    async fn display_name(&self) -> Result<Option<String>> {
-        Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.display_name))
+    async fn display_name(&self) -> Nullable<String> {
+        nullable(async { Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.display_name)) }).await
     }
 
     /// A picture of the user. Null where they have none.
-    async fn avatar_url(&self) -> Result<Option<String>> {
-        Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.avatar_url))
+    async fn avatar_url(&self) -> Nullable<String> {
+        nullable(async { Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.avatar_url)) }).await
     }
 }
