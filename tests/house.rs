@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("server", &["auth", "clock", "graphql", "model"]),
     ("config", &["chat", "graphql", "server"]),
     ("telemetry", &["config"]),
-    ("transfer", &["model", "store"]),
+    ("transfer", &["clock", "model", "store"]),
     ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "model", "server", "store", "telemetry", "transfer"]),
 ];
 
