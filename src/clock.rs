@@ -42,7 +42,6 @@ impl Clock for ManualClock {
 
 /// Gives ids: each later than the wall clock, than every id it gave, and than every id it was shown. No two share a microsecond.
 pub struct IdGenerator {
-    /// A mutex and not an atomic: giving an id and noting that it is under way must be one step (see `chat::horizon`).
     last: Mutex<Timestamp>,
     /// Clock sequence and node, random for each process: two servers never make the same id.
     rest: [u8; 8],

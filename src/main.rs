@@ -1,1 +1,7 @@
-fn main() {}
+//! The program. Everything it does is in `wideroom::cli`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    wideroom::cli::main()
+}

@@ -1,0 +1,94 @@
+//! The flags of a command, made from the table of settings: nothing is written twice.
+//!
+//! Flag over environment over file over default. An empty variable is one that is not set.
+
+use std::path::PathBuf;
+
+use clap::builder::ValueParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::config::{Config, Error, SETTINGS, Scope, Setting, Source};
+
+pub(super) const DATA: u8 = Scope::Data as u8;
+pub(super) const STORE: u8 = Scope::Store as u8;
+pub(super) const SERVE: u8 = Scope::Serve as u8;
+
+/// What was given to a command of this scope, as text.
+#[derive(Default)]
+pub(super) struct Given<const SCOPE: u8> {
+    file: Option<PathBuf>,
+    values: Vec<(&'static Setting, Source, String)>,
+}
+
+const CONFIG: &str = "config";
+
+impl<const SCOPE: u8> Given<SCOPE> {
+    /// Everything put together, and validated.
+    pub(super) fn config(&self) -> Result<Config, Error> {
+        let mut config = Config::default();
+        if let Some(path) = &self.file {
+            config.set_from_file(path)?;
+        }
+        for (setting, source, text) in &self.values {
+            config.set(setting, text, source)?;
+        }
+        config.validate(settings::<SCOPE>().map(|setting| setting.scope).max().unwrap_or(Scope::Data))?;
+        Ok(config)
+    }
+}
+
+fn settings<const SCOPE: u8>() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().filter(|setting| setting.scope as u8 <= SCOPE)
+}
+
+fn argument(setting: &'static Setting) -> Arg {
+    let default = (setting.get)(&Config::default());
+    let argument = Arg::new(setting.name).long(setting.name).env(setting.environment).hide_env_values(true);
+    match setting.value_name {
+        Some(name) => argument.value_name(name).help(format!("{} [default: {default}]", setting.help)),
+        None => argument
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_name("true|false")
+            .hide_possible_values(true)
+            .help(setting.help),
+    }
+}
+
+impl<const SCOPE: u8> clap::Args for Given<SCOPE> {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new(CONFIG)
+            .long(CONFIG)
+            .env("WIDEROOM_CONFIG")
+            .hide_env_values(true)
+            .value_name("FILE")
+            .value_parser(ValueParser::path_buf())
+            .action(ArgAction::Set)
+            .help("A TOML file with a key for each of these flags; flags and environment go over it");
+        command.args(settings::<SCOPE>().map(argument)).arg(file)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const SCOPE: u8> clap::FromArgMatches for Given<SCOPE> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value = |setting: &'static Setting| {
+            let text = matches.get_one::<String>(setting.name)?.clone();
+            let is_environment = matches.value_source(setting.name) == Some(ValueSource::EnvVariable);
+            let source = if is_environment { Source::Environment } else { Source::Flag };
+            (!(is_environment && text.is_empty())).then_some((setting, source, text))
+        };
+        let file = matches.get_one::<PathBuf>(CONFIG).filter(|path| !path.as_os_str().is_empty()).cloned();
+        Ok(Self { file, values: settings::<SCOPE>().filter_map(value).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

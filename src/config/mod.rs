@@ -1,0 +1,319 @@
+//! What an operator may set: plain data with its defaults, and the table of settings by which flags, environment and file are read.
+//!
+//! Nothing is opened before [`Config::validate`]. What may hold a secret is never shown.
+
+mod file;
+mod value;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use self::value::parse_duration;
+
+/// Everything that can be set. `Default` is the one place of the defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub data: PathBuf,
+    pub store: StoreChoice,
+    pub demo: bool,
+    pub drain: Duration,
+    pub log: String,
+    pub log_format: LogFormat,
+    pub accept_loss: bool,
+    pub cache_bytes: u64,
+    pub free_bytes_min: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            data: PathBuf::from("./wideroom-data"),
+            store: StoreChoice::Embedded,
+            demo: false,
+            drain: Duration::from_secs(10),
+            log: "info".to_owned(),
+            log_format: LogFormat::Text,
+            accept_loss: false,
+            cache_bytes: 64 << 20,
+            free_bytes_min: 1 << 30,
+        }
+    }
+}
+
+/// Where messages are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreChoice {
+    Embedded,
+    /// Known by name, so that it can be answered; nothing of its URL is held.
+    Cql,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// The commands that take a setting: each scope includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Whoever needs the data folder.
+    Data,
+    /// Whoever opens the store.
+    Store,
+    /// The server.
+    Serve,
+}
+
+/// One thing that can be set: `--name`, `WIDEROOM_NAME` and `name = …` in the file are all read by `set`.
+pub struct Setting {
+    pub name: &'static str,
+    pub environment: &'static str,
+    pub scope: Scope,
+    /// What stands for the value in the help. `None` for one that is on or off.
+    pub value_name: Option<&'static str>,
+    pub help: &'static str,
+    /// The value as text that `set` takes.
+    pub get: fn(&Config) -> String,
+    /// `Err` says in a few words what the value must be, and never repeats it.
+    pub set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// All settings, in the order in which the help shows them.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "listen",
+        environment: "WIDEROOM_LISTEN",
+        scope: Scope::Serve,
+        value_name: Some("ADDRESS"),
+        help: "The address and port to listen on; port 0 takes a free one",
+        get: |config| config.listen.to_string(),
+        set: |config, text| {
+            config.listen = text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "data",
+        environment: "WIDEROOM_DATA",
+        scope: Scope::Data,
+        value_name: Some("DIR"),
+        help: "The data folder, made where there is none: the signing key, and the embedded store",
+        get: |config| config.data.display().to_string(),
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("must name a folder".to_owned());
+            }
+            config.data = PathBuf::from(text);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "store",
+        environment: "WIDEROOM_STORE",
+        scope: Scope::Store,
+        value_name: Some("STORE"),
+        help: "Where messages are kept: `embedded`, in the data folder",
+        get: |config| match config.store {
+            StoreChoice::Embedded => "embedded".to_owned(),
+            StoreChoice::Cql => "cql://***".to_owned(),
+        },
+        set: |config, text| {
+            config.store = match text {
+                "embedded" => StoreChoice::Embedded,
+                url if url.starts_with("cql://") => StoreChoice::Cql,
+                _ => return Err("must be `embedded`".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "demo",
+        environment: "WIDEROOM_DEMO",
+        scope: Scope::Serve,
+        value_name: None,
+        help: "Load the sample into the store if it is empty; only on an address of this machine",
+        get: |config| config.demo.to_string(),
+        set: |config, text| value::set_bool(&mut config.demo, text),
+    },
+    Setting {
+        name: "drain",
+        environment: "WIDEROOM_DRAIN",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "How long requests under way may take to finish after SIGTERM",
+        get: |config| value::show_duration(config.drain),
+        set: |config, text| {
+            config.drain = parse_duration(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "log",
+        environment: "WIDEROOM_LOG",
+        scope: Scope::Serve,
+        value_name: Some("FILTER"),
+        help: "What is logged to stderr: error, warn, info, debug or trace, also by module, as info,wideroom::store=debug",
+        get: |config| config.log.clone(),
+        set: |config, text| {
+            config.log = text.to_owned();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "log-format",
+        environment: "WIDEROOM_LOG_FORMAT",
+        scope: Scope::Serve,
+        value_name: Some("FORMAT"),
+        help: "How a line of the log looks: text or json",
+        get: |config| match config.log_format {
+            LogFormat::Text => "text".to_owned(),
+            LogFormat::Json => "json".to_owned(),
+        },
+        set: |config, text| {
+            config.log_format = match text {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err("must be text or json".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "cache-size",
+        environment: "WIDEROOM_CACHE_SIZE",
+        scope: Scope::Store,
+        value_name: Some("SIZE"),
+        help: "Memory for blocks of the embedded store",
+        get: |config| value::show_size(config.cache_bytes),
+        set: |config, text| value::set_size(&mut config.cache_bytes, text),
+    },
+    Setting {
+        name: "free-disk-min",
+        environment: "WIDEROOM_FREE_DISK_MIN",
+        scope: Scope::Store,
+        value_name: Some("SIZE"),
+        help: "Writes are refused while less of the disk is free; reads go on",
+        get: |config| value::show_size(config.free_bytes_min),
+        set: |config, text| value::set_size(&mut config.free_bytes_min, text),
+    },
+    Setting {
+        name: "accept-loss",
+        environment: "WIDEROOM_ACCEPT_LOSS",
+        scope: Scope::Store,
+        value_name: None,
+        help: "Open an embedded store that lost acknowledged writes, as after a restored disk; what is lost stays lost",
+        get: |config| config.accept_loss.to_string(),
+        set: |config, text| value::set_bool(&mut config.accept_loss, text),
+    },
+];
+
+/// Where a value was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Flag,
+    Environment,
+    File(PathBuf),
+}
+
+/// Why there is no configuration: one line, and never a value that may be a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{place}: {reason}")]
+    Value { place: String, is_usage: bool, reason: String },
+    #[error("{path}: {reason}")]
+    File { path: PathBuf, reason: String },
+    #[error("{path}: unknown key `{key}`{}", nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
+    UnknownKey { path: PathBuf, key: String, nearest: Option<&'static str> },
+    #[error("--store: this version has the embedded store only")]
+    Cql,
+    #[error("--demo is only for this machine: {0} is not a loopback address")]
+    DemoIsPublic(SocketAddr),
+}
+
+impl Config {
+    /// Sets one value. Whoever is called last wins: file, then environment, then flags.
+    pub fn set(&mut self, setting: &Setting, text: &str, source_of: &Source) -> Result<(), Error> {
+        (setting.set)(self, text).map_err(|reason| {
+            let place = match source_of {
+                Source::Flag => format!("--{}", setting.name),
+                Source::Environment => setting.environment.to_owned(),
+                Source::File(path) => format!("{}: {}", path.display(), setting.name),
+            };
+            Error::Value { place, is_usage: *source_of == Source::Flag, reason }
+        })
+    }
+
+    /// Sets what a file says. A key that is no setting is refused with the nearest one that is.
+    pub fn set_from_file(&mut self, path: &Path) -> Result<(), Error> {
+        file::read(path)?.into_iter().try_for_each(|(setting, text)| self.set(setting, &text, &Source::File(path.to_owned())))
+    }
+
+    /// What each value cannot tell by itself. Before anything is opened.
+    pub fn validate(&self, scope: Scope) -> Result<(), Error> {
+        if scope >= Scope::Store && self.store == StoreChoice::Cql {
+            return Err(Error::Cql);
+        }
+        if scope >= Scope::Serve && self.demo && !self.listen.ip().is_loopback() {
+            return Err(Error::DemoIsPublic(self.listen));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_reads_back_as_itself() {
+        for setting in SETTINGS {
+            let mut config = Config::default();
+            config.set(setting, &(setting.get)(&Config::default()), &Source::Flag).unwrap();
+            assert_eq!(config, Config::default(), "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn settings_have_one_name_each_in_all_places() {
+        let mut names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SETTINGS.len());
+        for setting in SETTINGS {
+            assert_eq!(setting.environment, format!("WIDEROOM_{}", setting.name.to_uppercase().replace('-', "_")));
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_named_by_where_it_was_given_and_not_repeated() {
+        let store = SETTINGS.iter().find(|setting| setting.name == "store").unwrap();
+        let error = |source| Config::default().set(store, "mysql://user:hunter2@host", &source).unwrap_err().to_string();
+        assert_eq!(error(Source::Flag), "--store: must be `embedded`");
+        assert_eq!(error(Source::Environment), "WIDEROOM_STORE: must be `embedded`");
+        assert_eq!(error(Source::File("w.toml".into())), "w.toml: store: must be `embedded`");
+    }
+
+    #[test]
+    fn a_cluster_is_answered_and_its_password_forgotten() {
+        let mut config = Config::default();
+        let store = SETTINGS.iter().find(|setting| setting.name == "store").unwrap();
+        config.set(store, "cql://user:hunter2@host/chat", &Source::Flag).unwrap();
+        assert!(!format!("{config:?}{}", (store.get)(&config)).contains("hunter2"));
+        assert!(matches!(config.validate(Scope::Store), Err(Error::Cql)));
+        assert!(config.validate(Scope::Data).is_ok());
+    }
+
+    #[test]
+    fn the_demo_stays_on_this_machine() {
+        let config = |listen: &str| Config { demo: true, listen: listen.parse().unwrap(), ..Config::default() };
+        assert!(config("127.0.0.9:80").validate(Scope::Serve).is_ok());
+        assert!(config("[::1]:80").validate(Scope::Serve).is_ok());
+        for public in ["0.0.0.0:80", "[::]:80", "192.168.1.4:80"] {
+            assert!(matches!(config(public).validate(Scope::Serve), Err(Error::DemoIsPublic(_))));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Values as text: times with a unit, sizes with a unit, on and off.
+
+use std::time::Duration;
+
+/// Milliseconds in each unit. The greatest that divides a value is the one that is shown.
+const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZES: [(&str, u64); 5] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+
+/// A time with its unit, such as `500ms`, `10s`, `15m`, `24h` or `30d`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let milliseconds = parse(text, &TIMES).ok_or("must be a time with its unit, as 500ms, 10s, 15m, 24h or 30d")?;
+    Ok(Duration::from_millis(milliseconds))
+}
+
+pub(super) fn show_duration(duration: Duration) -> String {
+    show(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), &TIMES)
+}
+
+pub(super) fn set_size(to: &mut u64, text: &str) -> Result<(), String> {
+    *to = parse(text, &SIZES).ok_or("must be a size with its unit, as 512KiB, 64MiB or 1GiB")?;
+    Ok(())
+}
+
+pub(super) fn show_size(bytes: u64) -> String {
+    show(bytes, &SIZES)
+}
+
+pub(super) fn set_bool(to: &mut bool, text: &str) -> Result<(), String> {
+    *to = match text {
+        "true" | "1" | "yes" | "on" => true,
+        "false" | "0" | "no" | "off" => false,
+        _ => return Err("must be true or false".to_owned()),
+    };
+    Ok(())
+}
+
+fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.find(|char: char| !char.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+fn show(value: u64, units: &[(&str, u64)]) -> String {
+    let fits = |(_, factor): &&(&str, u64)| value != 0 && value.is_multiple_of(*factor);
+    let (unit, factor) = units.iter().rev().find(fits).unwrap_or(&units[0]);
+    format!("{}{unit}", value / factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("24h"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "10", "h", "-1s", "1.5h", "10 s", "10y", "99999999999999999999s", "18446744073709551615d"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        for milliseconds in [0, 1, 1_500, 10_000, 86_400_000] {
+            let duration = Duration::from_millis(milliseconds);
+            assert_eq!(parse_duration(&show_duration(duration)), Ok(duration));
+        }
+        assert_eq!(show_duration(Duration::from_secs(10)), "10s");
+        assert_eq!(show_size(1 << 30), "1GiB");
+    }
+}

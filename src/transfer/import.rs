@@ -1,0 +1,431 @@
+//! Brings lines into a store: in batches, resumable, and the same however often it is done.
+//!
+//! After each batch a note in the store says how far the file was read, so that an interrupted import goes on there. Lines whose
+//! conversation is not there yet wait in a file beside the store; as conversations themselves wait for nothing, one more look at the end
+//! settles them.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub use super::reader::Fault;
+use super::reader::{BATCH_ROWS_MAX, Batch, Numbering, Reader, Unit};
+use super::spool::Spool;
+use crate::clock::Clock;
+use crate::store::{self, ImportRow, Imported, Store};
+
+/// Of a file's beginning, by which it is recognised.
+const FINGERPRINT_BYTES: u64 = 64 * 1024;
+/// Batches that are read ahead of the store.
+const BATCHES_AHEAD: usize = 2;
+
+pub struct Import {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    /// Where lines may wait.
+    pub dir: PathBuf,
+    /// Ends the import after the batch under way.
+    pub stop: CancellationToken,
+}
+
+/// Rows of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Count {
+    pub added: u64,
+    pub unchanged: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Counts {
+    pub users: Count,
+    pub conversations: Count,
+    pub participants: Count,
+    pub messages: Count,
+    pub broken_lines: u64,
+}
+
+impl Counts {
+    pub fn rows(&self) -> u64 {
+        [self.users, self.conversations, self.participants, self.messages].iter().map(|count| count.added + count.unchanged).sum()
+    }
+}
+
+/// How far it came: also the note from which a later run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Progress {
+    pub offset: u64,
+    pub lines: u64,
+    pub held_bytes: u64,
+    pub counts: Counts,
+}
+
+/// What there is to tell while it runs.
+pub enum Told<'a> {
+    /// An earlier run came this far with this file.
+    Resumed(&'a Progress),
+    Broken(&'a Fault),
+    Progress(&'a Progress),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    pub counts: Counts,
+    /// It was stopped, and can go on.
+    pub is_interrupted: bool,
+}
+
+/// Why an import ended early. What was brought in stays.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the file cannot be read: {0}")]
+    Read(#[source] io::Error),
+    #[error("lines cannot be held back in the data folder: {0}")]
+    Hold(#[source] io::Error),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+type Tell<'a> = dyn FnMut(Told<'_>) + Send + 'a;
+
+impl Import {
+    /// What can be read only once. Another run begins anew, which does no harm.
+    pub async fn pipe(&self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
+        let run = Run { import: self, note: None, spool: Spool::passing(&self.dir), progress: Progress::default() };
+        run.all(input, tell).await
+    }
+
+    /// A file. Where an earlier run of the same file was interrupted, this one goes on.
+    pub async fn file(&self, file: File, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
+        let prepared = tokio::task::spawn_blocking(move || fingerprint(file)).await.expect("reading a file does not panic");
+        let (mut file, name) = prepared.map_err(Error::Read)?;
+        let note = format!("import:{name}");
+        let mut spool = Spool::kept(&self.dir, &name);
+        let earlier = self.store.note(&note).await?.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
+        let mut progress = earlier.unwrap_or_default();
+        if !spool.resume(progress.held_bytes).await.map_err(Error::Hold)? {
+            progress = Progress::default();
+        }
+        if progress.lines > 0 {
+            tell(Told::Resumed(&progress));
+        }
+        file.seek(SeekFrom::Start(progress.offset)).map_err(Error::Read)?;
+        Run { import: self, note: Some(note), spool, progress }.all(file, tell).await
+    }
+}
+
+/// A file is recognised by its length and its beginning.
+fn fingerprint(mut file: File) -> io::Result<(File, String)> {
+    let length = file.metadata()?.len();
+    let mut hash = Sha256::new();
+    hash.update(length.to_be_bytes());
+    let mut beginning = Vec::new();
+    (&mut file).take(FINGERPRINT_BYTES).read_to_end(&mut beginning)?;
+    hash.update(&beginning);
+    let name = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    Ok((file, name))
+}
+
+/// One import under way.
+struct Run<'a> {
+    import: &'a Import,
+    note: Option<String>,
+    spool: Spool,
+    progress: Progress,
+}
+
+/// What to do with a line whose conversation is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Hold,
+    Name,
+}
+
+impl Run<'_> {
+    async fn all(mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
+        let mut batches = self.read(input, Numbering::Counted);
+        while let Some(batch) = self.next(&mut batches).await? {
+            self.keep(&batch, Missing::Hold, tell).await?;
+            (self.progress.offset, self.progress.lines) = (batch.offset, batch.lines);
+            self.spool.sync().await.map_err(Error::Hold)?;
+            self.progress.held_bytes = self.spool.bytes();
+            self.write_note().await?;
+            tell(Told::Progress(&self.progress));
+        }
+        let before_held = self.progress;
+        if let Some(held) = self.spool.read().await.map_err(Error::Hold)? {
+            let mut batches = self.read(held, Numbering::Written);
+            while let Some(batch) = self.next(&mut batches).await? {
+                self.keep(&batch, Missing::Name, tell).await?;
+                tell(Told::Progress(&self.progress));
+            }
+        }
+        let is_interrupted = self.import.stop.is_cancelled();
+        if is_interrupted {
+            self.progress = before_held;
+        } else {
+            if let Some(note) = &self.note {
+                self.import.store.set_note(note, None).await?;
+            }
+            self.spool.remove().await.map_err(Error::Hold)?;
+        }
+        Ok(Outcome { counts: self.progress.counts, is_interrupted })
+    }
+
+    /// Reads ahead on a thread of its own, as far as the channel goes. It ends with the input, or when nobody takes its batches.
+    fn read(&self, input: impl Read + Send + 'static, numbering: Numbering) -> mpsc::Receiver<io::Result<Batch>> {
+        let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+        let (lines, offset) = if numbering == Numbering::Counted { (self.progress.lines, self.progress.offset) } else { (0, 0) };
+        let mut reader = Reader::new(input, numbering, self.import.clock.clone(), lines, offset);
+        tokio::task::spawn_blocking(move || {
+            while let Some(batch) = reader.batch().transpose() {
+                let is_last = batch.is_err();
+                if sender.blocking_send(batch).is_err() || is_last {
+                    break;
+                }
+            }
+        });
+        receiver
+    }
+
+    /// `None` at the end, and when the import is to stop.
+    async fn next(&self, batches: &mut mpsc::Receiver<io::Result<Batch>>) -> Result<Option<Batch>, Error> {
+        tokio::select! {
+            biased;
+            () = self.import.stop.cancelled() => Ok(None),
+            batch = batches.recv() => batch.transpose().map_err(Error::Read),
+        }
+    }
+
+    async fn keep(&mut self, batch: &Batch, missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
+        for fault in &batch.faults {
+            self.broken(fault, tell);
+        }
+        let rows: Vec<_> = batch.units.iter().flat_map(|unit| unit.rows.iter().cloned()).collect();
+        let mut fates = Vec::with_capacity(rows.len());
+        for chunk in rows.chunks(BATCH_ROWS_MAX) {
+            fates.extend(self.import.store.import(chunk).await?);
+        }
+        let mut fates = &fates[..];
+        for unit in &batch.units {
+            let (own, rest) = fates.split_at(unit.rows.len());
+            fates = rest;
+            self.judge(unit, own, missing, tell).await?;
+        }
+        Ok(())
+    }
+
+    async fn judge(&mut self, unit: &Unit, fates: &[Imported], missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
+        let refused = fates.iter().find_map(|fate| if let Imported::Refused(reason) = fate { Some(*reason) } else { None });
+        let is_missing = fates.contains(&Imported::ConversationMissing);
+        if refused.is_none() && is_missing && missing == Missing::Hold {
+            return self.spool.push(unit).await.map_err(Error::Hold);
+        }
+        for (row, fate) in unit.rows.iter().zip(fates) {
+            let count = self.progress.counts.of(row);
+            match fate {
+                Imported::Added => count.added += 1,
+                Imported::Unchanged => count.unchanged += 1,
+                Imported::ConversationMissing | Imported::Refused(_) => {}
+            }
+        }
+        let reason = match refused {
+            Some(reason) => reason.to_owned(),
+            None if is_missing => absent(&unit.rows),
+            None => return Ok(()),
+        };
+        self.broken(&Fault { line: unit.number, reason }, tell);
+        Ok(())
+    }
+
+    fn broken(&mut self, fault: &Fault, tell: &mut Tell<'_>) {
+        self.progress.counts.broken_lines += 1;
+        tell(Told::Broken(fault));
+    }
+
+    async fn write_note(&self) -> Result<(), Error> {
+        let Some(note) = &self.note else { return Ok(()) };
+        let text = serde_json::to_string(&self.progress).expect("plain numbers serialise");
+        Ok(self.import.store.set_note(note, Some(&text)).await?)
+    }
+}
+
+impl Counts {
+    fn of(&mut self, row: &ImportRow) -> &mut Count {
+        match row {
+            ImportRow::User { .. } => &mut self.users,
+            ImportRow::Conversation { .. } => &mut self.conversations,
+            ImportRow::Participant { .. } => &mut self.participants,
+            ImportRow::Message(_) => &mut self.messages,
+        }
+    }
+}
+
+fn absent(rows: &[ImportRow]) -> String {
+    let conversation = rows.iter().find_map(|row| match row {
+        ImportRow::User { .. } => None,
+        ImportRow::Conversation { conversation, .. } => Some(conversation.id),
+        ImportRow::Participant { conversation, .. } => Some(*conversation),
+        ImportRow::Message(message) => Some(message.conversation),
+    });
+    format!("conversation {} is not in the file or in the store", conversation.map(|id| id.to_string()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::super::memory::Memory;
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::model::{MessageId, Timestamp};
+
+    const CONVERSATION: &str = "550e8400-e29b-41d4-a716-446655440001";
+
+    struct World {
+        store: Arc<Memory>,
+        dir: tempfile::TempDir,
+        heard: Vec<String>,
+        stop: CancellationToken,
+        /// Cancels `stop` once so many progresses were told.
+        stop_after: usize,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            Self { store: Arc::default(), dir, heard: Vec::new(), stop: CancellationToken::new(), stop_after: usize::MAX }
+        }
+
+        async fn file(&mut self, text: &str) -> Result<Outcome, Error> {
+            self.heard.clear();
+            let path = self.dir.path().join("input");
+            std::fs::write(&path, text).unwrap();
+            let dir = self.dir.path().to_owned();
+            let import = Import { store: self.store.clone(), clock: Arc::new(SystemClock), dir, stop: self.stop.clone() };
+            let (heard, mut left) = (&mut self.heard, self.stop_after);
+            let stop = self.stop.clone();
+            let mut tell = |told: Told<'_>| match told {
+                Told::Resumed(progress) => heard.push(format!("resumed after {}", progress.lines)),
+                Told::Broken(fault) => heard.push(format!("line {}: {}", fault.line, fault.reason)),
+                Told::Progress(_) => {
+                    left -= 1;
+                    if left == 0 {
+                        stop.cancel();
+                    }
+                }
+            };
+            import.file(File::open(path).unwrap(), &mut tell).await
+        }
+
+        fn files(&self) -> usize {
+            std::fs::read_dir(self.dir.path()).unwrap().count()
+        }
+
+        fn kept(&self) -> usize {
+            self.store.rows.lock().unwrap().len()
+        }
+    }
+
+    fn conversation() -> String {
+        format!("{{\"type\":\"conversation\",\"id\":\"{CONVERSATION}\",\"participants\":[{{\"username\":\"alice\"}}]}}\n")
+    }
+
+    fn messages(count: i64) -> String {
+        let mut lines = String::new();
+        for number in 0..count {
+            let id = MessageId::new(Timestamp::from_micros(1_700_000_000_000_000 + number), [0; 8]);
+            let fields = format!(r#""conversationId":"{CONVERSATION}","id":"{id}","sender":"alice","body":"{number}""#);
+            writeln!(lines, "{{\"type\":\"message\",{fields}}}").unwrap();
+        }
+        lines
+    }
+
+    fn count(added: u64, unchanged: u64) -> Count {
+        Count { added, unchanged }
+    }
+
+    #[tokio::test]
+    async fn importing_twice_changes_nothing() {
+        let mut world = World::new();
+        let text = include_str!("../cli/demo.jsonl");
+        let first = world.file(text).await.unwrap().counts;
+        assert_eq!((first.users, first.conversations), (count(4, 0), count(2, 0)));
+        assert_eq!((first.participants, first.messages, first.broken_lines), (count(6, 0), count(15, 0), 0));
+        let kept = world.kept();
+        let second = world.file(text).await.unwrap().counts;
+        assert_eq!((second.users, second.conversations), (count(0, 4), count(0, 2)));
+        assert_eq!((second.participants, second.messages, second.broken_lines), (count(0, 6), count(0, 15), 0));
+        assert_eq!((world.kept(), world.files()), (kept, 1), "nothing waits in the folder any more");
+    }
+
+    #[tokio::test]
+    async fn lines_may_come_in_any_order() {
+        let mut world = World::new();
+        let outcome = world.file(&format!("{}{}", messages(2_500), conversation())).await.unwrap();
+        assert_eq!((outcome.counts.messages, outcome.counts.conversations, outcome.counts.broken_lines), (count(2_500, 0), count(1, 0), 0));
+        assert_eq!(world.files(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_line_whose_conversation_never_comes_is_named_by_its_number() {
+        let mut world = World::new();
+        let outcome = world.file(&format!("{{\"type\":\"user\",\"username\":\"a\"}}\n\n{}", messages(2))).await.unwrap();
+        let sentence = format!("conversation {CONVERSATION} is not in the file or in the store");
+        assert_eq!(world.heard, [format!("line 3: {sentence}"), format!("line 4: {sentence}")]);
+        assert_eq!(outcome.counts.broken_lines, 2);
+        assert!(world.store.notes.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_the_store_refuses_is_a_broken_line() {
+        let mut world = World::new();
+        let refused = conversation().replace("\"participants\"", "\"name\":\"refused\",\"participants\"");
+        assert_eq!(world.file(&refused).await.unwrap().counts.broken_lines, 1);
+        assert_eq!(world.heard, ["line 1: it is refused"]);
+    }
+
+    #[tokio::test]
+    async fn an_import_that_was_stopped_goes_on_where_it_was() {
+        let mut world = World::new();
+        let text = format!("nonsense\n{}{}", messages(3_000), conversation());
+        world.stop_after = 2;
+        assert!(world.file(&text).await.unwrap().is_interrupted);
+        assert_eq!(world.kept(), 0, "all that was read waits");
+        (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
+        let outcome = world.file(&text).await.unwrap();
+        assert_eq!(world.heard, ["resumed after 2001"], "the broken line was named by the first run");
+        assert_eq!((outcome.counts.messages, outcome.counts.broken_lines), (count(3_000, 0), 1));
+        assert_eq!(world.files(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_import_that_failed_goes_on_where_it_was() {
+        let mut world = World::new();
+        let text = format!("{}{}", conversation(), messages(3_000));
+        *world.store.imports_left.lock().unwrap() = Some(2);
+        assert!(matches!(world.file(&text).await, Err(Error::Store(_))));
+        *world.store.imports_left.lock().unwrap() = None;
+        let outcome = world.file(&text).await.unwrap();
+        assert_eq!(world.heard.len(), 1);
+        assert_eq!(outcome.counts.messages, count(3_000, 0));
+    }
+
+    #[tokio::test]
+    async fn lines_that_waited_and_are_gone_are_read_again() {
+        let mut world = World::new();
+        let text = format!("{}{}", messages(1_500), conversation());
+        world.stop_after = 1;
+        assert!(world.file(&text).await.unwrap().is_interrupted);
+        for entry in std::fs::read_dir(world.dir.path()).unwrap() {
+            std::fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
+        assert_eq!(world.file(&text).await.unwrap().counts.messages, count(1_500, 0));
+        assert!(world.heard.is_empty(), "it began anew: {:?}", world.heard);
+    }
+}

@@ -1,0 +1,264 @@
+//! What stands in a line: `type` first, then the fields of that type, and no others. All but the keys may be left out.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use uuid::Uuid;
+
+use crate::model::{ConversationKind, MembershipState, MessageKind, Role};
+
+/// The longest line, without its end.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+/// The only format there is so far.
+pub const FORMAT: u32 = 1;
+
+const TYPES: &[&str] = &["header", "user", "conversation", "participant", "message", "reaction", "end"];
+
+#[derive(Debug)]
+pub enum Line {
+    Header(Header),
+    User(User),
+    Conversation(Conversation),
+    Participant(Participant),
+    Message(Message),
+    Reaction(Reaction),
+    End(End),
+}
+
+/// The first line of an export.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Header {
+    pub format: Option<u32>,
+    pub exported_at: Option<String>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct User {
+    pub username: String,
+    pub display_name: Option<String>,
+    pub avatar_url: Option<String>,
+    pub last_seen_at: Option<String>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Conversation {
+    pub id: Uuid,
+    pub kind: Option<ConversationKind>,
+    pub name: Option<String>,
+    pub created_at: Option<String>,
+    pub created_by: Option<String>,
+    pub last_activity_at: Option<String>,
+    /// Base64url, as of 32 bytes.
+    pub input_hash: Option<String>,
+    /// The short form: participants in the line of their conversation.
+    pub participants: Option<Vec<Seat>>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Participant {
+    pub conversation_id: Uuid,
+    pub username: String,
+    pub state: Option<MembershipState>,
+    pub role: Option<Role>,
+    pub joined_at: Option<String>,
+    pub left_at: Option<String>,
+    pub read_up_to: Option<String>,
+    pub unread_from: Option<String>,
+    pub delivered_up_to: Option<String>,
+    pub muted: Option<bool>,
+    pub pinned: Option<bool>,
+    pub archived_at: Option<String>,
+}
+
+/// A participant inside of the line of its conversation.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Seat {
+    pub username: String,
+    pub state: Option<MembershipState>,
+    pub role: Option<Role>,
+    pub joined_at: Option<String>,
+    pub left_at: Option<String>,
+    pub read_up_to: Option<String>,
+    pub unread_from: Option<String>,
+    pub delivered_up_to: Option<String>,
+    pub muted: Option<bool>,
+    pub pinned: Option<bool>,
+    pub archived_at: Option<String>,
+}
+
+impl Seat {
+    pub fn of(self, conversation_id: Uuid) -> Participant {
+        let Self { username, state, role, joined_at, left_at, read_up_to, unread_from, delivered_up_to, muted, pinned, archived_at } = self;
+        Participant {
+            conversation_id,
+            username,
+            state,
+            role,
+            joined_at,
+            left_at,
+            read_up_to,
+            unread_from,
+            delivered_up_to,
+            muted,
+            pinned,
+            archived_at,
+        }
+    }
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Message {
+    pub conversation_id: Uuid,
+    pub id: String,
+    pub sender: String,
+    pub kind: Option<MessageKind>,
+    pub body: Option<String>,
+    pub attachments: Option<Vec<Attachment>>,
+    pub metadata: Option<serde_json::Value>,
+    pub reply_to: Option<String>,
+    pub client_key: Option<String>,
+    pub edited_at: Option<String>,
+    pub deleted_at: Option<String>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Attachment {
+    pub url: String,
+    pub mime_type: String,
+    pub name: Option<String>,
+    pub size_bytes: Option<u64>,
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reaction {
+    pub conversation_id: Uuid,
+    pub message_id: String,
+    pub emoji: String,
+    pub username: String,
+}
+
+/// The last line of an export: shows that the file is whole.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct End {
+    /// Lines that stand before this one.
+    pub lines: u64,
+}
+
+impl Line {
+    /// `Err` is what is wrong with it, without control characters and bounded, as it may hold a piece of the line.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(text).map_err(|error| plain(&error))
+    }
+}
+
+/// Our lines have numbers of their own, so that only the column of the library's place is kept.
+fn plain(error: &serde_json::Error) -> String {
+    const CHARS_MAX: usize = 300;
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let reason = text.strip_suffix(&place).unwrap_or(&text);
+    let is_shape = error.classify() == serde_json::error::Category::Data;
+    let column = if is_shape { String::new() } else { format!(" at column {}", error.column()) };
+    let shown: String = reason.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).take(CHARS_MAX).collect();
+    format!("{shown}{column}")
+}
+
+impl<'de> Deserialize<'de> for Line {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LineVisitor)
+    }
+}
+
+struct LineVisitor;
+
+impl<'de> Visitor<'de> for LineVisitor {
+    type Value = Line;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object that begins with `type`")
+    }
+
+    /// As `type` comes first, the rest is read straight into its own type, and is told apart from what does not belong there.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
+        if map.next_key::<String>()?.as_deref() != Some("type") {
+            return Err(A::Error::custom("`type` must come first"));
+        }
+        let name: String = map.next_value()?;
+        let rest = MapAccessDeserializer::new(map);
+        match name.as_str() {
+            "header" => Deserialize::deserialize(rest).map(Line::Header),
+            "user" => Deserialize::deserialize(rest).map(Line::User),
+            "conversation" => Deserialize::deserialize(rest).map(Line::Conversation),
+            "participant" => Deserialize::deserialize(rest).map(Line::Participant),
+            "message" => Deserialize::deserialize(rest).map(Line::Message),
+            "reaction" => Deserialize::deserialize(rest).map(Line::Reaction),
+            "end" => Deserialize::deserialize(rest).map(Line::End),
+            other => Err(A::Error::unknown_variant(other, TYPES)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Line::parse(text.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn the_type_comes_first() {
+        assert_eq!(error(r#"{"username":"alice","type":"user"}"#), "`type` must come first");
+        assert_eq!(error("{}"), "`type` must come first");
+        assert!(error("[]").contains("expected an object that begins with `type`"));
+        assert!(error(r#"{"type":"room"}"#).starts_with("unknown variant `room`, expected one of `header`, `user`"));
+    }
+
+    #[test]
+    fn a_field_that_does_not_belong_there_is_refused() {
+        assert!(error(r#"{"type":"user","username":"alice","age":7}"#).starts_with("unknown field `age`, expected one of `username`"));
+        assert!(error(r#"{"type":"user","username":"a","username":"b"}"#).starts_with("duplicate field `username`"));
+        assert!(error(r#"{"type":"user","type":"user","username":"b"}"#).starts_with("unknown field `type`"));
+        assert_eq!(error(r#"{"type":"user"}"#), "missing field `username`");
+    }
+
+    #[test]
+    fn what_is_no_json_is_named_by_its_column() {
+        assert_eq!(error(r#"{"type":"user","#), "EOF while parsing a value at column 15");
+        assert!(error(r#"{"type":"user","username":"alice"} x"#).ends_with("at column 36"));
+    }
+
+    #[test]
+    fn an_error_shows_no_control_characters_and_has_an_end() {
+        let text = format!(r#"{{"type":"user","\u001b[2J{}":1}}"#, "x".repeat(5_000));
+        assert!(!error(&text).chars().any(char::is_control));
+        assert!(error(&text).len() < 1_000);
+    }
+
+    #[test]
+    fn each_type_is_known() {
+        for text in [
+            r#"{"type":"header","format":1,"exportedAt":"2026-03-15T09:00:00Z"}"#,
+            r#"{"type":"user","username":"alice"}"#,
+            r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001"}"#,
+            r#"{"type":"participant","conversationId":"550e8400-e29b-41d4-a716-446655440001","username":"alice","state":"LEFT"}"#,
+            r#"{"type":"message","conversationId":"550e8400-e29b-41d4-a716-446655440001","id":"x","sender":"alice","metadata":null}"#,
+            r#"{"type":"reaction","conversationId":"550e8400-e29b-41d4-a716-446655440001","messageId":"x","emoji":"x","username":"a"}"#,
+            r#"{"type":"end","lines":7}"#,
+        ] {
+            assert!(Line::parse(text.as_bytes()).is_ok(), "{text}");
+        }
+    }
+}

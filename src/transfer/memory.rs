@@ -1,0 +1,149 @@
+//! Keeps imports in memory, for the tests of this module: what an import does around a store, with faults at will.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+
+use crate::model::{
+    ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    TimeUuid, Unread, UserId,
+};
+use crate::store::{
+    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Seat, Store,
+    UnreadQuestion,
+};
+
+#[derive(Default)]
+pub(super) struct Memory {
+    pub(super) rows: Mutex<HashSet<String>>,
+    pub(super) notes: Mutex<HashMap<String, String>>,
+    /// Imports until one fails.
+    pub(super) imports_left: Mutex<Option<usize>>,
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory")
+    }
+}
+
+impl Memory {
+    fn keep(&self, row: &ImportRow) -> Imported {
+        let mut rows = self.rows.lock().unwrap();
+        let (key, conversation) = match row {
+            ImportRow::User { user, .. } => (format!("user {user}"), None),
+            ImportRow::Conversation { conversation, .. } if conversation.name.as_ref().is_some_and(|name| name.as_str() == "refused") => {
+                return Imported::Refused("it is refused");
+            }
+            ImportRow::Conversation { conversation, .. } => (conversation.id.to_string(), None),
+            ImportRow::Participant { conversation, user, .. } => (format!("{conversation} {user}"), Some(conversation)),
+            ImportRow::Message(message) => (format!("{} {}", message.conversation, message.id), Some(&message.conversation)),
+        };
+        if conversation.is_some_and(|id| !rows.contains(&id.to_string())) {
+            return Imported::ConversationMissing;
+        }
+        if rows.insert(key) { Imported::Added } else { Imported::Unchanged }
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
+        if let Some(left) = self.imports_left.lock().unwrap().as_mut() {
+            *left = left.checked_sub(1).ok_or_else(|| Error::Unavailable("the disk is full".into()))?;
+        }
+        Ok(rows.iter().map(|row| self.keep(row)).collect())
+    }
+
+    async fn note(&self, name: &str) -> Result<Option<String>> {
+        Ok(self.notes.lock().unwrap().get(name).cloned())
+    }
+
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
+        let mut notes = self.notes.lock().unwrap();
+        match value {
+            Some(value) => notes.insert(name.to_owned(), value.to_owned()),
+            None => notes.remove(name),
+        };
+        Ok(())
+    }
+
+    fn overlap_micros(&self) -> i64 {
+        0
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+        Ok(None)
+    }
+
+    async fn seats(&self, _: &UserId, _: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+        unreachable!("not part of an import")
+    }
+    async fn direct_conversation(&self, _: &UserId, _: &UserId) -> Result<Option<ConversationId>> {
+        unreachable!("not part of an import")
+    }
+    async fn create_conversation(&self, _: &NewConversation) -> Result<Created> {
+        unreachable!("not part of an import")
+    }
+    async fn participants(&self, _: ConversationId, _: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        unreachable!("not part of an import")
+    }
+    async fn participants_by_name(&self, _: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+        unreachable!("not part of an import")
+    }
+    async fn participant_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
+        unreachable!("not part of an import")
+    }
+    async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Audience> {
+        unreachable!("not part of an import")
+    }
+    async fn earlier_sends(&self, _: ConversationId, _: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+        unreachable!("not part of an import")
+    }
+    async fn history(&self, _: ConversationId, _: &Cut<OrderKey>, _: &PageRequest<OrderKey>) -> Result<Page<std::sync::Arc<Message>>> {
+        unreachable!("not part of an import")
+    }
+    async fn messages(&self, _: &[(ConversationId, MessageId)]) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
+        unreachable!("not part of an import")
+    }
+    async fn messages_at(&self, _: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
+        unreachable!("not part of an import")
+    }
+    async fn last_messages(&self, _: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
+        unreachable!("not part of an import")
+    }
+    async fn message_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
+        unreachable!("not part of an import")
+    }
+    async fn inbox(&self, _: &UserId, _: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+        unreachable!("not part of an import")
+    }
+    async fn inbox_rows(&self, _: &UserId, _: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+        unreachable!("not part of an import")
+    }
+    async fn inbox_changes(&self, _: &UserId, _: OrderKey, _: usize) -> Result<Option<Vec<ChangedRow>>> {
+        unreachable!("not part of an import")
+    }
+    async fn large_conversations(&self, _: &UserId) -> Result<Vec<ConversationId>> {
+        unreachable!("not part of an import")
+    }
+    async fn unread(&self, _: &UserId, _: &[UnreadQuestion], _: u32) -> Result<Vec<Unread>> {
+        unreachable!("not part of an import")
+    }
+    async fn move_read_marker(&self, _: &UserId, _: &MarkerMove) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn profiles(&self, _: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        unreachable!("not part of an import")
+    }
+}
