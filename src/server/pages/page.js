@@ -34,7 +34,7 @@ query Conversation($conversationId: ID!, $after: String) {
     messageCount
     messages(first: 5, after: $after) {
       edges {
-        node { id sender { username } body createdAt status }
+        node { id sender { username } body createdAt }
       }
       pageInfo { hasNextPage endCursor }
     }
@@ -47,7 +47,7 @@ mutation Send($input: SendMessageInput!) {
   sendMessage(input: $input) {
     messageEdge {
       cursor
-      node { id body createdAt clientKey status }
+      node { id body createdAt clientKey }
     }
   }
 }
