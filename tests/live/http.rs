@@ -208,6 +208,24 @@ async fn a_body_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
+async fn who_never_sends_a_head_is_hung_up_on() {
+    let world = World::with(DoorBounds { head: Duration::from_millis(50), ..DoorBounds::default() }).await;
+    for start in ["", "POST /graphql HTTP/1.1\r\nhost: x\r\n"] {
+        let mut stream = world.tcp().await;
+        stream.write_all(start.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        soon(stream.read_to_end(&mut said)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_finds_no_place_waits_for_one() {
+    let world = World::with(DoorBounds { connections: 1, head: Duration::from_millis(200), ..DoorBounds::default() }).await;
+    let _idle = world.tcp().await;
+    assert_eq!(world.post(&json!({ "query": "{ number(n: 1) }" })).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_panic_is_an_internal_error_and_the_server_goes_on() {
     let world = World::start().await;
     let reply = world.post(&json!({ "query": "{ panic }" })).await;

@@ -238,6 +238,10 @@ async fn what_breaks_the_protocol_closes_with_its_code() {
         assert_eq!(closed, code, "{messages:?}: {reason}");
         assert!(reason.contains(part), "{reason}");
     }
+    // A frame far over the bound is not even read.
+    let mut socket = world.socket().await;
+    let _ = soon(socket.0.send(Message::text("x".repeat(1_000_000)))).await;
+    socket.gone().await;
     let mut socket = world.socket().await;
     socket.send(Message::binary(vec![1])).await;
     assert_eq!(socket.closed().await.0, 4400);
