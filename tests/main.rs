@@ -5,6 +5,7 @@
 mod api;
 mod browser;
 mod house;
+mod live;
 mod model;
 mod pages;
 mod schema;
