@@ -1,1 +1,359 @@
-//! The embedded store.
+//! The store that needs nothing beside it: an LSM tree in a folder, one process, one writer.
+//!
+//! Reads run on blocking threads over a view that stands still, a call is one hop, and what memory knows exactly needs none. Writes are
+//! planned there too, and go to the committer with the conditions under which the plan holds; it groups them, syncs, and acknowledges.
+//! What can be read is on disk.
+
+mod committer;
+mod conversation;
+mod core;
+mod db;
+mod import;
+mod inbox;
+mod key;
+mod message;
+mod open;
+mod page;
+mod record;
+mod state;
+mod upkeep;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, spawn_blocking};
+
+use self::committer::{Committer, Op, Outcome, Write};
+use self::core::Core;
+use self::db::{Missing, corrupt};
+pub use self::open::OpenError;
+use self::state::{State, States};
+use self::upkeep::Disk;
+use super::{
+    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Seat, Store,
+    UnreadQuestion,
+};
+use crate::clock::Clock;
+use crate::model::{
+    ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    TimeUuid, Unread, UserId,
+};
+
+/// Calls that read at once.
+const READS_MAX: usize = 64;
+/// How long a call waits for its turn to read.
+const READ_TURN_MAX: Duration = Duration::from_secs(5);
+/// How often a plan is made again because somebody else wrote first.
+const TRIES_MAX: usize = 8;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub path: PathBuf,
+    /// Of rows in memory. Write buffers come on top.
+    pub cache_bytes: u64,
+    /// With less disk free than this, nothing is written.
+    pub free_bytes_min: u64,
+    /// Open also a store that ends before what it acknowledged.
+    pub accept_loss: bool,
+}
+
+impl Options {
+    pub const CACHE_BYTES: u64 = 64 << 20;
+    pub const FREE_BYTES_MIN: u64 = 1 << 30;
+
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), cache_bytes: Self::CACHE_BYTES, free_bytes_min: Self::FREE_BYTES_MIN, accept_loss: false }
+    }
+}
+
+/// The embedded store. Dropping it without [`Store::close`] loses nothing that was acknowledged.
+pub struct Embedded {
+    inner: Arc<Inner>,
+    upkeep: AbortHandle,
+}
+
+struct Inner {
+    path: PathBuf,
+    committer: Committer,
+    core: Arc<Core>,
+    disk: Arc<Disk>,
+    turns: Semaphore,
+    /// One import at a time.
+    import: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Busy {
+    #[error("too many calls wait to read")]
+    Reads,
+    #[error("a read ended in a panic")]
+    Panic,
+    #[error("others wrote to the same conversation again and again")]
+    Contended,
+}
+
+impl Embedded {
+    /// Opens the store, or makes it where there is none. Refuses a folder that another process has open.
+    pub async fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let path = options.path.clone();
+        let failed = move |source: super::Cause| OpenError::Engine { path: path.clone(), source };
+        let opening = spawn_blocking(move || {
+            let opened = open::open(&options.path, options.cache_bytes, options.accept_loss)?;
+            let on_disk = |source| OpenError::Disk { path: options.path.clone(), source };
+            let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
+            let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
+            let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), clock });
+            let (turns, import) = (Semaphore::new(READS_MAX), tokio::sync::Mutex::new(()));
+            Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, import }))
+        });
+        let inner = opening.await.map_err(|error| failed(Box::new(error)))??;
+        let upkeep = upkeep::spawn(&inner);
+        Ok(Self { inner, upkeep })
+    }
+
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
+        self.inner.read(read).await
+    }
+
+    /// Writes where there is room on the disk.
+    async fn write(&self, write: Write) -> Result<Outcome> {
+        self.inner.disk.check()?;
+        self.inner.committer.commit(write).await
+    }
+
+    fn states(&self) -> &Arc<States> {
+        &self.inner.core.states
+    }
+
+    async fn state(&self, conversation: ConversationId) -> Result<Arc<State>> {
+        let state = match self.states().get(conversation) {
+            Some(state) => Some(state),
+            None => self.read(move |core| core.state(conversation)).await?,
+        };
+        state.ok_or_else(|| corrupt("conversations", Missing))
+    }
+
+    /// Something of each conversation's head, from memory where it is there.
+    async fn heads<T: Send + 'static>(&self, conversations: &[ConversationId], of: fn(Option<&record::Head>) -> T) -> Result<Vec<T>> {
+        if let Some(known) = conversation::heads_in_memory(self.states(), conversations, of) {
+            return Ok(known);
+        }
+        let conversations = conversations.to_vec();
+        self.read(move |core| conversation::heads(core, &conversations, of)).await
+    }
+}
+
+impl Inner {
+    /// Off the runtime's threads, when it is its turn.
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
+        let busy = |busy| Error::Unavailable(Box::new(busy));
+        let turn = tokio::time::timeout(READ_TURN_MAX, self.turns.acquire()).await;
+        let _turn = turn.map_err(|_| busy(Busy::Reads))?.expect("the semaphore is never closed");
+        let core = self.core.clone();
+        spawn_blocking(move || read(&core)).await.map_err(|_| busy(Busy::Panic))?
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.upkeep.abort();
+    }
+}
+
+impl fmt::Display for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "embedded store in {}", self.inner.path.display())
+    }
+}
+
+fn contended() -> Error {
+    Error::Unavailable(Box::new(Busy::Contended))
+}
+
+#[async_trait]
+impl Store for Embedded {
+    fn overlap_micros(&self) -> i64 {
+        0
+    }
+
+    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+        Ok(self.inner.committer.newest_id())
+    }
+
+    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+        if let Some(seats) = conversation::seats_in_memory(self.states(), viewer, conversations) {
+            return Ok(seats);
+        }
+        let (viewer, conversations) = (viewer.clone(), conversations.to_vec());
+        self.read(move |core| conversation::seats(core, &viewer, &conversations)).await
+    }
+
+    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+        let (one, other) = (one.clone(), other.clone());
+        self.read(move |core| conversation::direct(core, &one, &other)).await
+    }
+
+    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
+        match self.write(conversation::create(self.states(), new)).await? {
+            Outcome::Done => Ok(Created::New),
+            Outcome::Refused => {
+                let new = new.clone();
+                self.read(move |core| conversation::in_the_way(core, &new)).await.map(Created::Existing)
+            }
+        }
+    }
+
+    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        let page = page.clone();
+        self.read(move |core| conversation::participants(core, conversation, &page)).await
+    }
+
+    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+        let keys = keys.to_vec();
+        self.read(move |core| conversation::participants_by_name(core, &keys)).await
+    }
+
+    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.heads(conversations, |head| head.map_or(0, |head| head.participant_count)).await
+    }
+
+    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Audience> {
+        for _ in 0..TRIES_MAX {
+            let state = self.state(conversation).await?;
+            let may_be_kept = |new: &NewMessage| state.head.last_message.is_some_and(|last| new.message.id <= last);
+            let rest = if messages.iter().any(may_be_kept) {
+                let messages = messages.to_vec();
+                Some(self.read(move |core| message::not_yet_kept(core, conversation, &messages)).await?)
+            } else {
+                None
+            };
+            let messages = rest.as_deref().unwrap_or(messages);
+            let is_done = messages.is_empty() || self.write(message::append(self.states(), &state, messages)).await? == Outcome::Done;
+            if is_done {
+                return Ok(Audience { users: state.people.as_ref().map(|people| people.joined.clone()) });
+            }
+            self.states().forget(conversation);
+        }
+        Err(contended())
+    }
+
+    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+        let keys = keys.to_vec();
+        self.read(move |core| message::earlier_sends(core, conversation, &keys)).await
+    }
+
+    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
+        let (cut, page) = (cut.clone(), page.clone());
+        self.read(move |core| message::history(core, conversation, &cut, &page)).await
+    }
+
+    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+        let keys = keys.to_vec();
+        self.read(move |core| message::messages(core, &keys)).await
+    }
+
+    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+        let places = places.to_vec();
+        self.read(move |core| message::messages_at(core, &places)).await
+    }
+
+    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
+        self.heads(conversations, |head| head?.last_message).await
+    }
+
+    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.heads(conversations, |head| head.map_or(0, |head| head.message_count)).await
+    }
+
+    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+        let (user, page) = (user.clone(), page.clone());
+        self.read(move |core| inbox::inbox(core, &user, &page)).await
+    }
+
+    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+        let (user, conversations) = (user.clone(), conversations.to_vec());
+        self.read(move |core| inbox::rows(core, &user, &conversations)).await
+    }
+
+    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+        let user = user.clone();
+        self.read(move |core| inbox::changes(core, &user, after, limit)).await
+    }
+
+    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
+        let user = user.clone();
+        self.read(move |core| inbox::large_conversations(&core.view(), &user)).await
+    }
+
+    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+        if questions.iter().all(|question| message::has_nothing_after(self.states(), question)) {
+            return Ok(vec![Unread::default(); questions.len()]);
+        }
+        let (user, questions) = (user.clone(), questions.to_vec());
+        self.read(move |core| message::unread(core, &user, &questions, cap)).await
+    }
+
+    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
+        // It has no condition, so nothing refuses it.
+        self.write(inbox::move_marker(user, to)).await.map(drop)
+    }
+
+    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        let users = users.to_vec();
+        self.read(move |core| {
+            let view = core.view();
+            users.iter().map(|user| view.record(&key::user(user))).collect()
+        })
+        .await
+    }
+
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
+        let _turn = self.inner.import.lock().await;
+        let rows: Arc<[ImportRow]> = rows.into();
+        let mut fates = Vec::with_capacity(rows.len());
+        let mut tries = 0;
+        while fates.len() < rows.len() {
+            let (rest, start) = (rows.clone(), fates.len());
+            let plan = self.read(move |core| import::plan(core, &rest[start..])).await?;
+            if plan.write.ops.is_empty() || self.write(plan.write).await? == Outcome::Done {
+                fates.extend(plan.fates);
+                tries = 0;
+            } else {
+                tries += 1;
+                if tries == TRIES_MAX {
+                    return Err(contended());
+                }
+            }
+        }
+        Ok(fates)
+    }
+
+    async fn note(&self, name: &str) -> Result<Option<String>> {
+        let key = key::note(name);
+        self.read(move |core| core.view().record(&key)).await
+    }
+
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
+        let key = key::note(name);
+        let op = match value {
+            Some(value) => Op::Put(key, record::encode(&value)),
+            None => Op::Delete(key),
+        };
+        self.write(Write { ops: vec![op], ..Write::default() }).await.map(drop)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.inner.committer.health()?;
+        self.inner.disk.check().map_err(|error| error.to_string())
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.upkeep.abort();
+        let inner = self.inner.clone();
+        spawn_blocking(move || inner.committer.close()).await.map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
+    }
+}

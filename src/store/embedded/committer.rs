@@ -1,0 +1,380 @@
+//! The one writer. A thread gathers the writes that wait into one atomic batch with one fsync, and acknowledges them after it.
+//!
+//! No timer is needed: while one group is synced the next one gathers. Conditions and maxima are looked at here, against the store and
+//! what the group already writes, so that no other lock is. After a commit that failed nothing more is written: what the disk holds is
+//! not known until the store is opened again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use fjall::Slice;
+use tokio::sync::oneshot;
+
+use super::key::{self, Key};
+use super::record::{self, CommitRecord};
+use crate::model::TimeUuid;
+use crate::store::{Cause, Error, Result};
+
+/// Writes that wait.
+const QUEUE_MAX: usize = 4_096;
+const QUEUE_BYTES_MAX: usize = 16 << 20;
+/// Writes in one commit. One write alone always fits.
+const GROUP_MAX: usize = 512;
+const GROUP_BYTES_MAX: usize = 1 << 20;
+/// A commit that takes longer is reported.
+const COMMIT_MAX: Duration = Duration::from_secs(10);
+/// Who waits longer is told that the outcome is not known.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+const CLOSE_MAX: Duration = Duration::from_secs(60);
+const DROP_MAX: Duration = Duration::from_secs(2);
+
+/// What is done to one key. A write names each key once.
+pub(super) enum Op {
+    Put(Key, Vec<u8>),
+    Delete(Key),
+    /// Keeps the greater bytes.
+    Max(Key, Vec<u8>),
+}
+
+/// What must hold, or nothing of the write is done.
+pub(super) enum Condition {
+    Absent(Key),
+    Is(Key, Vec<u8>),
+}
+
+/// What is done as a whole, or not at all.
+#[derive(Default)]
+pub(super) struct Write {
+    pub(super) ops: Vec<Op>,
+    pub(super) conditions: Vec<Condition>,
+    /// The greatest id in it.
+    pub(super) newest_id: Option<TimeUuid>,
+    /// What is to be done between the commit and its acknowledgement, in the order of writes.
+    pub(super) applied: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Write {
+    pub(super) fn bytes(&self) -> usize {
+        let of = |key: &Key, value: &[u8]| key.bytes.len() + value.len() + 32;
+        let ops = self.ops.iter().map(|op| match op {
+            Op::Put(key, value) | Op::Max(key, value) => of(key, value),
+            Op::Delete(key) => of(key, &[]),
+        });
+        ops.sum::<usize>() + 64
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// A condition did not hold.
+    Refused,
+}
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("too many writes are waiting")]
+    Full,
+    #[error("the store is closed")]
+    Closed,
+    #[error("an earlier write failed, and the store must be opened again: {0}")]
+    Poisoned(Arc<str>),
+    #[error("{0}")]
+    Failed(Arc<str>),
+    #[error("the write is taking longer than {} s", ANSWER_MAX.as_secs())]
+    Slow,
+}
+
+/// Rows that are written together: the last value of each key, or its end.
+pub(super) type Rows = HashMap<Key, Option<Vec<u8>>>;
+
+/// What the writer writes to.
+pub(super) trait Engine: Send + 'static {
+    fn get(&self, key: &Key) -> Result<Option<Slice>>;
+    fn commit(&mut self, rows: Rows) -> Result<(), Cause>;
+    /// Notes aside that this commit was made.
+    fn note(&mut self, number: u64);
+    fn sync(&mut self) -> Result<(), Cause>;
+}
+
+struct Request {
+    write: Write,
+    bytes: usize,
+    done: oneshot::Sender<Result<Outcome>>,
+}
+
+/// What the writer's thread tells the others.
+#[derive(Default)]
+struct Progress {
+    queued_bytes: AtomicUsize,
+    failure: OnceLock<Arc<str>>,
+    began: Mutex<Option<Instant>>,
+    newest_id: Mutex<Option<TimeUuid>>,
+}
+
+impl Progress {
+    fn fail(&self, why: &str) -> Arc<str> {
+        self.failure.get_or_init(|| why.into()).clone()
+    }
+}
+
+pub(super) struct Committer {
+    progress: Arc<Progress>,
+    /// `None` once closed. Dropping it ends the thread, after what waits.
+    queue: Mutex<Option<SyncSender<Request>>>,
+    ended: Mutex<Option<Ended>>,
+}
+
+/// How the thread ended, once it has.
+type Ended = Receiver<Result<(), Arc<str>>>;
+
+impl Committer {
+    /// `last` is the last commit that the engine holds.
+    pub(super) fn start(engine: impl Engine, last: CommitRecord) -> std::io::Result<Self> {
+        let progress = Arc::new(Progress { newest_id: Mutex::new(last.newest_id), ..Progress::default() });
+        let (queue, requests) = sync_channel(QUEUE_MAX);
+        let (end, ended) = sync_channel(1);
+        let mut writer = Writer { engine, requests, progress: progress.clone(), last };
+        std::thread::Builder::new().name("wideroom-commit".to_owned()).spawn(move || {
+            let on_panic = PoisonOnPanic(writer.progress.clone());
+            let result = writer.run();
+            drop(writer);
+            drop(on_panic);
+            // Nobody may be waiting any more.
+            let _ = end.send(result);
+        })?;
+        Ok(Self { progress, queue: Mutex::new(Some(queue)), ended: Mutex::new(Some(ended)) })
+    }
+
+    /// Writes, and waits until it is on disk. What has begun goes on when the caller does not wait any longer.
+    pub(super) async fn commit(&self, write: Write) -> Result<Outcome> {
+        let done = self.submit(write)?;
+        match tokio::time::timeout(ANSWER_MAX, done).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed("the writer has ended".into())))),
+            Err(_) => Err(Error::OutcomeUnknown(Box::new(Fault::Slow))),
+        }
+    }
+
+    fn submit(&self, write: Write) -> Result<oneshot::Receiver<Result<Outcome>>> {
+        if let Some(why) = self.progress.failure.get() {
+            return Err(unavailable(Fault::Poisoned(why.clone())));
+        }
+        let bytes = write.bytes();
+        let queued = &self.progress.queued_bytes;
+        // One write alone always fits.
+        let reserve = |before: usize| (before == 0 || before + bytes <= QUEUE_BYTES_MAX).then_some(before + bytes);
+        if queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve).is_err() {
+            return Err(unavailable(Fault::Full));
+        }
+        let (done, answer) = oneshot::channel();
+        let queue = self.queue.lock().expect("no panic while holding the queue");
+        let sent = match queue.as_ref() {
+            None => Err(Fault::Closed),
+            Some(queue) => queue.try_send(Request { write, bytes, done }).map_err(|error| match error {
+                TrySendError::Full(_) => Fault::Full,
+                TrySendError::Disconnected(_) => Fault::Closed,
+            }),
+        };
+        if let Err(fault) = sent {
+            queued.fetch_sub(bytes, Ordering::AcqRel);
+            return Err(unavailable(fault));
+        }
+        Ok(answer)
+    }
+
+    pub(super) fn newest_id(&self) -> Option<TimeUuid> {
+        *self.progress.newest_id.lock().expect("no panic while holding an id")
+    }
+
+    /// For how long the present commit has been under way, where that is too long.
+    pub(super) fn stuck(&self) -> Option<Duration> {
+        let began = *self.progress.began.lock().expect("no panic while holding a moment");
+        began.map(|began| began.elapsed()).filter(|took| *took > COMMIT_MAX)
+    }
+
+    pub(super) fn health(&self) -> Result<(), String> {
+        if let Some(why) = self.progress.failure.get() {
+            return Err(Fault::Poisoned(why.clone()).to_string());
+        }
+        if let Some(took) = self.stuck() {
+            return Err(format!("a commit has been under way for {} s", took.as_secs()));
+        }
+        if self.queue.lock().expect("no panic while holding the queue").is_none() {
+            return Err(Fault::Closed.to_string());
+        }
+        Ok(())
+    }
+
+    /// Takes nothing more, writes what waits, and syncs. Blocks.
+    pub(super) fn close(&self) -> Result<()> {
+        let Some(ended) = self.end() else { return Ok(()) };
+        match ended.recv_timeout(CLOSE_MAX) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(why)) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why)))),
+            Err(RecvTimeoutError::Timeout) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed("the last commit does not end".into())))),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed("the writer has ended".into())))),
+        }
+    }
+
+    fn end(&self) -> Option<Ended> {
+        drop(self.queue.lock().expect("no panic while holding the queue").take());
+        self.ended.lock().expect("no panic while holding the end").take()
+    }
+}
+
+impl Drop for Committer {
+    /// Without a close: what waits is written all the same, unless the disk does not let it.
+    fn drop(&mut self) {
+        if let Some(ended) = self.end() {
+            let _ = ended.recv_timeout(DROP_MAX);
+        }
+    }
+}
+
+struct PoisonOnPanic(Arc<Progress>);
+
+impl Drop for PoisonOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("the writer's thread panicked");
+        }
+    }
+}
+
+struct Writer<E> {
+    engine: E,
+    requests: Receiver<Request>,
+    progress: Arc<Progress>,
+    last: CommitRecord,
+}
+
+impl<E: Engine> Writer<E> {
+    /// Until nobody can ask any more.
+    fn run(&mut self) -> Result<(), Arc<str>> {
+        while let Ok(first) = self.requests.recv() {
+            let group = self.gather(first);
+            if let Some(why) = self.progress.failure.get() {
+                let fault = Fault::Poisoned(why.clone());
+                group.into_iter().for_each(|request| answer(request.done, Err(unavailable(fault.clone()))));
+            } else {
+                self.write(group);
+            }
+        }
+        if let Some(why) = self.progress.failure.get() {
+            return Err(why.clone());
+        }
+        self.engine.sync().map_err(|error| self.progress.fail(&error.to_string()))
+    }
+
+    fn gather(&self, first: Request) -> Vec<Request> {
+        let mut bytes = first.bytes;
+        let mut group = vec![first];
+        while group.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
+            let Ok(next) = self.requests.try_recv() else { break };
+            bytes += next.bytes;
+            group.push(next);
+        }
+        self.progress.queued_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        group
+    }
+
+    fn write(&mut self, group: Vec<Request>) {
+        *self.progress.began.lock().expect("no panic while holding a moment") = Some(Instant::now());
+        let mut rows = Rows::new();
+        let mut kept = Vec::with_capacity(group.len());
+        let mut commit = CommitRecord { number: self.last.number + 1, ..self.last };
+        for Request { write, done, .. } in group {
+            match self.take_in(&mut rows, &write.conditions, write.ops) {
+                Ok(Outcome::Done) => {
+                    commit.newest_id = commit.newest_id.max(write.newest_id);
+                    kept.push((write.applied, done));
+                }
+                // Nothing of it is in the group, so it need not wait for it.
+                refused => answer(done, refused),
+            }
+        }
+        if !kept.is_empty() {
+            rows.insert(key::meta(COMMIT), Some(record::encode(&commit)));
+            match self.engine.commit(rows) {
+                Ok(()) => self.acknowledge(commit, kept),
+                Err(error) => {
+                    let why = self.progress.fail(&error.to_string());
+                    tracing::error!(error = %why, "a commit failed: nothing more is written until the store is opened again");
+                    for (_, done) in kept {
+                        answer(done, Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why.clone())))));
+                    }
+                }
+            }
+        }
+        *self.progress.began.lock().expect("no panic while holding a moment") = None;
+    }
+
+    fn acknowledge(&mut self, commit: CommitRecord, kept: Vec<Kept>) {
+        self.last = commit;
+        self.engine.note(commit.number);
+        *self.progress.newest_id.lock().expect("no panic while holding an id") = commit.newest_id;
+        for (applied, done) in kept {
+            if let Some(applied) = applied {
+                applied();
+            }
+            answer(done, Ok(Outcome::Done));
+        }
+    }
+
+    /// Adds a write to what the group writes: all of it, or nothing.
+    fn take_in(&self, rows: &mut Rows, conditions: &[Condition], ops: Vec<Op>) -> Result<Outcome> {
+        for condition in conditions {
+            let holds = match condition {
+                Condition::Absent(key) => self.newest(rows, key, |value| value.is_none())?,
+                Condition::Is(key, expected) => self.newest(rows, key, |value| value == Some(expected))?,
+            };
+            if !holds {
+                return Ok(Outcome::Refused);
+            }
+        }
+        let mut own = Vec::with_capacity(ops.len());
+        for op in ops {
+            match op {
+                Op::Put(key, value) => own.push((key, Some(value))),
+                Op::Delete(key) => own.push((key, None)),
+                Op::Max(key, value) => {
+                    if self.newest(rows, &key, |there| there.is_none_or(|there| there < value.as_slice()))? {
+                        own.push((key, Some(value)));
+                    }
+                }
+            }
+        }
+        rows.extend(own);
+        Ok(Outcome::Done)
+    }
+
+    /// Asks something of the value that the next commit finds.
+    fn newest<T>(&self, rows: &Rows, key: &Key, ask: impl FnOnce(Option<&[u8]>) -> T) -> Result<T> {
+        Ok(match rows.get(key) {
+            Some(value) => ask(value.as_deref()),
+            None => ask(self.engine.get(key)?.as_deref()),
+        })
+    }
+}
+
+type Kept = (Option<Box<dyn FnOnce() + Send>>, oneshot::Sender<Result<Outcome>>);
+
+/// The row in which each commit writes its number.
+pub(super) const COMMIT: &str = "commit";
+
+fn answer(done: oneshot::Sender<Result<Outcome>>, outcome: Result<Outcome>) {
+    // Who asked may have gone: what was written stays written.
+    let _ = done.send(outcome);
+}
+
+fn unavailable(fault: Fault) -> Error {
+    Error::Unavailable(Box::new(fault))
+}
+
+#[cfg(test)]
+#[path = "committer_test.rs"]
+mod tests;

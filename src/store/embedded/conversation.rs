@@ -1,0 +1,187 @@
+//! Conversations and their people in the embedded store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::committer::{Condition, Op, Write};
+use super::core::Core;
+use super::db::{KeyError, Missing, View, corrupt};
+use super::inbox;
+use super::key::{self, Cell, Span};
+use super::page::read_page;
+use super::record::{self, ChangeKind, ConversationRecord, Head};
+use super::state::{People, State, States};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Direction, InboxKey, Membership, OrderKey, Page, PageRequest, Participant, UserId,
+};
+use crate::store::{NewConversation, Result, Seat};
+
+/// The pair by which a direct conversation is found: of one participant, with oneself.
+fn pair_of(new: &NewConversation) -> Option<key::Key> {
+    match (new.conversation.kind, new.participants.as_slice()) {
+        (ConversationKind::Direct, [(one, _)]) => Some(key::pair(one, one)),
+        (ConversationKind::Direct, [(one, _), (other, _)]) => Some(key::pair(one, other)),
+        _ => None,
+    }
+}
+
+/// What making a conversation writes. On the condition that neither its id nor its pair is taken.
+pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
+    let id = new.conversation.id;
+    let is_large = new.conversation.is_large || new.participants.len() > Conversation::FAN_OUT_MAX;
+    let conversation = Conversation { is_large, ..new.conversation.clone() };
+    let mut head = Head::new(conversation.created_at, None);
+    head.participant_count = new.participants.len() as u64;
+    head.newest_change = Some(new.change);
+    let head_bytes = record::encode(&head);
+
+    let mut ops =
+        vec![Op::Put(key::conversation(id), ConversationRecord::encode(&conversation)), Op::Put(key::head(id), head_bytes.clone())];
+    let mut conditions = vec![Condition::Absent(key::conversation(id))];
+    if let Some(pair) = pair_of(new) {
+        ops.push(Op::Put(pair.clone(), record::encode(&id)));
+        conditions.push(Condition::Absent(pair));
+    }
+    for (user, role) in &new.participants {
+        ops.push(Op::Put(key::participant(id, user, Cell::Membership), record::encode(&Membership::joined(*role))));
+        ops.push(if is_large {
+            Op::Put(key::large(user, id), Vec::new())
+        } else {
+            Op::Put(key::activity(user, &InboxKey { activity: head.last_activity, conversation: id }), Vec::new())
+        });
+        ops.extend(inbox::change(user, id, new.change, ChangeKind::ConversationMade));
+    }
+    let memberships = || new.participants.iter().map(|(user, role)| (user.clone(), Membership::joined(*role))).collect::<BTreeMap<_, _>>();
+    let people = (!is_large).then(|| Arc::new(People::new(memberships())));
+    let state = Arc::new(State { conversation: Arc::new(conversation), head, head_bytes, people });
+    let states = states.clone();
+    Write { ops, conditions, newest_id: Some(new.change), applied: Some(Box::new(move || states.put_written(state))) }
+}
+
+/// What took the id or the pair.
+pub(super) fn in_the_way(core: &Core, new: &NewConversation) -> Result<Arc<Conversation>> {
+    if let Some(state) = core.state(new.conversation.id)? {
+        return Ok(state.conversation.clone());
+    }
+    let pair = pair_of(new).ok_or_else(|| corrupt("conversations", Missing))?;
+    let id: ConversationId = core.view().record(&pair)?.ok_or_else(|| corrupt("direct_by_pair", Missing))?;
+    Ok(core.state(id)?.ok_or_else(|| corrupt("conversations", Missing))?.conversation.clone())
+}
+
+pub(super) fn direct(core: &Core, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+    core.view().record(&key::pair(one, other))
+}
+
+pub(super) fn seats(core: &Core, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+    let each = |id: &ConversationId| {
+        let Some(state) = core.state(*id)? else { return Ok(None) };
+        let membership = match &state.people {
+            Some(people) => people.memberships.get(viewer).copied(),
+            None => core.view().record(&key::participant(*id, viewer, Cell::Membership))?,
+        };
+        Ok(membership.map(|membership| Seat { conversation: state.conversation.clone(), membership }))
+    };
+    conversations.iter().map(each).collect()
+}
+
+/// The same, where memory has all of it.
+pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<Seat>>> {
+    let each = |id: &ConversationId| {
+        let state = states.get(*id)?;
+        let membership = state.people.as_ref()?.memberships.get(viewer).copied();
+        Some(membership.map(|membership| Seat { conversation: state.conversation.clone(), membership }))
+    };
+    conversations.iter().map(each).collect()
+}
+
+/// Something of each conversation's head.
+pub(super) fn heads<T>(core: &Core, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Result<Vec<T>> {
+    conversations.iter().map(|id| Ok(of(core.state(*id)?.map(|state| state.head).as_ref()))).collect()
+}
+
+/// The same, where memory has all of it.
+pub(super) fn heads_in_memory<T>(states: &States, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Option<Vec<T>> {
+    conversations.iter().map(|id| states.get(*id).map(|state| of(Some(&state.head)))).collect()
+}
+
+pub(super) fn participants(core: &Core, conversation: ConversationId, request: &PageRequest<UserId>) -> Result<Page<Participant>> {
+    let view = core.view();
+    let is_joined = |user: &UserId| {
+        let membership: Option<Membership> = view.record(&key::participant(conversation, user, Cell::Membership))?;
+        Ok(membership.is_some_and(|membership| membership.is_joined()))
+    };
+    read_page(
+        &key::participants(conversation),
+        request,
+        |user| key::participant_place(conversation, user),
+        is_joined,
+        |span, direction, limit| joined(&view, conversation, span, direction, limit),
+    )
+}
+
+/// The first so many who are in the conversation now. Their cells lie side by side, in either direction.
+fn joined(view: &View<'_>, conversation: ConversationId, span: Span, direction: Direction, limit: usize) -> Result<Vec<Participant>> {
+    let mut found = Vec::new();
+    let mut cells: Option<(UserId, Cells)> = None;
+    let keep = |cells: Option<(UserId, Cells)>, found: &mut Vec<Participant>| {
+        let participant = cells.and_then(|(user, cells)| cells.into_participant(conversation, user));
+        found.extend(participant.filter(|participant| participant.membership.is_joined()));
+    };
+    for row in view.scan(span, direction) {
+        let (key, value) = row?;
+        let (user, cell) = key::participant_cell(&key).ok_or_else(|| corrupt("participants", KeyError))?;
+        if cells.as_ref().is_none_or(|(present, _)| *present != user) {
+            keep(cells.take(), &mut found);
+            if found.len() == limit {
+                return Ok(found);
+            }
+        }
+        cells.get_or_insert_with(|| (user, Cells::default())).1.read(cell, &value)?;
+    }
+    keep(cells, &mut found);
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// What is known of one participant so far.
+#[derive(Default)]
+struct Cells {
+    membership: Option<Membership>,
+    read_up_to: Option<OrderKey>,
+    delivered_up_to: Option<OrderKey>,
+}
+
+impl Cells {
+    fn read(&mut self, cell: u8, value: &[u8]) -> Result<()> {
+        let result = match cell {
+            cell if cell == Cell::Membership as u8 => record::decode(value).map(|membership| self.membership = Some(membership)),
+            cell if cell == Cell::ReadUpTo as u8 => record::decode_place(value).map(|place| self.read_up_to = Some(place)),
+            cell if cell == Cell::DeliveredUpTo as u8 => record::decode_place(value).map(|place| self.delivered_up_to = Some(place)),
+            _ => return Err(corrupt("participants", KeyError)),
+        };
+        result.map_err(|error| corrupt("participants", error))
+    }
+
+    fn into_participant(self, conversation: ConversationId, user: UserId) -> Option<Participant> {
+        Some(Participant {
+            conversation,
+            user,
+            membership: self.membership?,
+            read_up_to: self.read_up_to.unwrap_or(OrderKey::MIN),
+            delivered_up_to: self.delivered_up_to.unwrap_or(OrderKey::MIN),
+        })
+    }
+}
+
+pub(super) fn participants_by_name(core: &Core, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+    let view = core.view();
+    let each = |(conversation, user): &(ConversationId, UserId)| {
+        let cells = Cells {
+            membership: view.record(&key::participant(*conversation, user, Cell::Membership))?,
+            read_up_to: view.decoded(&key::participant(*conversation, user, Cell::ReadUpTo), record::decode_place)?,
+            delivered_up_to: view.decoded(&key::participant(*conversation, user, Cell::DeliveredUpTo), record::decode_place)?,
+        };
+        Ok(cells.into_participant(*conversation, user.clone()))
+    };
+    keys.iter().map(each).collect()
+}

@@ -1,0 +1,121 @@
+//! The engine under the embedded store: its keyspaces, and views of them that stand still while they are read. All of it blocks.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice, Snapshot};
+use serde::de::DeserializeOwned;
+
+use super::key::{Key, Span, Table};
+use super::record::{self, DecodeError};
+use crate::model::Direction;
+use crate::store::{Error, Result};
+
+/// Small journals and memtables bound what is read again at open.
+const JOURNALS_BYTES_MAX: u64 = 128 << 20;
+const MEMTABLE_BYTES_MAX: u64 = 16 << 20;
+
+#[derive(Clone)]
+pub(super) struct Db {
+    database: Database,
+    /// In the order of [`Table::ALL`].
+    keyspaces: Arc<[Keyspace]>,
+}
+
+impl Db {
+    pub(super) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+        let database = Database::builder(path).cache_size(cache_bytes).max_journaling_size(JOURNALS_BYTES_MAX).open()?;
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES_MAX);
+        let keyspaces = Table::ALL.iter().map(|table| database.keyspace(table.name(), options)).collect::<fjall::Result<_>>()?;
+        Ok(Self { database, keyspaces })
+    }
+
+    fn keyspace(&self, table: Table) -> &Keyspace {
+        &self.keyspaces[table as usize]
+    }
+
+    /// The newest value. Only for the one who writes: between two reads of it others' writes may come.
+    pub(super) fn get(&self, key: &Key) -> Result<Option<Slice>> {
+        self.keyspace(key.table).get(&key.bytes).map_err(|error| read_error(key.table_name(), error))
+    }
+
+    /// All as it is now, also while it goes on.
+    pub(super) fn view(&self) -> View<'_> {
+        View { db: self, snapshot: self.database.snapshot() }
+    }
+
+    /// Writes all or nothing. On disk when it returns, and only then to be read.
+    pub(super) fn commit(&self, rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>) -> fjall::Result<()> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for (key, value) in rows {
+            match value {
+                Some(value) => batch.insert(self.keyspace(key.table), key.bytes, value),
+                None => batch.remove(self.keyspace(key.table), key.bytes),
+            }
+        }
+        batch.commit()
+    }
+
+    pub(super) fn sync(&self) -> fjall::Result<()> {
+        self.database.persist(PersistMode::SyncAll)
+    }
+}
+
+/// All keyspaces at one moment. To be dropped soon: it keeps old versions on disk.
+pub(super) struct View<'a> {
+    db: &'a Db,
+    snapshot: Snapshot,
+}
+
+impl View<'_> {
+    pub(super) fn get(&self, key: &Key) -> Result<Option<Slice>> {
+        self.snapshot.get(self.db.keyspace(key.table), &key.bytes).map_err(|error| read_error(key.table_name(), error))
+    }
+
+    pub(super) fn has(&self, key: &Key) -> Result<bool> {
+        self.snapshot.contains_key(self.db.keyspace(key.table), &key.bytes).map_err(|error| read_error(key.table_name(), error))
+    }
+
+    pub(super) fn record<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
+        self.decoded(key, record::decode)
+    }
+
+    pub(super) fn decoded<T>(&self, key: &Key, decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>) -> Result<Option<T>> {
+        self.get(key)?.map(|bytes| decode(&bytes)).transpose().map_err(|error| corrupt(key.table_name(), error))
+    }
+
+    /// Rows of a span, from its start or from its end.
+    pub(super) fn scan(&self, span: Span, direction: Direction) -> impl Iterator<Item = Result<(Slice, Slice)>> {
+        let table = span.table.name();
+        let rows = (!span.is_empty()).then(|| self.snapshot.range(self.db.keyspace(span.table), span.start..span.end));
+        let mut rows = rows.into_iter().next();
+        std::iter::from_fn(move || {
+            let row = match direction {
+                Direction::Forward => rows.as_mut()?.next(),
+                Direction::Backward => rows.as_mut()?.next_back(),
+            };
+            Some(row?.into_inner().map_err(|error| read_error(table, error)))
+        })
+    }
+}
+
+pub(super) fn corrupt(table: &'static str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Corrupt { table, cause: Box::new(cause) }
+}
+
+/// A key that is not of the form that its table has.
+#[derive(Debug, thiserror::Error)]
+#[error("its key has another form")]
+pub(super) struct KeyError;
+
+/// Something that another row speaks of.
+#[derive(Debug, thiserror::Error)]
+#[error("it is not there")]
+pub(super) struct Missing;
+
+fn read_error(table: &'static str, error: fjall::Error) -> Error {
+    if let fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) = error {
+        return Error::Unavailable(Box::new(error));
+    }
+    corrupt(table, error)
+}

@@ -1,0 +1,332 @@
+//! Import into the embedded store: rows in order, each whole, with the heads and inboxes that follow from them.
+//!
+//! A draft holds what a commit will write. The rows of one conversation move its head and its people's inboxes once, at the end of it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::committer::{Condition, Op, Rows, Write};
+use super::core::Core;
+use super::db::{View, corrupt};
+use super::key::{self, Cell, EntryCell, Key};
+use super::message;
+use super::record::{self, ConversationRecord, Head, MessageRecord};
+use super::state::State;
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Flags, IdempotencyKey, InboxKey, InputHash, Membership, Message, Profile, ReadMarker,
+    TimeUuid, Timestamp, UserId,
+};
+use crate::store::{ImportPlaces, ImportRow, Imported, Result};
+
+/// What one commit of an import writes, and a bit more. A call of fewer bytes is all or nothing.
+const COMMIT_BYTES_MAX: usize = 8 << 20;
+
+/// The first rows of an import that one commit takes.
+pub(super) struct Plan {
+    pub(super) write: Write,
+    /// One for each row that is in it.
+    pub(super) fates: Vec<Imported>,
+}
+
+pub(super) fn plan(core: &Core, rows: &[ImportRow]) -> Result<Plan> {
+    let view = core.view();
+    let mut draft = Draft { core, view, rows: Rows::new(), bytes: 0, newest_id: None, conversations: HashMap::new() };
+    let mut fates = Vec::with_capacity(rows.len());
+    for row in rows {
+        fates.push(draft.add(row)?);
+        if draft.bytes >= COMMIT_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(Plan { write: draft.finish()?, fates })
+}
+
+struct Draft<'a> {
+    core: &'a Core,
+    view: View<'a>,
+    rows: Rows,
+    bytes: usize,
+    newest_id: Option<TimeUuid>,
+    conversations: HashMap<ConversationId, Working>,
+}
+
+/// A conversation while rows of it are imported.
+struct Working {
+    conversation: Conversation,
+    head: Head,
+    /// Those who are in it now; of one that was large before, only those who came since.
+    joined: BTreeSet<UserId>,
+    /// Everybody who was ever in it, where it is not large.
+    people: BTreeSet<UserId>,
+    /// `None` where it is new.
+    before: Option<Before>,
+    is_changed: bool,
+    /// Somebody who belongs to it could not be kept: its pair is not that of those who are.
+    is_incomplete: bool,
+}
+
+/// How a conversation lies on disk.
+struct Before {
+    head_bytes: Vec<u8>,
+    is_large: bool,
+    activity: Timestamp,
+    joined: BTreeSet<UserId>,
+}
+
+impl Working {
+    fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
+        let head = Head::new(conversation.created_at, given_activity);
+        let (joined, people) = Default::default();
+        Self { conversation, head, joined, people, before: None, is_changed: true, is_incomplete: false }
+    }
+
+    fn of(state: State) -> Self {
+        let joined: BTreeSet<UserId> = state.people.iter().flat_map(|people| people.joined.iter().cloned()).collect();
+        let people = state.people.iter().flat_map(|people| people.memberships.keys().cloned()).collect();
+        let before = Before {
+            head_bytes: state.head_bytes,
+            is_large: state.conversation.is_large,
+            activity: state.head.last_activity,
+            joined: joined.clone(),
+        };
+        Self {
+            conversation: (*state.conversation).clone(),
+            head: state.head,
+            joined: if before.is_large { BTreeSet::new() } else { joined },
+            people,
+            before: Some(before),
+            is_changed: false,
+            is_incomplete: false,
+        }
+    }
+}
+
+impl Draft<'_> {
+    fn add(&mut self, row: &ImportRow) -> Result<Imported> {
+        match row {
+            ImportRow::User { user, profile } => self.add_user(user, profile),
+            ImportRow::Conversation { conversation, last_activity } => self.add_conversation(conversation, *last_activity),
+            ImportRow::Participant { conversation, user, membership, places } => {
+                self.add_participant(*conversation, user, *membership, places)
+            }
+            ImportRow::Message(message) => self.add_message(message),
+        }
+    }
+
+    fn has(&self, key: &Key) -> Result<bool> {
+        match self.rows.get(key) {
+            Some(value) => Ok(value.is_some()),
+            None => self.view.has(key),
+        }
+    }
+
+    fn put(&mut self, key: Key, value: Vec<u8>) {
+        self.bytes += key.bytes.len() + value.len();
+        self.rows.insert(key, Some(value));
+    }
+
+    /// The conversation as it is by now, whose rows are about to be looked at.
+    fn working(&mut self, id: ConversationId) -> Result<bool> {
+        if !self.conversations.contains_key(&id) {
+            let Some(state) = State::load(&self.view, id)? else { return Ok(false) };
+            self.conversations.insert(id, Working::of(state));
+        }
+        Ok(true)
+    }
+
+    fn changed(&mut self, id: ConversationId) -> &mut Working {
+        let working = self.conversations.get_mut(&id).expect("it was looked up before");
+        working.is_changed = true;
+        working
+    }
+
+    fn add_user(&mut self, user: &UserId, profile: &Profile) -> Result<Imported> {
+        let key = key::user(user);
+        if self.has(&key)? {
+            return Ok(Imported::Unchanged);
+        }
+        self.put(key, record::encode(profile));
+        Ok(Imported::Added)
+    }
+
+    fn add_conversation(&mut self, conversation: &Conversation, last_activity: Option<Timestamp>) -> Result<Imported> {
+        if self.working(conversation.id)? {
+            return Ok(Imported::Unchanged);
+        }
+        self.bytes += 256;
+        self.conversations.insert(conversation.id, Working::new(conversation.clone(), last_activity));
+        Ok(Imported::Added)
+    }
+
+    fn add_message(&mut self, message: &Message) -> Result<Imported> {
+        if !self.working(message.conversation)? {
+            return Ok(Imported::ConversationMissing);
+        }
+        let key = message::key_of(message);
+        if self.has(&key)? {
+            return Ok(Imported::Unchanged);
+        }
+        self.put(key, MessageRecord::encode(message));
+        self.newest_id = self.newest_id.max(Some(message.id));
+        self.changed(message.conversation).head.count(message.id);
+        self.remember_key(message)?;
+        Ok(Imported::Added)
+    }
+
+    /// So that a retry from before the import is recognised after it.
+    fn remember_key(&mut self, message: &Message) -> Result<()> {
+        let (Some(client_key), Some(content)) = (&message.client_key, &message.content) else { return Ok(()) };
+        if message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS) <= self.core.clock.now() {
+            return Ok(());
+        }
+        if self.has(&key::send_by_key(message.conversation, &message.sender, client_key))? {
+            return Ok(());
+        }
+        for op in message::send_by_key(message, client_key, InputHash::of_send(content, message.reply_to)) {
+            if let Op::Put(key, value) = op {
+                self.put(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_participant(&mut self, id: ConversationId, user: &UserId, membership: Membership, places: &ImportPlaces) -> Result<Imported> {
+        if !self.working(id)? {
+            return Ok(Imported::ConversationMissing);
+        }
+        let key = key::participant(id, user, Cell::Membership);
+        if self.has(&key)? {
+            return Ok(Imported::Unchanged);
+        }
+        if let Some(why) = self.pair_with(id, user)? {
+            self.conversations.get_mut(&id).expect("it was looked up before").is_incomplete = true;
+            return Ok(Imported::Refused(why));
+        }
+        if self.conversations[&id].head.participant_count >= Conversation::PARTICIPANTS_MAX as u64 {
+            return Ok(Imported::Refused("a conversation has at most 20,000 participants"));
+        }
+        self.put(key, record::encode(&membership));
+        self.put_places(id, user, places);
+        let working = self.changed(id);
+        working.people.insert(user.clone());
+        if membership.is_joined() {
+            working.joined.insert(user.clone());
+            working.head.participant_count += 1;
+            working.conversation.is_large |= working.head.participant_count > Conversation::FAN_OUT_MAX as u64;
+        }
+        Ok(Imported::Added)
+    }
+
+    fn put_places(&mut self, id: ConversationId, user: &UserId, places: &ImportPlaces) {
+        let ImportPlaces { read_up_to, unread_from, delivered_up_to, flags } = *places;
+        let read_up_to = read_up_to.map(|message| message.order_key());
+        let marker = match (read_up_to, unread_from.map(|message| message.order_key().before())) {
+            (read_up_to, Some(before)) => Some(ReadMarker { epoch: 1, up_to: read_up_to.map_or(before, |place| place.min(before)) }),
+            (Some(up_to), None) => Some(ReadMarker { epoch: 0, up_to }),
+            (None, None) => None,
+        };
+        if let Some(marker) = marker {
+            self.put(key::entry(user, id, EntryCell::Marker), record::encode_marker(marker));
+        }
+        if let Some(place) = read_up_to {
+            self.put(key::participant(id, user, Cell::ReadUpTo), record::encode_place(place));
+        }
+        if let Some(message) = delivered_up_to {
+            self.put(key::participant(id, user, Cell::DeliveredUpTo), record::encode_place(message.order_key()));
+        }
+        if flags != Flags::default() {
+            self.put(key::entry(user, id, EntryCell::Flags), record::encode(&flags));
+        }
+    }
+
+    fn paired(&self, pair: &Key) -> Result<Option<ConversationId>> {
+        match self.rows.get(pair) {
+            Some(None) => Ok(None),
+            Some(Some(value)) => record::decode(value).map(Some).map_err(|error| corrupt("direct_by_pair", error)),
+            None => self.view.record(pair),
+        }
+    }
+
+    /// Writes the pair that this participant completes. The sentence says why they may not.
+    fn pair_with(&mut self, id: ConversationId, user: &UserId) -> Result<Option<&'static str>> {
+        let working = &self.conversations[&id];
+        if working.conversation.kind != ConversationKind::Direct {
+            return Ok(None);
+        }
+        let mut people = working.people.iter();
+        let other = match (people.next(), people.next()) {
+            // Whether it is one with oneself shows at the end of the draft.
+            (None, _) => return Ok(None),
+            (Some(other), None) => other.clone(),
+            (Some(_), Some(_)) => return Ok(Some("a direct conversation has at most two participants")),
+        };
+        let pair = key::pair(user, &other);
+        match self.paired(&pair)? {
+            Some(taken_by) if taken_by != id => return Ok(Some("these two have another direct conversation already")),
+            _ => self.put(pair, record::encode(&id)),
+        }
+        let with_oneself = key::pair(&other, &other);
+        if self.paired(&with_oneself)? == Some(id) {
+            self.rows.insert(with_oneself, None);
+        }
+        Ok(None)
+    }
+
+    fn finish(mut self) -> Result<Write> {
+        let conversations: Vec<Working> = std::mem::take(&mut self.conversations).into_values().filter(|one| one.is_changed).collect();
+        let mut conditions = Vec::with_capacity(conversations.len());
+        for working in &conversations {
+            self.finish_conversation(working)?;
+            let id = working.conversation.id;
+            conditions.push(match &working.before {
+                None => Condition::Absent(key::conversation(id)),
+                Some(before) => Condition::Is(key::head(id), before.head_bytes.clone()),
+            });
+        }
+        let op = |(key, value)| match value {
+            Some(value) => Op::Put(key, value),
+            None => Op::Delete(key),
+        };
+        let states = Arc::clone(&self.core.states);
+        let forget = move || conversations.iter().for_each(|working| states.forget(working.conversation.id));
+        Ok(Write { ops: self.rows.into_iter().map(op).collect(), conditions, newest_id: self.newest_id, applied: Some(Box::new(forget)) })
+    }
+
+    fn finish_conversation(&mut self, working: &Working) -> Result<()> {
+        let id = working.conversation.id;
+        if working.before.as_ref().is_none_or(|before| before.is_large != working.conversation.is_large) {
+            self.put(key::conversation(id), ConversationRecord::encode(&working.conversation));
+        }
+        self.put(key::head(id), record::encode(&working.head));
+        let with_oneself = working.conversation.kind == ConversationKind::Direct && !working.is_incomplete;
+        if let (true, 1, Some(one)) = (with_oneself, working.people.len(), working.people.first()) {
+            let pair = key::pair(one, one);
+            if self.paired(&pair)?.is_none() {
+                self.put(pair, record::encode(&id));
+            }
+        }
+        self.move_entries(working);
+        Ok(())
+    }
+
+    /// Brings the order of everybody's entries to what the head says now.
+    fn move_entries(&mut self, working: &Working) {
+        let id = working.conversation.id;
+        let entry = |user: &UserId, activity| key::activity(user, &InboxKey { activity, conversation: id });
+        let activity = working.head.last_activity;
+        let is_large = working.conversation.is_large;
+        // Those whose entry stands in the index already, and where it should.
+        let mut in_place = None;
+        if let Some(before) = working.before.as_ref().filter(|before| !before.is_large) {
+            if is_large || before.activity != activity {
+                before.joined.iter().for_each(|user| drop(self.rows.insert(entry(user, before.activity), None)));
+            } else {
+                in_place = Some(&before.joined);
+            }
+        }
+        for user in working.joined.iter().filter(|user| in_place.is_none_or(|users| !users.contains(*user))) {
+            let key = if is_large { key::large(user, id) } else { entry(user, activity) };
+            self.put(key, Vec::new());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Inboxes in the embedded store: an exact index of activity, merged with the user's large conversations when it is read.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::committer::{Op, Write};
+use super::core::Core;
+use super::db::{KeyError, Missing, View, corrupt};
+use super::key::{self, Cell, EntryCell, Span};
+use super::page::read_page;
+use super::record::{self, ChangeKind, ChangeRecord, Head};
+use crate::model::{
+    ChangeId, ConversationId, Direction, InboxKey, InboxRow, Membership, MessageId, OrderKey, Page, PageRequest, TimeUuid, UserId,
+};
+use crate::store::{ChangedRow, MarkerMove, Result};
+
+const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
+/// Changes looked at for one answer.
+const CHANGES_MAX: usize = 10_000;
+
+/// A change of a user's inbox, and the row by which it is forgotten.
+pub(super) fn change(user: &UserId, conversation: ConversationId, id: ChangeId, kind: ChangeKind) -> [Op; 2] {
+    let key = key::change_of_user(user, id.order_key());
+    let expiry = key::expiry(&key, id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
+    [Op::Put(key, record::encode(&ChangeRecord { conversation, kind })), Op::Put(expiry, Vec::new())]
+}
+
+pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
+    let mut ops = vec![Op::Max(key::entry(user, to.conversation, EntryCell::Marker), record::encode_marker(to.marker))];
+    if let Some(read_up_to) = to.read_up_to {
+        ops.push(Op::Max(key::participant(to.conversation, user, Cell::ReadUpTo), record::encode_place(read_up_to)));
+    }
+    ops.extend(change(user, to.conversation, to.change, ChangeKind::MarkerMoved));
+    Write { ops, newest_id: Some(to.change), ..Write::default() }
+}
+
+fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head> {
+    view.record(&key::head(conversation))?.ok_or_else(|| corrupt("heads", Missing))
+}
+
+fn row(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<InboxRow> {
+    let head = head(view, conversation)?;
+    let sent = view.decoded(&key::entry(user, conversation, EntryCell::SentUpTo), record::decode_place)?;
+    let sent_up_to = sent.map(|place| MessageId::from_order_key(place).ok_or_else(|| corrupt("inbox", KeyError))).transpose()?;
+    Ok(InboxRow {
+        conversation,
+        last_activity: head.last_activity,
+        last_message: head.last_message,
+        marker: view.decoded(&key::entry(user, conversation, EntryCell::Marker), record::decode_marker)?.unwrap_or_default(),
+        sent_up_to,
+        flags: view.record(&key::entry(user, conversation, EntryCell::Flags))?.unwrap_or_default(),
+    })
+}
+
+pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
+    let each =
+        |row: Result<(fjall::Slice, fjall::Slice)>| key::large_id(&row?.0).ok_or_else(|| corrupt("large_conversations_by_user", KeyError));
+    view.scan(key::larges(user), Direction::Forward).map(each).collect()
+}
+
+fn indexed(view: &View<'_>, span: Span, direction: Direction) -> impl Iterator<Item = Result<InboxKey>> {
+    view.scan(span, direction).map(|row| key::inbox_key(&row?.0).ok_or_else(|| corrupt("activity", KeyError)))
+}
+
+pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+    let view = core.view();
+    let mut large = Vec::new();
+    for conversation in large_conversations(&view, user)? {
+        large.push(InboxKey { activity: head(&view, conversation)?.last_activity, conversation });
+    }
+    large.sort_unstable();
+    let read = |span: Span, direction: Direction, limit: usize| {
+        let in_span = large.iter().filter(|key| {
+            let bytes = key::activity(user, key).bytes;
+            span.start <= bytes && bytes < span.end
+        });
+        let mut keys: Vec<InboxKey> = in_span.copied().collect();
+        for key in indexed(&view, span.clone(), direction).take(limit) {
+            keys.push(key?);
+        }
+        keys.sort_unstable();
+        if direction == Direction::Backward {
+            keys.reverse();
+        }
+        keys.truncate(limit);
+        Ok(keys)
+    };
+    let page = read_page(
+        &key::activities(user),
+        request,
+        |key| key::activity_place(user, key),
+        |key| Ok(large.binary_search(key).is_ok() || view.has(&key::activity(user, key))?),
+        read,
+    )?;
+    let Page { items, has_previous, has_next } = page;
+    let items = items.iter().map(|key| row(&view, user, key.conversation)).collect::<Result<_>>()?;
+    Ok(Page { items, has_previous, has_next })
+}
+
+fn row_if_joined(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
+    let membership: Option<Membership> = view.record(&key::participant(conversation, user, Cell::Membership))?;
+    match membership {
+        Some(membership) if membership.is_joined() => row(view, user, conversation).map(Some),
+        _ => Ok(None),
+    }
+}
+
+pub(super) fn rows(core: &Core, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+    let view = core.view();
+    conversations.iter().map(|conversation| row_if_joined(&view, user, *conversation)).collect()
+}
+
+/// The newest change of each conversation, for as long as they are not too many.
+struct Newest {
+    by_conversation: HashMap<ConversationId, TimeUuid>,
+    limit: usize,
+}
+
+impl Newest {
+    /// Whether it found room.
+    fn note(&mut self, conversation: ConversationId, change: TimeUuid) -> bool {
+        match self.by_conversation.entry(conversation) {
+            Entry::Occupied(mut entry) => {
+                let newest = (*entry.get()).max(change);
+                entry.insert(newest);
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(change);
+            }
+        }
+        self.by_conversation.len() <= self.limit
+    }
+}
+
+pub(super) fn changes(core: &Core, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+    let view = core.view();
+    let Some(newest) = newest_changes(&view, user, after, limit)? else { return Ok(None) };
+    let mut rows = Vec::with_capacity(newest.len());
+    for (conversation, newest_change) in newest {
+        if let Some(row) = row_if_joined(&view, user, conversation)? {
+            rows.push(ChangedRow { newest_change, row });
+        }
+    }
+    rows.sort_unstable_by_key(|changed| changed.newest_change);
+    Ok(Some(rows))
+}
+
+fn newest_changes(view: &View<'_>, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<HashMap<ConversationId, TimeUuid>>> {
+    let mut newest = Newest { by_conversation: HashMap::new(), limit };
+    // An entry's activity is never earlier than its last message, so those behind the place's moment have none after it.
+    let recent = indexed(view, key::activities(user), Direction::Forward)
+        .take_while(|key| key.as_ref().map_or(true, |key| key.activity >= after.moment()))
+        .map(|key| Ok(key?.conversation));
+    for conversation in recent.chain(large_conversations(view, user)?.into_iter().map(Ok)) {
+        let conversation = conversation?;
+        let last = head(view, conversation)?.last_message.filter(|last| last.order_key() > after);
+        if last.is_some_and(|last| !newest.note(conversation, last)) {
+            return Ok(None);
+        }
+    }
+    for (looked_at, row) in view.scan(key::changes_of_user_after(user, after), Direction::Forward).enumerate() {
+        let (key, value) = row?;
+        let change = key::change_id(&key).ok_or_else(|| corrupt("changes", KeyError))?;
+        let record: ChangeRecord = record::decode(&value).map_err(|error| corrupt("changes", error))?;
+        if !newest.note(record.conversation, change) || looked_at == CHANGES_MAX {
+            return Ok(None);
+        }
+    }
+    Ok(Some(newest.by_conversation))
+}

@@ -1,0 +1,451 @@
+//! How keys lie in the embedded store: pure functions, so that bytes sort the way lists read.
+//!
+//! Numbers and ids are big-endian and of fixed width; what lists show newest first is stored with every bit turned over, so that a list
+//! is always a scan forward. A user's name ends with a zero byte: names hold no control characters, so no name is cut short by it, and
+//! `a` sorts before `ab` as the names themselves do.
+
+use crate::model::message::IdempotencyKey;
+use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+
+/// A keyspace of the engine: each a tree of its own. Few, because each pins the journal until it is flushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Table {
+    Messages,
+    Heads,
+    Participants,
+    Inbox,
+    Activity,
+    Changes,
+    /// All that is small or rare, each behind its [`Tag`].
+    Rows,
+}
+
+impl Table {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Messages, Self::Heads, Self::Participants, Self::Inbox, Self::Activity, Self::Changes, Self::Rows];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Heads => "heads",
+            Self::Participants => "participants",
+            Self::Inbox => "inbox",
+            Self::Activity => "activity",
+            Self::Changes => "changes",
+            Self::Rows => "rows",
+        }
+    }
+}
+
+/// What a row of [`Table::Rows`] is. Never renumbered: the numbers are on disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Tag {
+    Meta = 0,
+    Conversation = 1,
+    Pair = 2,
+    User = 3,
+    SendByKey = 4,
+    LargeByUser = 5,
+    Expiry = 6,
+    Note = 7,
+}
+
+/// What a row of [`Table::Changes`] belongs to. 0 is left to the changes of a conversation.
+const CHANGES_OF_USER: u8 = 1;
+
+/// Values of one participant. Each has a key of its own, so that writers never share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Cell {
+    Membership = 0,
+    ReadUpTo = 1,
+    DeliveredUpTo = 2,
+}
+
+/// Values of one user's entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum EntryCell {
+    Marker = 0,
+    SentUpTo = 1,
+    Flags = 2,
+}
+
+/// Where one value lies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) table: Table,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Key {
+    /// The table in the words of the design, for messages about it.
+    pub(super) fn table_name(&self) -> &'static str {
+        const NAMES: [&str; 8] =
+            ["meta", "conversations", "direct_by_pair", "users", "sends_by_key", "large_conversations_by_user", "expiry", "notes"];
+        match (self.table, self.bytes.first()) {
+            (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
+            (table, _) => table.name(),
+        }
+    }
+}
+
+/// Keys of one table from `start` up to, and without, `end`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) table: Table,
+    pub(super) start: Vec<u8>,
+    pub(super) end: Vec<u8>,
+}
+
+impl Span {
+    /// All keys that begin like this.
+    fn of_prefix(table: Table, prefix: Vec<u8>) -> Self {
+        let mut end = prefix.clone();
+        while let Some(last) = end.pop() {
+            if last < 0xff {
+                end.push(last + 1);
+                break;
+            }
+        }
+        if end.is_empty() {
+            // Nothing but 0xFF, as one conversation id is: an end that lies behind every key of it.
+            end = vec![0xff; 64];
+        }
+        Self { table, start: prefix, end }
+    }
+
+    fn of_key(key: Key) -> Self {
+        let end = successor(&key.bytes);
+        Self { table: key.table, start: key.bytes, end }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// What of it lies behind another span.
+    pub(super) fn behind(mut self, other: &Self) -> Self {
+        self.start = self.start.max(other.end.clone());
+        self
+    }
+
+    /// What of it lies before another span.
+    pub(super) fn before(mut self, other: &Self) -> Self {
+        self.end = self.end.min(other.start.clone());
+        self
+    }
+
+    /// What of it lies before the end of another span.
+    pub(super) fn up_to(mut self, other: &Self) -> Self {
+        self.end = self.end.min(other.end.clone());
+        self
+    }
+
+    /// What of it lies at or behind the start of another span.
+    pub(super) fn from(mut self, other: &Self) -> Self {
+        self.start = self.start.max(other.start.clone());
+        self
+    }
+}
+
+/// The smallest key that is greater.
+fn successor(bytes: &[u8]) -> Vec<u8> {
+    let mut next = bytes.to_vec();
+    next.push(0);
+    next
+}
+
+fn turned(bytes: [u8; 16]) -> [u8; 16] {
+    bytes.map(|byte| !byte)
+}
+
+fn rows(tag: Tag, parts: &[&[u8]]) -> Key {
+    let mut bytes = vec![tag as u8];
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    Key { table: Table::Rows, bytes }
+}
+
+/// A user's name with its end.
+fn name(user: &UserId) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(user.as_str().len() + 32);
+    bytes.extend_from_slice(user.as_str().as_bytes());
+    bytes.push(0);
+    bytes
+}
+
+/// What follows a name, and the name itself. `None` where the bytes have no such form.
+fn split_name(bytes: &[u8]) -> Option<(UserId, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    let user = UserId::parse(std::str::from_utf8(&bytes[..end]).ok()?).ok()?;
+    Some((user, &bytes[end + 1..]))
+}
+
+// Messages: conversation ‖ turned order key, so that the newest comes first.
+
+pub(super) fn message(conversation: ConversationId, place: OrderKey) -> Key {
+    Key { table: Table::Messages, bytes: [*conversation.0.as_bytes(), turned(place.0)].concat() }
+}
+
+pub(super) fn message_place(conversation: ConversationId, place: OrderKey) -> Span {
+    Span::of_key(message(conversation, place))
+}
+
+pub(super) fn messages(conversation: ConversationId) -> Span {
+    Span::of_prefix(Table::Messages, conversation.0.as_bytes().to_vec())
+}
+
+pub(super) fn message_id(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(turned(bytes.get(16..)?.try_into().ok()?)))
+}
+
+pub(super) fn head(conversation: ConversationId) -> Key {
+    Key { table: Table::Heads, bytes: conversation.0.as_bytes().to_vec() }
+}
+
+// Participants: conversation ‖ name ‖ 0 ‖ cell.
+
+pub(super) fn participant(conversation: ConversationId, user: &UserId, cell: Cell) -> Key {
+    let mut bytes = conversation.0.as_bytes().to_vec();
+    bytes.extend_from_slice(&name(user));
+    bytes.push(cell as u8);
+    Key { table: Table::Participants, bytes }
+}
+
+pub(super) fn participants(conversation: ConversationId) -> Span {
+    Span::of_prefix(Table::Participants, conversation.0.as_bytes().to_vec())
+}
+
+pub(super) fn participant_place(conversation: ConversationId, user: &UserId) -> Span {
+    let mut bytes = conversation.0.as_bytes().to_vec();
+    bytes.extend_from_slice(&name(user));
+    Span::of_prefix(Table::Participants, bytes)
+}
+
+/// Whose value it is, and which of [`Cell`].
+pub(super) fn participant_cell(bytes: &[u8]) -> Option<(UserId, u8)> {
+    match split_name(bytes.get(16..)?)? {
+        (user, &[cell]) => Some((user, cell)),
+        _ => None,
+    }
+}
+
+// Entries: name ‖ 0 ‖ conversation ‖ cell; their order: name ‖ 0 ‖ turned activity ‖ turned conversation.
+
+pub(super) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell) -> Key {
+    let mut bytes = name(user);
+    bytes.extend_from_slice(conversation.0.as_bytes());
+    bytes.push(cell as u8);
+    Key { table: Table::Inbox, bytes }
+}
+
+pub(super) fn activity(user: &UserId, key: &InboxKey) -> Key {
+    let mut bytes = name(user);
+    bytes.extend_from_slice(&(!key.activity.micros().cast_unsigned()).to_be_bytes());
+    bytes.extend_from_slice(&turned(*key.conversation.0.as_bytes()));
+    Key { table: Table::Activity, bytes }
+}
+
+pub(super) fn activity_place(user: &UserId, key: &InboxKey) -> Span {
+    Span::of_key(activity(user, key))
+}
+
+pub(super) fn activities(user: &UserId) -> Span {
+    Span::of_prefix(Table::Activity, name(user))
+}
+
+pub(super) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
+    let (_, rest) = bytes.split_at_checked(bytes.iter().position(|byte| *byte == 0)? + 1)?;
+    let (micros, conversation) = rest.split_first_chunk::<8>()?;
+    let activity = Timestamp::from_micros((!u64::from_be_bytes(*micros)).cast_signed());
+    Some(InboxKey { activity, conversation: conversation_id(&turned(conversation.try_into().ok()?))? })
+}
+
+// Changes of a user: name ‖ 0 ‖ order key, the oldest first.
+
+pub(super) fn change_of_user(user: &UserId, change: OrderKey) -> Key {
+    let mut bytes = vec![CHANGES_OF_USER];
+    bytes.extend_from_slice(&name(user));
+    bytes.extend_from_slice(&change.0);
+    Key { table: Table::Changes, bytes }
+}
+
+pub(super) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {
+    let mut prefix = vec![CHANGES_OF_USER];
+    prefix.extend_from_slice(&name(user));
+    let place = Span::of_key(change_of_user(user, after));
+    Span::of_prefix(Table::Changes, prefix).behind(&place)
+}
+
+pub(super) fn change_id(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(*bytes.last_chunk::<16>()?))
+}
+
+// Rows.
+
+pub(super) fn meta(name: &str) -> Key {
+    rows(Tag::Meta, &[name.as_bytes()])
+}
+
+pub(super) fn note(name: &str) -> Key {
+    rows(Tag::Note, &[name.as_bytes()])
+}
+
+pub(super) fn conversation(id: ConversationId) -> Key {
+    rows(Tag::Conversation, &[id.0.as_bytes()])
+}
+
+pub(super) fn pair(one: &UserId, other: &UserId) -> Key {
+    rows(Tag::Pair, &[&crate::model::id::pair_key(one, other)])
+}
+
+pub(super) fn user(id: &UserId) -> Key {
+    rows(Tag::User, &[id.as_str().as_bytes()])
+}
+
+pub(super) fn send_by_key(conversation: ConversationId, sender: &UserId, key: &IdempotencyKey) -> Key {
+    rows(Tag::SendByKey, &[conversation.0.as_bytes(), &name(sender), key.as_str().as_bytes()])
+}
+
+pub(super) fn large(user: &UserId, conversation: ConversationId) -> Key {
+    rows(Tag::LargeByUser, &[&name(user), conversation.0.as_bytes()])
+}
+
+pub(super) fn larges(user: &UserId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::LargeByUser, &[&name(user)]).bytes)
+}
+
+/// The conversation that a key of [`larges`] ends with.
+pub(super) fn large_id(bytes: &[u8]) -> Option<ConversationId> {
+    conversation_id(bytes.last_chunk::<16>()?)
+}
+
+fn conversation_id(bytes: &[u8; 16]) -> Option<ConversationId> {
+    Some(ConversationId(uuid::Uuid::from_bytes(*bytes)))
+}
+
+// Expiry: hour ‖ table ‖ key of what expires. An hour's rows have all expired once it has begun.
+
+const HOUR_MICROS: i64 = 3_600 * 1_000_000;
+
+fn hour(moment: Timestamp) -> u32 {
+    u32::try_from(moment.micros() / HOUR_MICROS).expect("the year 9999 lies within 71 million hours of 1970")
+}
+
+pub(super) fn expiry(of: &Key, expires_at: Timestamp) -> Key {
+    rows(Tag::Expiry, &[&(hour(expires_at) + 1).to_be_bytes(), &[of.table as u8], &of.bytes])
+}
+
+/// Of all that has expired by now.
+pub(super) fn expired(now: Timestamp) -> Span {
+    let start = rows(Tag::Expiry, &[]).bytes;
+    let end = rows(Tag::Expiry, &[&(hour(now) + 1).to_be_bytes()]).bytes;
+    Span { table: Table::Rows, start, end }
+}
+
+/// What a row of [`expired`] speaks of.
+pub(super) fn expired_key(bytes: &[u8]) -> Option<Key> {
+    let (table, key) = bytes.get(5..)?.split_first()?;
+    let table = *Table::ALL.get(usize::from(*table))?;
+    Some(Key { table, bytes: key.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn users() -> impl Strategy<Value = UserId> {
+        "[ -~äß一😀]{1,6}".prop_filter_map("a name", |text| UserId::parse(&text).ok())
+    }
+
+    fn conversations() -> impl Strategy<Value = ConversationId> {
+        prop_oneof![any::<[u8; 16]>(), Just([0; 16]), Just([0xff; 16])].prop_map(|bytes| ConversationId(uuid::Uuid::from_bytes(bytes)))
+    }
+
+    fn places() -> impl Strategy<Value = OrderKey> {
+        prop_oneof![any::<[u8; 16]>().prop_map(OrderKey), Just(OrderKey::MIN), Just(OrderKey::MAX)]
+    }
+
+    fn moments() -> impl Strategy<Value = Timestamp> {
+        (0..=Timestamp::MAX.micros()).prop_map(Timestamp::from_micros)
+    }
+
+    proptest! {
+        #[test]
+        fn messages_sort_by_conversation_and_then_the_newest_first(a in (conversations(), places()), b in (conversations(), places())) {
+            let bytes = |(conversation, place)| message(conversation, place).bytes;
+            prop_assert_eq!(bytes(a).cmp(&bytes(b)), (a.0, b.1).cmp(&(b.0, a.1)));
+        }
+
+        #[test]
+        fn a_conversations_span_holds_its_messages_and_no_others(a in conversations(), b in conversations(), place in places()) {
+            let span = messages(a);
+            let key = message(b, place).bytes;
+            prop_assert_eq!(span.start <= key && key < span.end, a == b);
+        }
+
+        #[test]
+        fn participants_sort_by_the_bytes_of_their_names(a in (conversations(), users()), b in (conversations(), users())) {
+            let bytes = |(conversation, user): &(ConversationId, UserId)| participant(*conversation, user, Cell::ReadUpTo).bytes;
+            prop_assert_eq!(bytes(&a).cmp(&bytes(&b)), a.cmp(&b));
+        }
+
+        #[test]
+        fn a_participants_place_holds_their_cells_and_nobody_elses(id in conversations(), a in users(), b in users()) {
+            let span = participant_place(id, &a);
+            for cell in [Cell::Membership, Cell::ReadUpTo, Cell::DeliveredUpTo] {
+                let key = participant(id, &b, cell).bytes;
+                prop_assert_eq!(span.start <= key && key < span.end, a == b);
+                prop_assert_eq!(participant_cell(&key), Some((b.clone(), cell as u8)));
+            }
+        }
+
+        #[test]
+        fn activities_sort_by_user_and_then_as_the_inbox_shows_them(
+            a in (users(), moments(), conversations()), b in (users(), moments(), conversations()),
+        ) {
+            let split = |(user, activity, conversation): (UserId, Timestamp, ConversationId)| (user, InboxKey { activity, conversation });
+            let (a, b) = (split(a), split(b));
+            prop_assert_eq!(activity(&a.0, &a.1).bytes.cmp(&activity(&b.0, &b.1).bytes), a.cmp(&b));
+            prop_assert_eq!(inbox_key(&activity(&a.0, &a.1).bytes), Some(a.1));
+        }
+
+        #[test]
+        fn changes_after_a_place_are_the_later_ones_of_that_user(a in users(), b in users(), after in places(), change in places()) {
+            let span = changes_of_user_after(&a, after);
+            let key = change_of_user(&b, change).bytes;
+            prop_assert_eq!(span.start <= key && key < span.end, a == b && change > after);
+        }
+
+        #[test]
+        fn what_is_swept_has_expired(expires_at in moments(), now in moments()) {
+            let of = note("x");
+            let span = expired(now);
+            let key = expiry(&of, expires_at).bytes;
+            if span.start <= key && key < span.end {
+                prop_assert!(expires_at <= now);
+            } else {
+                prop_assert!(now.micros() < expires_at.micros() + HOUR_MICROS);
+            }
+            prop_assert_eq!(expired_key(&key), Some(of));
+        }
+    }
+
+    #[test]
+    fn a_name_that_begins_another_sorts_before_it() {
+        let id = ConversationId(uuid::Uuid::nil());
+        let key = |name: &str| participant(id, &UserId::parse(name).unwrap(), Cell::DeliveredUpTo).bytes;
+        assert!(key("a") < key("a "));
+        assert!(key("a") < key("ab"));
+        assert!(key("ab") < key("b"));
+    }
+
+    #[test]
+    fn a_row_is_called_by_its_table() {
+        assert_eq!(note("x").table_name(), "notes");
+        assert_eq!(head(ConversationId(uuid::Uuid::nil())).table_name(), "heads");
+    }
+}

@@ -1,0 +1,193 @@
+//! Messages in the embedded store: what a send writes, and how history is read.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::committer::{Condition, Op, Write};
+use super::core::Core;
+use super::db::{KeyError, View, corrupt};
+use super::key::{self, EntryCell, Key, Span, Table};
+use super::page::read_page;
+use super::record::{self, MessageLead, MessageRecord, SendRecord};
+use super::state::{State, States};
+use crate::model::{
+    ConversationId, Cut, Direction, IdempotencyKey, InboxKey, InputHash, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
+    Timestamp, Unread, UserId,
+};
+use crate::store::{EarlierSend, NewMessage, Result, UnreadQuestion};
+
+/// What keeping these messages writes. On the condition that the conversation is as this state says.
+pub(super) fn append(states: &Arc<States>, state: &State, messages: &[NewMessage]) -> Write {
+    let id = state.conversation.id;
+    let mut head = state.head;
+    let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
+    let mut sent: HashMap<&UserId, MessageId> = HashMap::new();
+    for NewMessage { message, input_hash } in messages {
+        head.count(message.id);
+        ops.push(Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message)));
+        // What the server says in somebody's name moves no marker of theirs.
+        if message.kind == MessageKind::Text {
+            sent.entry(&message.sender).and_modify(|last| *last = message.id.max(*last)).or_insert(message.id);
+        }
+        if let (Some(client_key), Some(input_hash)) = (&message.client_key, input_hash) {
+            ops.extend(send_by_key(message, client_key, *input_hash));
+        }
+    }
+    for (sender, last) in sent {
+        ops.push(Op::Max(key::entry(sender, id, EntryCell::SentUpTo), record::encode_place(last.order_key())));
+    }
+    if let Some(people) = &state.people {
+        ops.extend(move_activity(&people.joined, id, state.head.last_activity, head.last_activity));
+    }
+    let head_bytes = record::encode(&head);
+    ops.push(Op::Put(key::head(id), head_bytes.clone()));
+    let after = Arc::new(State { conversation: state.conversation.clone(), head, head_bytes, people: state.people.clone() });
+    let states = states.clone();
+    Write {
+        ops,
+        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
+        newest_id: messages.iter().map(|new| new.message.id).max(),
+        applied: Some(Box::new(move || states.put_written(after))),
+    }
+}
+
+/// The same message again would be counted twice: a write whose outcome was not known may have been done.
+pub(super) fn not_yet_kept(core: &Core, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
+    let view = core.view();
+    let mut rest = Vec::with_capacity(messages.len());
+    for new in messages {
+        if !view.has(&key::message(conversation, new.message.id.order_key()))? {
+            rest.push(new.clone());
+        }
+    }
+    Ok(rest)
+}
+
+fn move_activity(users: &[UserId], conversation: ConversationId, from: Timestamp, to: Timestamp) -> Vec<Op> {
+    if from == to {
+        return Vec::new();
+    }
+    let key = |user, activity| key::activity(user, &InboxKey { activity, conversation });
+    users.iter().flat_map(|user| [Op::Delete(key(user, from)), Op::Put(key(user, to), Vec::new())]).collect()
+}
+
+/// The row by which a retry is recognised, and the one by which it is forgotten.
+pub(super) fn send_by_key(message: &Message, client_key: &IdempotencyKey, input_hash: InputHash) -> [Op; 2] {
+    let expires_at = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
+    let key = key::send_by_key(message.conversation, &message.sender, client_key);
+    let expiry = key::expiry(&key, expires_at);
+    let record = SendRecord { message: message.id, input_hash, expires_at };
+    [Op::Put(key, record::encode(&record)), Op::Put(expiry, Vec::new())]
+}
+
+pub(super) fn earlier_sends(
+    core: &Core,
+    conversation: ConversationId,
+    keys: &[(UserId, IdempotencyKey)],
+) -> Result<Vec<Option<EarlierSend>>> {
+    let view = core.view();
+    let now = core.clock.now();
+    let each = |(sender, client_key): &(UserId, IdempotencyKey)| {
+        let record: Option<SendRecord> = view.record(&key::send_by_key(conversation, sender, client_key))?;
+        let alive = record.filter(|record| record.expires_at > now);
+        Ok(alive.map(|record| EarlierSend { message: record.message, input_hash: record.input_hash }))
+    };
+    keys.iter().map(each).collect()
+}
+
+/// The list that a cut leaves. The newest comes first, so the cut's end is the span's start.
+fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
+    let whole = key::messages(conversation);
+    let start = match cut.end {
+        Bound::Included(place) => key::message_place(conversation, place).start,
+        Bound::Excluded(place) => key::message_place(conversation, place).end,
+        Bound::Unbounded => whole.start,
+    };
+    let end = match cut.start {
+        Bound::Included(place) => key::message_place(conversation, place).end,
+        Bound::Excluded(place) => key::message_place(conversation, place).start,
+        Bound::Unbounded => whole.end,
+    };
+    Span { table: Table::Messages, start, end }
+}
+
+pub(super) fn history(
+    core: &Core,
+    conversation: ConversationId,
+    cut: &Cut<OrderKey>,
+    request: &PageRequest<OrderKey>,
+) -> Result<Page<Arc<Message>>> {
+    let view = core.view();
+    read_page(
+        &cut_span(conversation, cut),
+        request,
+        |place| key::message_place(conversation, *place),
+        |place| view.has(&key::message(conversation, *place)),
+        |span, direction, limit| view.scan(span, direction).take(limit).map(|row| read(conversation, &row?)).collect(),
+    )
+}
+
+fn read<B: AsRef<[u8]>>(conversation: ConversationId, (key, value): &(B, B)) -> Result<Arc<Message>> {
+    let id = message_id(key.as_ref())?;
+    let record: MessageRecord = record::decode(value.as_ref()).map_err(|error| corrupt("messages", error))?;
+    Ok(Arc::new(record.into_message(conversation, id)))
+}
+
+fn message_id(key: &[u8]) -> Result<MessageId> {
+    key::message_id(key).ok_or_else(|| corrupt("messages", KeyError))
+}
+
+pub(super) fn messages(core: &Core, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+    let view = core.view();
+    let each = |(conversation, id): &(ConversationId, MessageId)| {
+        let record: Option<MessageRecord> = view.record(&key::message(*conversation, id.order_key()))?;
+        Ok(record.map(|record| Arc::new(record.into_message(*conversation, *id))))
+    };
+    keys.iter().map(each).collect()
+}
+
+pub(super) fn messages_at(core: &Core, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+    let view = core.view();
+    let each = |(conversation, place): &(ConversationId, OrderKey)| {
+        let span = key::messages(*conversation).from(&key::message_place(*conversation, *place));
+        view.scan(span, Direction::Forward).next().map(|row| read(*conversation, &row?)).transpose()
+    };
+    places.iter().map(each).collect()
+}
+
+pub(super) fn unread(core: &Core, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+    let view = core.view();
+    questions.iter().map(|question| unread_of_one(&view, user, question, cap)).collect()
+}
+
+fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap: u32) -> Result<Unread> {
+    let place = key::message_place(question.conversation, question.after);
+    let newer = key::messages(question.conversation).before(&place);
+    let mut unread = Unread::default();
+    // Backward is from the oldest on: the first one that counts is the first unread.
+    for (looked_at, row) in view.scan(newer, Direction::Backward).take(Unread::ROWS_MAX).enumerate() {
+        let (key, value) = row?;
+        let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
+        if lead.counts_as_unread_for(user) {
+            unread.first = unread.first.or(Some(message_id(&key)?));
+            unread.count += 1;
+        }
+        if unread.count >= cap || looked_at + 1 == Unread::ROWS_MAX {
+            unread.is_capped = true;
+            break;
+        }
+    }
+    Ok(unread)
+}
+
+/// Whether nothing lies after the place, as far as memory knows.
+pub(super) fn has_nothing_after(states: &States, question: &UnreadQuestion) -> bool {
+    let state = states.get(question.conversation);
+    state.is_some_and(|state| state.head.last_message.is_none_or(|last| last.order_key() <= question.after))
+}
+
+/// The key of a message that is to be imported.
+pub(super) fn key_of(message: &Message) -> Key {
+    key::message(message.conversation, message.id.order_key())
+}

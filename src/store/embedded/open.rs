@@ -1,0 +1,152 @@
+//! Opening the embedded store: who else has it, whether it is one of ours, and whether it holds all that was acknowledged.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use fjall::Slice;
+
+use super::committer::{COMMIT, Engine, Rows};
+use super::db::Db;
+use super::key::{self, Key};
+use super::record::{self, CommitRecord};
+use crate::store::{Cause, Result};
+
+/// Of the keys and values of this version.
+const FORMAT: u32 = 1;
+const FORMAT_ROW: &str = "format";
+/// The engine's folder, and beside it the file that notes the last commit.
+const ENGINE_FOLDER: &str = "db";
+const NOTE_FILE: &str = "last-commit";
+
+/// Why the store was not opened, and what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{} is in use by another wideroom (serve, import, …): stop it first, or name another folder", .0.display())]
+    InUse(PathBuf),
+    #[error("{} was written by another version of wideroom (format {found}, not {FORMAT}): open it with that version", path.display())]
+    Format { path: PathBuf, found: String },
+    #[error(
+        "{} ends at commit {found}, but commit {noted} was acknowledged: restore it from a backup, or accept the loss of what came after",
+        path.display()
+    )]
+    Lost { path: PathBuf, noted: u64, found: u64 },
+    #[error("{} cannot be read or written: {source}: check the folder, its owner and its disk", path.display())]
+    Disk {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} cannot be opened: {source}: restore it from a backup", path.display())]
+    Engine {
+        path: PathBuf,
+        #[source]
+        source: Cause,
+    },
+}
+
+pub(super) struct Opened {
+    pub(super) db: Db,
+    pub(super) engine: DbEngine,
+    pub(super) last: CommitRecord,
+}
+
+/// Blocks; reads what the journals hold, and no row.
+pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<Opened, OpenError> {
+    let on_disk = |source| OpenError::Disk { path: path.to_owned(), source };
+    std::fs::create_dir_all(path).map_err(on_disk)?;
+    let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes).map_err(|error| open_error(path, error))?;
+    let last = last_commit(path, &db)?;
+    let note = File::options().read(true).write(true).create(true).truncate(false).open(path.join(NOTE_FILE)).map_err(on_disk)?;
+    let noted = read_note(&note).map_err(on_disk)?;
+    if let Some(noted) = noted.filter(|noted| *noted > last.number) {
+        if !accept_loss {
+            return Err(OpenError::Lost { path: path.to_owned(), noted, found: last.number });
+        }
+        tracing::warn!(noted, found = last.number, "the store ends before what was acknowledged, which was accepted");
+        write_note(&note, last.number).map_err(on_disk)?;
+    }
+    let engine = DbEngine { db: db.clone(), note, is_note_broken: false };
+    Ok(Opened { db, engine, last })
+}
+
+fn open_error(path: &Path, error: fjall::Error) -> OpenError {
+    let path = path.to_owned();
+    if let fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) = error {
+        OpenError::Disk { path, source }
+    } else if let fjall::Error::Locked = error {
+        OpenError::InUse(path)
+    } else if let fjall::Error::InvalidVersion(found) = error {
+        OpenError::Format { path, found: found.map_or_else(|| "of an unknown engine".to_owned(), |version| format!("engine {version}")) }
+    } else {
+        OpenError::Engine { path, source: Box::new(error) }
+    }
+}
+
+/// The last commit that is there. A store without a format is new, unless something was written to it.
+fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenError> {
+    let failed = |source: Cause| OpenError::Engine { path: path.to_owned(), source };
+    let view = db.view();
+    let format: Option<u32> = view.record(&key::meta(FORMAT_ROW)).map_err(|error| failed(Box::new(error)))?;
+    let last: Option<CommitRecord> = view.record(&key::meta(COMMIT)).map_err(|error| failed(Box::new(error)))?;
+    drop(view);
+    match (format, last) {
+        (Some(FORMAT), last) => Ok(last.unwrap_or_default()),
+        (None, None) => {
+            db.commit([(key::meta(FORMAT_ROW), Some(record::encode(&FORMAT)))]).map_err(|error| failed(Box::new(error)))?;
+            Ok(CommitRecord::default())
+        }
+        (found, _) => {
+            let found = found.map_or_else(|| "unknown".to_owned(), |format| format.to_string());
+            Err(OpenError::Format { path: path.to_owned(), found })
+        }
+    }
+}
+
+/// `None` where the file is new, or was not on disk yet when the power failed.
+fn read_note(note: &File) -> io::Result<Option<u64>> {
+    let mut bytes = [0; 20];
+    match note.read_exact_at(&mut bytes, 0) {
+        Ok(()) => Ok(std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok())),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// In place and not synced: it speaks of what is on disk already, and is a witness, not a promise.
+fn write_note(note: &File, number: u64) -> io::Result<()> {
+    note.write_all_at(format!("{number:020}\n").as_bytes(), 0)
+}
+
+/// What the writer's thread holds.
+pub(super) struct DbEngine {
+    db: Db,
+    note: File,
+    is_note_broken: bool,
+}
+
+impl Engine for DbEngine {
+    fn get(&self, key: &Key) -> Result<Option<Slice>> {
+        self.db.get(key)
+    }
+
+    fn commit(&mut self, rows: Rows) -> Result<(), Cause> {
+        Ok(self.db.commit(rows)?)
+    }
+
+    fn note(&mut self, number: u64) {
+        match write_note(&self.note, number) {
+            Ok(()) => self.is_note_broken = false,
+            Err(error) if !self.is_note_broken => {
+                self.is_note_broken = true;
+                tracing::warn!(%error, "the last commit cannot be noted aside");
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Cause> {
+        Ok(self.db.sync()?)
+    }
+}

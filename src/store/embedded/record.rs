@@ -1,0 +1,264 @@
+//! How values lie in the embedded store: a version byte, then postcard.
+//!
+//! Maximum registers are the version byte and then their own bytes, so that the greater value is the later one.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, MessageId, MessageKind,
+    OrderKey, ReadMarker, TimeUuid, Timestamp, UserId, conversation::GroupName,
+};
+
+/// Of every value that is written now.
+const VERSION: u8 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DecodeError {
+    #[error("it is empty")]
+    Empty,
+    #[error("it has version {0}, and {VERSION} is the only one known")]
+    Version(u8),
+    #[error("it has bytes that belong to nothing")]
+    Trailing,
+    #[error("it has the wrong length")]
+    Length,
+    #[error(transparent)]
+    Postcard(#[from] postcard::Error),
+}
+
+pub(super) fn encode(record: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(record, vec![VERSION]).expect("plain data serialises")
+}
+
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let (record, rest) = postcard::take_from_bytes(body(bytes)?)?;
+    if rest.is_empty() { Ok(record) } else { Err(DecodeError::Trailing) }
+}
+
+fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+    match bytes.split_first() {
+        None => Err(DecodeError::Empty),
+        Some((&VERSION, body)) => Ok(body),
+        Some((version, _)) => Err(DecodeError::Version(*version)),
+    }
+}
+
+pub(super) fn encode_place(place: OrderKey) -> Vec<u8> {
+    [&[VERSION], place.0.as_slice()].concat()
+}
+
+pub(super) fn decode_place(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
+    Ok(OrderKey(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
+}
+
+pub(super) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
+    [&[VERSION], marker.to_bytes().as_slice()].concat()
+}
+
+pub(super) fn decode_marker(bytes: &[u8]) -> Result<ReadMarker, DecodeError> {
+    Ok(ReadMarker::from_bytes(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
+}
+
+/// A message, without what its key says. What unread asks for stands first, see [`MessageLead`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct MessageRecord {
+    sender: UserId,
+    kind: MessageKind,
+    deleted_at: Option<Timestamp>,
+    reply_to: Option<MessageId>,
+    client_key: Option<IdempotencyKey>,
+    content: Option<Content>,
+}
+
+/// The beginning of a [`MessageRecord`]: enough to tell whether it counts as unread, without its text.
+#[derive(Debug, Deserialize)]
+pub(super) struct MessageLead<'a> {
+    sender: &'a str,
+    kind: MessageKind,
+    deleted_at: Option<Timestamp>,
+}
+
+impl<'a> MessageLead<'a> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        Ok(postcard::take_from_bytes(body(bytes)?)?.0)
+    }
+
+    /// As [`Message::counts_as_unread_for`].
+    pub(super) fn counts_as_unread_for(&self, user: &UserId) -> bool {
+        self.kind == MessageKind::Text && self.sender != user.as_str() && self.deleted_at.is_none()
+    }
+}
+
+impl MessageRecord {
+    pub(super) fn encode(message: &Message) -> Vec<u8> {
+        let Message { conversation: _, id: _, sender, kind, content, reply_to, client_key, deleted_at } = message;
+        // The same fields in the same order as the record, without a copy of the text.
+        encode(&(sender, kind, deleted_at, reply_to, client_key, content))
+    }
+
+    pub(super) fn into_message(self, conversation: ConversationId, id: MessageId) -> Message {
+        let Self { sender, kind, deleted_at, reply_to, client_key, content } = self;
+        Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at }
+    }
+}
+
+/// A conversation, without what its key says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ConversationRecord {
+    kind: ConversationKind,
+    name: Option<GroupName>,
+    created_at: Timestamp,
+    created_by: Option<UserId>,
+    input_hash: Option<InputHash>,
+    is_large: bool,
+}
+
+impl ConversationRecord {
+    pub(super) fn encode(conversation: &Conversation) -> Vec<u8> {
+        let Conversation { id: _, kind, name, created_at, created_by, input_hash, is_large } = conversation.clone();
+        encode(&Self { kind, name, created_at, created_by, input_hash, is_large })
+    }
+
+    pub(super) fn into_conversation(self, id: ConversationId) -> Conversation {
+        let Self { kind, name, created_at, created_by, input_hash, is_large } = self;
+        Conversation { id, kind, name, created_at, created_by, input_hash, is_large }
+    }
+}
+
+/// What changes with a conversation's messages and people: one value, always written as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) last_message: Option<MessageId>,
+    /// What the inboxes are ordered by.
+    pub(super) last_activity: Timestamp,
+    /// The activity that an import gave: it counts where it is later than the last message.
+    pub(super) given_activity: Option<Timestamp>,
+    pub(super) message_count: u64,
+    /// Of those who are in it now.
+    pub(super) participant_count: u64,
+    pub(super) newest_change: Option<ChangeId>,
+}
+
+impl Head {
+    pub(super) fn new(created_at: Timestamp, given_activity: Option<Timestamp>) -> Self {
+        Self {
+            last_message: None,
+            last_activity: given_activity.unwrap_or(created_at),
+            given_activity,
+            message_count: 0,
+            participant_count: 0,
+            newest_change: None,
+        }
+    }
+
+    /// One more message, wherever it lies. The activity is the time of the last one, or the later one that was given.
+    pub(super) fn count(&mut self, id: MessageId) {
+        let last = self.last_message.map_or(id, |last| last.max(id));
+        self.last_message = Some(last);
+        self.last_activity = self.given_activity.map_or(last.moment(), |given| given.max(last.moment()));
+        self.message_count += 1;
+    }
+}
+
+/// An idempotency key that was used.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SendRecord {
+    pub(super) message: MessageId,
+    pub(super) input_hash: InputHash,
+    pub(super) expires_at: Timestamp,
+}
+
+/// What changed in a user's inbox besides new messages.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ChangeRecord {
+    pub(super) conversation: ConversationId,
+    pub(super) kind: ChangeKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ChangeKind {
+    ConversationMade,
+    MarkerMoved,
+}
+
+/// What each commit writes of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct CommitRecord {
+    pub(super) number: u64,
+    /// The greatest id ever kept.
+    pub(super) newest_id: Option<TimeUuid>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Attachment, Body};
+
+    fn message() -> Message {
+        let attachment =
+            Attachment { url: "u".to_owned(), mime_type: "m".to_owned(), name: None, size_bytes: Some(300), width: None, height: Some(2) };
+        let body = Body::parse("hi".to_owned(), Body::BYTES_MAX, false).unwrap();
+        Message {
+            conversation: ConversationId(uuid::Uuid::nil()),
+            id: MessageId::new(Timestamp::from_micros(7), [3; 8]),
+            sender: UserId::parse("al").unwrap(),
+            kind: MessageKind::Text,
+            content: Some(Content { body, attachments: vec![attachment], metadata: None, edited_at: Some(Timestamp::from_micros(1)) }),
+            reply_to: Some(MessageId::new(Timestamp::ZERO, [0; 8])),
+            client_key: Some(IdempotencyKey::parse("k").unwrap()),
+            deleted_at: None,
+        }
+    }
+
+    #[test]
+    fn a_message_comes_back_as_it_was() {
+        let message = message();
+        let record: MessageRecord = decode(&MessageRecord::encode(&message)).unwrap();
+        assert_eq!(record.into_message(message.conversation, message.id), message);
+    }
+
+    #[test]
+    fn a_message_lies_on_disk_as_it_always_did() {
+        let bytes = MessageRecord::encode(&message());
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "0102616c00000101b21dd2138140000080808080808080".to_owned() + "01016b01026869010175016d0001ac020001020001" + "02");
+    }
+
+    #[test]
+    fn the_lead_of_a_message_tells_whether_it_is_unread() {
+        let bytes = MessageRecord::encode(&message());
+        let lead = MessageLead::read(&bytes).unwrap();
+        assert!(lead.counts_as_unread_for(&UserId::parse("bo").unwrap()));
+        assert!(!lead.counts_as_unread_for(&UserId::parse("al").unwrap()));
+    }
+
+    #[test]
+    fn what_is_not_a_value_of_ours_is_refused() {
+        assert!(matches!(decode::<CommitRecord>(&[]), Err(DecodeError::Empty)));
+        assert!(matches!(decode::<CommitRecord>(&[9, 0, 0]), Err(DecodeError::Version(9))));
+        assert!(matches!(decode::<CommitRecord>(&[1, 0, 0, 0]), Err(DecodeError::Trailing)));
+        assert!(matches!(decode_place(&[1, 0]), Err(DecodeError::Length)));
+    }
+
+    #[test]
+    fn registers_sort_like_what_they_hold() {
+        let early = ReadMarker { epoch: 1, up_to: OrderKey::MAX };
+        let late = ReadMarker { epoch: 2, up_to: OrderKey::MIN };
+        assert!(encode_marker(early) < encode_marker(late));
+        assert_eq!(decode_marker(&encode_marker(late)).unwrap(), late);
+        assert!(encode_place(OrderKey::MIN) < encode_place(OrderKey::MAX));
+    }
+
+    #[test]
+    fn an_activity_that_was_given_counts_where_it_is_later() {
+        let id = |micros| MessageId::new(Timestamp::from_micros(micros), [0; 8]);
+        let mut head = Head::new(Timestamp::from_micros(50), Some(Timestamp::from_micros(20)));
+        head.count(id(10));
+        assert_eq!(head.last_activity, Timestamp::from_micros(20));
+        head.count(id(30));
+        head.count(id(25));
+        assert_eq!(head.last_activity, Timestamp::from_micros(30));
+        assert_eq!((head.last_message, head.message_count), (Some(id(30)), 3));
+    }
+}

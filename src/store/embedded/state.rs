@@ -1,0 +1,173 @@
+//! States of conversations in memory: exact, so that they answer in place of the disk.
+//!
+//! A state is put here by the writer's thread, between the commit and its acknowledgement, and by readers that loaded it. A reader that
+//! began before a writer came does not put what it read: the shard's generation tells.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use lru::LruCache;
+
+use super::db::{Missing, View, corrupt};
+use super::key::{self, Cell};
+use super::record::{self, ConversationRecord, Head};
+use crate::model::{Conversation, ConversationId, Direction, Membership, UserId};
+use crate::store::Result;
+
+const SHARDS: usize = 64;
+const SHARD_STATES_MAX: NonZeroUsize = NonZeroUsize::new(320).expect("it is not zero");
+/// A state with more memberships, those that ended counted, is not kept.
+const MEMBERSHIPS_MAX: usize = 256;
+
+/// A conversation and what changes with its messages.
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    pub(super) conversation: Arc<Conversation>,
+    pub(super) head: Head,
+    /// As the head lies on disk: the condition of the next write.
+    pub(super) head_bytes: Vec<u8>,
+    /// `None` in a large conversation: its memberships are read one by one.
+    pub(super) people: Option<Arc<People>>,
+}
+
+#[derive(Debug)]
+pub(super) struct People {
+    /// Also those that have ended.
+    pub(super) memberships: BTreeMap<UserId, Membership>,
+    pub(super) joined: Arc<[UserId]>,
+}
+
+impl People {
+    pub(super) fn new(memberships: BTreeMap<UserId, Membership>) -> Self {
+        let joined = memberships.iter().filter(|(_, membership)| membership.is_joined()).map(|(user, _)| user.clone()).collect();
+        Self { memberships, joined }
+    }
+}
+
+impl State {
+    pub(super) fn load(view: &View<'_>, id: ConversationId) -> Result<Option<Self>> {
+        let Some(conversation) = view.record::<ConversationRecord>(&key::conversation(id))? else { return Ok(None) };
+        let conversation = Arc::new(conversation.into_conversation(id));
+        let head_key = key::head(id);
+        let head_bytes = view.get(&head_key)?.ok_or_else(|| corrupt(head_key.table_name(), Missing))?.to_vec();
+        let head = record::decode(&head_bytes).map_err(|error| corrupt(head_key.table_name(), error))?;
+        let people = if conversation.is_large { None } else { Some(Arc::new(People::new(memberships(view, id)?))) };
+        Ok(Some(Self { conversation, head, head_bytes, people }))
+    }
+}
+
+/// All memberships of a conversation that is not large.
+pub(super) fn memberships(view: &View<'_>, id: ConversationId) -> Result<BTreeMap<UserId, Membership>> {
+    let mut memberships = BTreeMap::new();
+    for row in view.scan(key::participants(id), Direction::Forward) {
+        let (bytes, value) = row?;
+        let (user, cell) = key::participant_cell(&bytes).ok_or_else(|| corrupt("participants", super::db::KeyError))?;
+        if cell == Cell::Membership as u8 {
+            memberships.insert(user, record::decode(&value).map_err(|error| corrupt("participants", error))?);
+        }
+    }
+    Ok(memberships)
+}
+
+struct Shard {
+    /// How often a writer or a doubt came.
+    generation: u64,
+    states: LruCache<ConversationId, Arc<State>>,
+}
+
+pub(super) struct States(Vec<Mutex<Shard>>);
+
+/// Where a shard stood before something was loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Mark(u64);
+
+impl States {
+    pub(super) fn new() -> Self {
+        Self((0..SHARDS).map(|_| Mutex::new(Shard { generation: 0, states: LruCache::new(SHARD_STATES_MAX) })).collect())
+    }
+
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
+        // Ids are random, or hashes.
+        let bytes = id.0.as_bytes();
+        self.0[usize::from(bytes[15] ^ bytes[0]) % SHARDS].lock().expect("no panic while holding states")
+    }
+
+    pub(super) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
+        self.shard(id).states.get(&id).cloned()
+    }
+
+    /// To be taken before the view that a state is loaded from.
+    pub(super) fn mark(&self, id: ConversationId) -> Mark {
+        Mark(self.shard(id).generation)
+    }
+
+    /// Puts what was loaded, unless a writer came since the mark.
+    pub(super) fn put_loaded(&self, mark: Mark, state: Arc<State>) {
+        let id = state.conversation.id;
+        let mut shard = self.shard(id);
+        if shard.generation == mark.0 && is_kept(&state) {
+            shard.states.put(id, state);
+        }
+    }
+
+    /// Puts what was just written. Only between its commit and its acknowledgement, in the order of commits.
+    pub(super) fn put_written(&self, state: Arc<State>) {
+        let id = state.conversation.id;
+        let mut shard = self.shard(id);
+        shard.generation += 1;
+        if is_kept(&state) {
+            shard.states.put(id, state);
+        } else {
+            shard.states.pop(&id);
+        }
+    }
+
+    pub(super) fn forget(&self, id: ConversationId) {
+        let mut shard = self.shard(id);
+        shard.generation += 1;
+        shard.states.pop(&id);
+    }
+}
+
+fn is_kept(state: &State) -> bool {
+    state.people.as_ref().is_none_or(|people| people.memberships.len() <= MEMBERSHIPS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ConversationKind, Timestamp};
+
+    fn state(id: ConversationId, message_count: u64) -> Arc<State> {
+        let conversation = Conversation {
+            id,
+            kind: ConversationKind::Group,
+            name: None,
+            created_at: Timestamp::ZERO,
+            created_by: None,
+            input_hash: None,
+            is_large: true,
+        };
+        let head = Head { message_count, ..Head::new(Timestamp::ZERO, None) };
+        Arc::new(State { conversation: Arc::new(conversation), head, head_bytes: record::encode(&head), people: None })
+    }
+
+    #[test]
+    fn what_was_loaded_never_replaces_what_was_written_meanwhile() {
+        let states = States::new();
+        let id = ConversationId::random();
+        let mark = states.mark(id);
+        states.put_written(state(id, 2));
+        states.put_loaded(mark, state(id, 1));
+        assert_eq!(states.get(id).unwrap().head.message_count, 2);
+
+        let mark = states.mark(id);
+        states.forget(id);
+        states.put_loaded(mark, state(id, 1));
+        assert!(states.get(id).is_none());
+
+        states.put_loaded(states.mark(id), state(id, 3));
+        assert_eq!(states.get(id).unwrap().head.message_count, 3);
+    }
+}

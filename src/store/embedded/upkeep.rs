@@ -1,0 +1,145 @@
+//! What the embedded store does for itself: it watches the disk and the writer, and sweeps what has expired.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::Inner;
+use super::committer::{Condition, Op, Outcome, Write};
+use super::core::Core;
+use super::db::{KeyError, corrupt};
+use super::key;
+use super::record::{self, SendRecord};
+use crate::model::Direction;
+use crate::store::{Error, Result};
+
+const TICK: Duration = Duration::from_secs(1);
+const TICKS_BETWEEN_SWEEPS: u64 = 60;
+/// Rows of one batch of a sweep, and batches of one sweep.
+const SWEEP_ROWS_MAX: usize = 1_000;
+const SWEEP_BATCHES_MAX: usize = 100;
+
+/// How much room the disk has.
+pub(super) struct Disk {
+    path: PathBuf,
+    free_bytes_min: u64,
+    is_short: AtomicBool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("less than {free_bytes_min} bytes of disk are free")]
+struct DiskFull {
+    free_bytes_min: u64,
+}
+
+impl Disk {
+    pub(super) fn new(path: PathBuf, free_bytes_min: u64) -> Self {
+        let disk = Self { path, free_bytes_min, is_short: AtomicBool::new(false) };
+        disk.look();
+        disk
+    }
+
+    /// Asks the system. Blocks.
+    fn look(&self) {
+        match rustix::fs::statvfs(&self.path) {
+            Ok(disk) => {
+                let is_short = disk.f_bavail.saturating_mul(disk.f_frsize) < self.free_bytes_min;
+                if self.is_short.swap(is_short, Ordering::Relaxed) != is_short {
+                    tracing::warn!(disk.is_short = is_short, free_bytes_min = self.free_bytes_min, "the room on the disk has changed");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the free space of the disk cannot be read"),
+        }
+    }
+
+    /// Whether there is room for a write.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.is_short.load(Ordering::Relaxed) {
+            return Err(Error::Unavailable(Box::new(DiskFull { free_bytes_min: self.free_bytes_min })));
+        }
+        Ok(())
+    }
+}
+
+/// Until the store is gone.
+pub(super) async fn run(store: Weak<Inner>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut was_stuck = false;
+    let mut sweep = Sweep::default();
+    for tick in 0_u64.. {
+        ticks.tick().await;
+        let Some(inner) = store.upgrade() else { return };
+        let stuck = inner.committer.stuck();
+        if let (Some(took), false) = (stuck, was_stuck) {
+            tracing::error!(took_s = took.as_secs(), "a commit does not end");
+        }
+        was_stuck = stuck.is_some();
+        let disk = inner.disk.clone();
+        // A panic in it would have been logged by the runtime's hook; the next tick tries again.
+        let _ = tokio::task::spawn_blocking(move || disk.look()).await;
+        if tick % TICKS_BETWEEN_SWEEPS == 0
+            && let Err(error) = sweep.run(&inner).await
+        {
+            tracing::warn!(%error, "what has expired could not be swept");
+        }
+    }
+}
+
+/// Deletes what has expired, in bounded batches.
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// What lies before it was swept. Without it each sweep would step over the deleted rows of the ones before.
+    from: Vec<u8>,
+}
+
+impl Sweep {
+    pub(super) async fn run(&mut self, inner: &Inner) -> Result<()> {
+        for _ in 0..SWEEP_BATCHES_MAX {
+            let from = self.from.clone();
+            let (write, next) = inner.read(move |core| plan(core, from)).await?;
+            let Some(write) = write else {
+                self.from = next;
+                return Ok(());
+            };
+            if inner.committer.commit(write).await? == Outcome::Refused {
+                // A key was used again meanwhile: the next sweep sees it.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A batch, and where the rows that have not expired yet begin.
+fn plan(core: &Core, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
+    let view = core.view();
+    let now = core.clock.now();
+    let mut span = key::expired(now);
+    let next = span.end.clone();
+    span.start = span.start.max(from);
+    let mut write = Write::default();
+    for row in view.scan(span, Direction::Forward).take(SWEEP_ROWS_MAX) {
+        let (bytes, _) = row?;
+        let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", KeyError))?;
+        write.ops.push(Op::Delete(key::Key { table: key::Table::Rows, bytes: bytes.to_vec() }));
+        if of.table != key::Table::Rows {
+            // A change: its key is never used again.
+            write.ops.push(Op::Delete(of));
+        } else if let Some(value) = view.get(&of)? {
+            // An idempotency key: it may have been used again since, with a later end.
+            let record: SendRecord = record::decode(&value).map_err(|error| corrupt("sends_by_key", error))?;
+            if record.expires_at <= now {
+                write.conditions.push(Condition::Is(of.clone(), value.to_vec()));
+                write.ops.push(Op::Delete(of));
+            }
+        }
+    }
+    Ok(((!write.ops.is_empty()).then_some(write), next))
+}
+
+/// What [`run`] holds on to.
+pub(super) fn spawn(inner: &Arc<Inner>) -> tokio::task::AbortHandle {
+    tokio::spawn(run(Arc::downgrade(inner))).abort_handle()
+}
