@@ -158,3 +158,4 @@ contract! {
 }
 
 stores!(naive);
+stores!(embedded);
