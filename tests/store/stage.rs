@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tempfile::TempDir;
 use wideroom::clock::ManualClock;
 use wideroom::store::Store;
 use wideroom::store::embedded::{Embedded, Options};
@@ -14,8 +13,8 @@ use crate::support::words::NOW;
 pub struct Stage {
     store: Box<dyn Store>,
     pub clock: Arc<ManualClock>,
-    /// Where it keeps its data, if it outlives its process.
-    folder: Option<TempDir>,
+    /// Where it lies, where it outlives its process. Gone with the stage.
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Stage {
@@ -25,13 +24,9 @@ impl Stage {
     }
 
     pub async fn embedded() -> Self {
-        let (clock, folder) = (Arc::new(ManualClock::at(NOW)), TempDir::new().unwrap());
-        Self { store: Self::open(&folder, &clock).await, clock, folder: Some(folder) }
-    }
-
-    async fn open(folder: &TempDir, clock: &Arc<ManualClock>) -> Box<dyn Store> {
-        let options = Options { path: folder.path().join("data"), cache_bytes: 8 << 20, free_bytes_min: 0, accept_loss: false };
-        Box::new(Embedded::open(options, clock.clone()).await.unwrap())
+        let clock = Arc::new(ManualClock::at(NOW));
+        let folder = tempfile::tempdir().unwrap();
+        Self { store: open(&folder, &clock).await, clock, folder: Some(folder) }
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -40,16 +35,19 @@ impl Stage {
 
     /// Closes the store and opens it again, where it is one that outlives its process.
     pub async fn reopened(self) -> Self {
-        let Self { mut store, clock, folder } = self;
-        if let Some(folder) = &folder {
-            store.close().await.unwrap();
-            drop(store);
-            store = Self::open(folder, &clock).await;
-        }
-        Self { store, clock, folder }
+        let Self { store, clock, folder } = self;
+        let Some(folder) = folder else { return Self { store, clock, folder } };
+        store.close().await.unwrap();
+        drop(store);
+        Self { store: open(&folder, &clock).await, clock, folder: Some(folder) }
     }
 
     pub async fn close(self) {
         self.store.close().await.unwrap();
     }
+}
+
+async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn Store> {
+    let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+    Box::new(Embedded::open(options, clock.clone()).await.unwrap())
 }
