@@ -5,6 +5,7 @@
 mod api;
 mod browser;
 mod house;
+mod licences;
 mod live;
 mod model;
 mod pages;
