@@ -86,9 +86,10 @@ impl From<GuardError> for Refused {
 
 impl From<parser::Error> for Refused {
     fn from(error: parser::Error) -> Self {
-        // The parser draws the place in several lines; its last one says what it expected.
+        // The parser draws the place in several lines; its last one says what it expected, in the names of its rules.
         let drawing = error.to_string();
-        let said = drawing.lines().last().unwrap_or_default().trim().trim_start_matches("= ");
+        let last = drawing.lines().last().unwrap_or_default().trim().trim_start_matches("= ");
+        let said = if drawing.lines().count() > 1 { last.replace('_', " ") } else { last.to_owned() };
         Self {
             kind: RefusedKind::Syntax,
             message: format!("The document cannot be parsed: {said}."),
