@@ -4,6 +4,7 @@
 //! conversation is not there yet wait in a file beside the store; as conversations themselves wait for nothing, one more look at the end
 //! settles them.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ pub use super::reader::Fault;
 use super::reader::{BATCH_ROWS_MAX, Batch, Numbering, Reader, Unit};
 use super::spool::Spool;
 use crate::clock::Clock;
+use crate::model::id::pair_key;
+use crate::model::{ConversationId, ConversationKind, UserId};
 use crate::store::{self, ImportRow, Imported, Store};
 
 /// Of a file's beginning, by which it is recognised.
@@ -149,8 +152,9 @@ impl Run<'_> {
     async fn all(mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
         let mut batches = self.read(input, Numbering::Counted);
         while let Some(batch) = self.next(&mut batches).await? {
-            self.keep(&batch, Missing::Hold, tell).await?;
-            (self.progress.offset, self.progress.lines) = (batch.offset, batch.lines);
+            let (offset, lines) = (batch.offset, batch.lines);
+            self.keep(batch, Missing::Hold, tell).await?;
+            (self.progress.offset, self.progress.lines) = (offset, lines);
             self.spool.sync().await.map_err(Error::Hold)?;
             self.progress.held_bytes = self.spool.bytes();
             self.write_note().await?;
@@ -160,7 +164,7 @@ impl Run<'_> {
         if let Some(held) = self.spool.read().await.map_err(Error::Hold)? {
             let mut batches = self.read(held, Numbering::Written);
             while let Some(batch) = self.next(&mut batches).await? {
-                self.keep(&batch, Missing::Name, tell).await?;
+                self.keep(batch, Missing::Name, tell).await?;
                 tell(Told::Progress(&self.progress));
             }
         }
@@ -201,7 +205,8 @@ impl Run<'_> {
         }
     }
 
-    async fn keep(&mut self, batch: &Batch, missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
+    async fn keep(&mut self, mut batch: Batch, missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
+        self.leave_out_second_pairs(&mut batch).await?;
         for fault in &batch.faults {
             self.broken(fault, tell);
         }
@@ -216,6 +221,26 @@ impl Run<'_> {
             fates = rest;
             self.judge(unit, own, missing, tell).await?;
         }
+        Ok(())
+    }
+
+    /// Two people have one direct conversation. The store would keep half of a second one, as it takes its rows one by one.
+    async fn leave_out_second_pairs(&self, batch: &mut Batch) -> Result<(), Error> {
+        let mut pairs = HashMap::new();
+        let mut units = Vec::with_capacity(batch.units.len());
+        for unit in batch.units.drain(..) {
+            if let Some((id, one, other)) = direct(&unit.rows) {
+                let earlier = *pairs.entry(pair_key(one, other)).or_insert(id);
+                let kept = self.import.store.direct_conversation(one, other).await?.unwrap_or(earlier);
+                if kept != id {
+                    let reason = format!("these two have another direct conversation already: {kept}");
+                    batch.faults.push(Fault { line: unit.number, reason });
+                    continue;
+                }
+            }
+            units.push(unit);
+        }
+        batch.units = units;
         Ok(())
     }
 
@@ -263,6 +288,17 @@ impl Counts {
             ImportRow::Message(_) => &mut self.messages,
         }
     }
+}
+
+/// A direct conversation with those who are in it, where a unit brings both.
+fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
+    let ImportRow::Conversation { conversation, .. } = rows.first()? else { return None };
+    let mut users = rows.iter().filter_map(|row| match row {
+        ImportRow::Participant { user, .. } => Some(user),
+        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Message(_) => None,
+    });
+    let one = users.next().filter(|_| conversation.kind == ConversationKind::Direct)?;
+    Some((conversation.id, one, users.next().unwrap_or(one)))
 }
 
 fn absent(rows: &[ImportRow]) -> String {

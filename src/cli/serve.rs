@@ -1,0 +1,83 @@
+//! `wideroom serve`: the one place where all parts are put together, and taken apart in order.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::stop::{self, Stop};
+use super::{Error, open, print};
+use crate::auth::Auth;
+use crate::clock::{Clock, IdGenerator, SystemClock};
+use crate::config::Config;
+use crate::store::Store;
+use crate::telemetry;
+use crate::transfer::import::{Import, Told};
+
+/// What `--demo` shows.
+const SAMPLE: &str = include_str!("demo.jsonl");
+
+pub(super) fn run(config: Config) -> Result<(), Error> {
+    telemetry::init(&config.log, config.log_format)?;
+    open::folder(&config)?;
+    let auth = Arc::new(Auth::open(&config.data)?);
+    stop::run(|stop| serve(config, auth, stop))
+}
+
+async fn serve(config: Config, auth: Arc<Auth>, stop: Stop) -> Result<(), Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = open::store(&config, clock.clone()).await?;
+    let served = serve_store(&config, &store, auth, clock, stop).await;
+    let closed = store.close().await;
+    served?;
+    closed?;
+    tracing::info!("closed in order");
+    Ok(())
+}
+
+async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, clock: Arc<dyn Clock>, stop: Stop) -> Result<(), Error> {
+    if config.demo {
+        load_sample(store, clock.clone(), &config.data).await?;
+    }
+    let ids = IdGenerator::random();
+    if let Some(newest) = store.newest_id().await? {
+        ids.observe(newest);
+    }
+    let listen = |source| Error::Listen { address: config.listen, source };
+    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    print(&greeting(listener.local_addr().map_err(listen)?, config))?;
+    let _ = (auth, ids);
+    stop.cancelled().await;
+    tracing::info!(drain = ?config.drain, "stopping");
+    Ok(())
+}
+
+/// Into a store that has nothing yet. One that has is served as it is, so that a demo may be started again.
+async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path) -> Result<(), Error> {
+    if store.newest_id().await?.is_some() {
+        tracing::info!("the store is not empty, so the sample is not loaded");
+        return Ok(());
+    }
+    let import = Import { store: store.clone(), clock, dir: data.to_owned(), stop: CancellationToken::new() };
+    let tell = &mut |told: Told<'_>| {
+        if let Told::Broken(fault) = told {
+            tracing::warn!(line = fault.line, reason = fault.reason, "a line of the sample was left out");
+        }
+    };
+    let counts = import.pipe(SAMPLE.as_bytes(), tell).await?.counts;
+    tracing::info!(conversations = counts.conversations.added, messages = counts.messages.added, "the sample is loaded");
+    Ok(())
+}
+
+/// Where it listens, and what to do next.
+fn greeting(address: SocketAddr, config: &Config) -> String {
+    let mut lines = vec![format!("Wideroom listens on http://{address}"), format!("  open    http://{address}/")];
+    if address.ip().is_loopback() {
+        let data = if config.data == Config::default().data { String::new() } else { format!(" --data {}", config.data.display()) };
+        let user = if config.demo { "alice" } else { "NAME" };
+        lines.push(format!("  token   wideroom token --user {user}{data}"));
+    }
+    lines.join("\n")
+}
