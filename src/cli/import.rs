@@ -12,6 +12,7 @@ use super::stop::{self, Stop};
 use super::{Error, ImportFlags, open, print};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
+use crate::telemetry;
 use crate::transfer::import::{Counts, Import, Outcome, Progress, Told};
 
 /// Between two lines about the progress, where there is no terminal.
@@ -25,6 +26,8 @@ enum Input {
 
 pub(super) fn run(flags: &ImportFlags) -> Result<(), Error> {
     let config = flags.given.config()?;
+    // What the store warns of is told, and nothing else.
+    telemetry::init("warn", config.log_format)?;
     // Before the store is opened, so that a wrong name changes nothing.
     let input = input(&flags.file)?;
     open::folder(&config)?;

@@ -80,12 +80,21 @@ Examples:
 const IMPORT: &str = "\
 Bring conversations and their history into the store, from JSON lines.
 
-Each line is one fact: a user, a conversation, a participant or a message; README.md has the format. Ids and times are kept as they are. \
+Each line is one JSON object, one fact, with `type` first. Lines may come in any order. Ids and times are kept as they are. \
 What the store has already stays as it is, so that importing twice changes nothing, and an import of a file that was interrupted goes on \
 where it was. A broken line is named by its number and left out; the rest goes on, and the exit code is 1. The store must not be served \
 meanwhile.";
 
 const IMPORT_EXAMPLES: &str = "\
+Lines, with all their fields; only those before the bar are needed:
+  user          username | displayName avatarUrl lastSeenAt
+  conversation  id | kind name createdAt createdBy lastActivityAt inputHash participants
+  participant   conversationId username | state role joinedAt leftAt readUpTo unreadFrom deliveredUpTo
+                muted pinned archivedAt
+  message       conversationId id sender | kind body attachments metadata replyTo clientKey editedAt deletedAt
+  header, end   first and last line of an export: format exportedAt; lines (how many stand before it)
+`participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids, and hold the time.
+
 Examples:
   wideroom import chats.jsonl
   zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
@@ -124,7 +133,7 @@ enum Error {
     Key(#[from] auth::KeyError),
     #[error(transparent)]
     Log(#[from] telemetry::Error),
-    #[error(transparent)]
+    #[error("{0}{hint}", hint = if matches!(.0, embedded::OpenError::Lost { .. }) { " (--accept-loss)" } else { "" })]
     Open(#[from] embedded::OpenError),
     #[error(transparent)]
     Store(#[from] store::Error),
