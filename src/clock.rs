@@ -42,7 +42,6 @@ impl Clock for ManualClock {
 
 /// Gives ids: each later than the wall clock, than every id it gave, and than every id it was shown. No two share a microsecond.
 pub struct IdGenerator {
-    /// A mutex and not an atomic: giving an id and noting that it is under way must be one step (see `chat::horizon`).
     last: Mutex<Timestamp>,
     /// Clock sequence and node, random for each process: two servers never make the same id.
     rest: [u8; 8],
@@ -71,8 +70,13 @@ impl IdGenerator {
 
     /// Ids from now on lie after this one.
     pub fn observe(&self, id: TimeUuid) {
+        self.pass(id.moment());
+    }
+
+    /// Ids from now on lie after this moment.
+    pub fn pass(&self, moment: Timestamp) {
         let mut last = self.last.lock().expect("no panic while giving an id");
-        *last = (*last).max(id.moment());
+        *last = (*last).max(moment);
     }
 
     /// The last moment given or shown.

@@ -1,4 +1,13 @@
 //! One test binary. The modules stand in the order in which one should read them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
 
+mod api;
+mod browser;
 mod cli;
+mod house;
+mod model;
+mod pages;
+mod schema;
+mod store;
+mod support;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::model::{Notice, Topic};
 
@@ -69,6 +69,19 @@ impl Subscription {
             Ok(notice) => Some(Heard::Notice(notice)),
             Err(RecvError::Lagged(_)) => Some(Heard::Gap),
             Err(RecvError::Closed) => None,
+        }
+    }
+
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    /// What was told already and not yet heard. `None`: nothing, for now.
+    pub fn try_next(&mut self) -> Option<Heard> {
+        match self.receiver.as_mut()?.try_recv() {
+            Ok(notice) => Some(Heard::Notice(notice)),
+            Err(TryRecvError::Lagged(_)) => Some(Heard::Gap),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod import;
 mod open;
+mod schema;
 mod serve;
 mod settings;
 mod stop;
@@ -50,7 +51,16 @@ enum Command {
     Token(TokenFlags),
     #[command(about = "Bring conversations and their history into the store", long_about = IMPORT, after_help = IMPORT_EXAMPLES)]
     Import(ImportFlags),
+    #[command(about = "Print the schema of the API", long_about = SCHEMA, after_help = SCHEMA_EXAMPLES)]
+    Schema,
 }
+
+const SCHEMA: &str = "\
+Print the schema of the API in GraphQL's schema language, as it is committed in schema.graphql. Nothing is opened.";
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  wideroom schema > schema.graphql";
 
 const SERVE: &str = "\
 Run the server until SIGTERM or SIGINT.
@@ -149,6 +159,8 @@ enum Error {
     Interrupted { goes_on: bool },
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("the server failed: {0}")]
+    Serve(#[source] io::Error),
     #[error("the runtime cannot be started: {0}")]
     Runtime(#[source] io::Error),
     #[error("left at once, by a second signal")]
@@ -191,6 +203,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
     match &line.command {
         Some(Command::Token(flags)) => token::run(flags),
         Some(Command::Import(flags)) => import::run(flags),
+        Some(Command::Schema) => schema::run(),
         Some(Command::Serve(given)) => serve::run(given.config()?),
         None => serve::run(line.serve.config()?),
     }

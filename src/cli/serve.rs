@@ -3,21 +3,29 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::stop::{self, Stop};
 use super::{Error, open, print};
 use crate::auth::Auth;
-use crate::clock::{Clock, IdGenerator, SystemClock};
+use crate::bus::Bus;
+use crate::chat::{self, Chat};
+use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
+use crate::graphql::{Api, DocumentBounds};
+use crate::model::UserId;
+use crate::server::pages::{self, PageOptions};
+use crate::server::{self, DoorBounds, Doors};
 use crate::store::Store;
 use crate::telemetry;
 use crate::transfer::import::{Import, Told};
+use crate::transfer::line::Line;
 
 /// What `--demo` shows.
 const SAMPLE: &str = include_str!("demo.jsonl");
+const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) fn run(config: Config) -> Result<(), Error> {
     telemetry::init(&config.log, config.log_format)?;
@@ -41,17 +49,31 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     if config.demo {
         load_sample(store, clock.clone(), &config.data).await?;
     }
-    let ids = IdGenerator::random();
-    if let Some(newest) = store.newest_id().await? {
-        ids.observe(newest);
-    }
     let listen = |source| Error::Listen { address: config.listen, source };
-    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
-    print(&greeting(listener.local_addr().map_err(listen)?, config))?;
-    let _ = (auth, ids);
-    stop.cancelled().await;
-    tracing::info!(drain = ?config.drain, "stopping");
-    Ok(())
+    let listener = server::listen(config.listen).map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let chat = Chat::open(store.clone(), Bus::default(), clock.clone(), chat::Bounds::default()).await?;
+    if !chat.ahead_of_clock().is_zero() {
+        tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
+    }
+    let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
+    let bounds = DoorBounds { drain: config.drain, ..DoorBounds::default() };
+    let doors = Arc::new(Doors::new(api, auth.clone(), clock.clone(), bounds));
+    let pages = pages::router(PageOptions { demo_users: if config.demo { sample_users() } else { Vec::new() }, issue: issue(auth, clock) });
+    print(&greeting(address, config))?;
+    let served = server::run(listener, doors, pages, stop.cancelled_owned()).await;
+    chat.finish().await;
+    served.map_err(Error::Serve)
+}
+
+/// Tokens for the people of the sample, as the page hands them out in a demo.
+fn issue(auth: Arc<Auth>, clock: Arc<dyn Clock>) -> pages::Issue {
+    Arc::new(move |name| Some(auth.issue(&UserId::parse(name).ok()?, DEMO_TOKEN_LIFE, clock.now())))
+}
+
+fn sample_users() -> Vec<String> {
+    let user = |line: &str| if let Ok(Line::User(user)) = Line::parse(line.as_bytes()) { Some(user.username) } else { None };
+    SAMPLE.lines().filter_map(user).collect()
 }
 
 /// Into a store that has nothing yet. One that has is served as it is, so that a demo may be started again.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ConversationId, Message, TimeUuid, UserId};
+use super::{ConversationId, Message, OrderKey, TimeUuid, UserId};
 
 /// An address on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,8 +18,8 @@ pub enum Topic {
 pub struct Notice {
     /// The place of the event in the order of its conversation.
     pub id: TimeUuid,
-    /// All that was given an id up to here was kept and told before this: where an inbox stream may go on from.
-    pub settled: TimeUuid,
+    /// All that was given an id up to here was told before this, or is told by it: where an inbox stream may go on from.
+    pub settled: OrderKey,
     pub event: Event,
 }
 

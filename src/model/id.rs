@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_timeuuid_says_its_time() {
         let id = TimeUuid::parse("a3e39830-e29b-11ef-8001-000000000005").unwrap();
-        assert_eq!(id.moment().to_string(), "2025-02-04T01:59:46.995000Z");
+        assert_eq!(id.moment().to_string(), "2025-02-04T01:59:16.918481Z");
         assert_eq!(id.to_string(), "a3e39830-e29b-11ef-8001-000000000005");
     }
 

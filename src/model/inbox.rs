@@ -26,7 +26,7 @@ impl PartialOrd for InboxKey {
 /// How far a user has read, as a maximum register: the greater one is the later one.
 ///
 /// Marking read moves `up_to` forward within an epoch; marking unread opens a new epoch, in which it may lie further back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ReadMarker {
     /// Microseconds since 1970, or 0 for the first one.
     pub epoch: u64,
@@ -58,7 +58,7 @@ impl ReadMarker {
 }
 
 /// What a user has set on an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Flags {
     pub is_muted: bool,
     pub is_pinned: bool,
@@ -66,7 +66,7 @@ pub struct Flags {
 }
 
 /// One user's entry for one conversation, as the store keeps it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InboxRow {
     pub conversation: ConversationId,
     pub last_activity: Timestamp,

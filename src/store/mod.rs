@@ -32,6 +32,9 @@ pub enum Error {
     },
 }
 
+/// The note that says when the store was last imported into, in RFC 3339.
+pub const NOTE_IMPORTED_AT: &str = "imported_at";
+
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -98,7 +98,7 @@ type Tell<'a> = dyn FnMut(Told<'_>) + Send + 'a;
 impl Import {
     /// What can be read only once. Another run begins anew, which does no harm.
     pub async fn pipe(&self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
-        let run = Run { import: self, note: None, spool: Spool::passing(&self.dir), progress: Progress::default() };
+        let run = Run { import: self, note: None, spool: Spool::passing(&self.dir), progress: Progress::default(), has_added: false };
         run.all(input, tell).await
     }
 
@@ -117,7 +117,7 @@ impl Import {
             tell(Told::Resumed(&progress));
         }
         file.seek(SeekFrom::Start(progress.offset)).map_err(Error::Read)?;
-        Run { import: self, note: Some(note), spool, progress }.all(file, tell).await
+        Run { import: self, note: Some(note), spool, progress, has_added: false }.all(file, tell).await
     }
 }
 
@@ -139,6 +139,7 @@ struct Run<'a> {
     note: Option<String>,
     spool: Spool,
     progress: Progress,
+    has_added: bool,
 }
 
 /// What to do with a line whose conversation is not there.
@@ -215,11 +216,21 @@ impl Run<'_> {
         for chunk in rows.chunks(BATCH_ROWS_MAX) {
             fates.extend(self.import.store.import(chunk).await?);
         }
+        self.expire_positions(&fates).await?;
         let mut fates = &fates[..];
         for unit in &batch.units {
             let (own, rest) = fates.split_at(unit.rows.len());
             fates = rest;
             self.judge(unit, own, missing, tell).await?;
+        }
+        Ok(())
+    }
+
+    /// Once in a run, with the first row that is new: what was given out before knows nothing of it.
+    async fn expire_positions(&mut self, fates: &[Imported]) -> Result<(), Error> {
+        if !self.has_added && fates.contains(&Imported::Added) {
+            self.has_added = true;
+            self.import.store.set_note(store::NOTE_IMPORTED_AT, Some(&self.import.clock.now().to_string())).await?;
         }
         Ok(())
     }

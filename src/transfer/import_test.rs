@@ -80,10 +80,13 @@ async fn importing_twice_changes_nothing() {
     assert_eq!((first.users, first.conversations), (count(4, 0), count(2, 0)));
     assert_eq!((first.participants, first.messages, first.broken_lines), (count(6, 0), count(15, 0), 0));
     let kept = world.kept();
+    let expired = |world: &World| world.store.notes.lock().unwrap().remove(store::NOTE_IMPORTED_AT);
+    assert!(expired(&world).is_some(), "positions from before an import are none any more");
     let second = world.file(text).await.unwrap().counts;
     assert_eq!((second.users, second.conversations), (count(0, 4), count(0, 2)));
     assert_eq!((second.participants, second.messages, second.broken_lines), (count(0, 6), count(0, 15), 0));
     assert_eq!((world.kept(), world.files()), (kept, 1), "nothing waits in the folder any more");
+    assert_eq!(expired(&world), None, "where nothing is new, positions stay");
 }
 
 #[tokio::test]
@@ -101,7 +104,7 @@ async fn a_line_whose_conversation_never_comes_is_named_by_its_number() {
     let sentence = format!("conversation {CONVERSATION} is not in the file or in the store");
     assert_eq!(world.heard, [format!("line 3: {sentence}"), format!("line 4: {sentence}")]);
     assert_eq!(outcome.counts.broken_lines, 2);
-    assert!(world.store.notes.lock().unwrap().is_empty());
+    assert!(world.store.notes.lock().unwrap().keys().all(|note| !note.starts_with("import:")), "it is finished");
 }
 
 #[tokio::test]

@@ -45,3 +45,9 @@ fn wrong_usage_ends_with_two() {
         assert!(ended.stderr.contains("--help"), "{arguments:?}: {}", ended.stderr);
     }
 }
+
+#[test]
+fn the_schema_is_printed_as_it_is_committed() {
+    let program = Program::new();
+    assert_eq!(program.run(&["schema"]).succeeded(), include_str!("../../schema.graphql"));
+}

@@ -1,6 +1,7 @@
 //! `wideroom serve` as a process: how it begins, how it ends, and that it is alone.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -62,6 +63,31 @@ fn it_says_where_it_listens_and_what_to_do_next() {
     let data = program.data();
     assert_eq!(stdout, format!("  open    {url}/\n  token   wideroom token --user NAME --data {}\n", data.display()));
     assert!(log.contains("closed in order"), "{log}");
+}
+
+/// One request over a plain connection, and the whole answer.
+fn get(url: &str, path_and_headers: &str) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(stream, "{path_and_headers}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_token_of_its_folder_opens_its_doors() {
+    let program = Program::new();
+    let server = Server::start(&program, &["--demo"]);
+    let request = "GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1";
+    let token = program.run(&["token", "--user", "alice"]).stdout;
+    let answer = get(&server.url, &format!("{request}\r\nAuthorization: Bearer {}", token.trim()));
+    assert!(answer.contains(r#""username":"alice""#), "{answer}");
+    let forged = get(&server.url, &format!("{request}\r\nAuthorization: Bearer {}x", token.trim()));
+    assert!(forged.contains("UNAUTHENTICATED"), "{forged}");
+    assert!(get(&server.url, "GET / HTTP/1.1").starts_with("HTTP/1.1 200"));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
 }
 
 #[test]

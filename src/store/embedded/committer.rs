@@ -286,6 +286,7 @@ impl<E: Engine> Writer<E> {
         *self.progress.began.lock().expect("no panic while holding a moment") = Some(Instant::now());
         let mut rows = Rows::new();
         let mut kept = Vec::with_capacity(group.len());
+        let mut refused = Vec::new();
         let mut commit = CommitRecord { number: self.last.number + 1, ..self.last };
         for Request { write, done, .. } in group {
             match self.take_in(&mut rows, &write.conditions, write.ops) {
@@ -293,24 +294,30 @@ impl<E: Engine> Writer<E> {
                     commit.newest_id = commit.newest_id.max(write.newest_id);
                     kept.push((write.applied, done));
                 }
-                // Nothing of it is in the group, so it need not wait for it.
-                refused => answer(done, refused),
+                // Who is refused looks for what was in the way, and that may be in this group.
+                Ok(Outcome::Refused) => refused.push(done),
+                Err(error) => answer(done, Err(error)),
             }
         }
-        if !kept.is_empty() {
-            rows.insert(key::meta(COMMIT), Some(record::encode(&commit)));
-            match self.engine.commit(rows) {
-                Ok(()) => self.acknowledge(commit, kept),
-                Err(error) => {
-                    let why = self.progress.fail(&error.to_string());
-                    tracing::error!(error = %why, "a commit failed: nothing more is written until the store is opened again");
-                    for (_, done) in kept {
-                        answer(done, Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why.clone())))));
-                    }
-                }
-            }
+        let committed = if kept.is_empty() { Ok(()) } else { self.commit(rows, commit, kept) };
+        for done in refused {
+            answer(done, committed.clone().map(|()| Outcome::Refused).map_err(unavailable));
         }
         *self.progress.began.lock().expect("no panic while holding a moment") = None;
+    }
+
+    fn commit(&mut self, mut rows: Rows, commit: CommitRecord, kept: Vec<Kept>) -> Result<(), Fault> {
+        rows.insert(key::meta(COMMIT), Some(record::encode(&commit)));
+        if let Err(error) = self.engine.commit(rows) {
+            let why = self.progress.fail(&error.to_string());
+            tracing::error!(error = %why, "a commit failed: nothing more is written until the store is opened again");
+            for (_, done) in kept {
+                answer(done, Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why.clone())))));
+            }
+            return Err(Fault::Poisoned(why));
+        }
+        self.acknowledge(commit, kept);
+        Ok(())
     }
 
     fn acknowledge(&mut self, commit: CommitRecord, kept: Vec<Kept>) {

@@ -111,6 +111,22 @@ async fn a_group_is_one_commit_and_its_conditions_see_what_it_writes() {
 }
 
 #[tokio::test]
+async fn who_is_refused_finds_what_was_in_the_way() {
+    let fake = Fake::default();
+    let rows = fake.rows.clone();
+    let (committer, first, go) = start_gated(fake);
+    let _made = committer.submit(put_if(Condition::Absent(key("a")), "a", "1")).unwrap();
+    let mut refused = committer.submit(put_if(Condition::Absent(key("a")), "a", "2")).unwrap();
+    go.send(()).unwrap();
+    answer_of(first).await.unwrap();
+    // The group of the two has begun or will, and waits for its word.
+    assert!(refused.try_recv().is_err());
+    go.send(()).unwrap();
+    assert_eq!(answer_of(refused).await.unwrap(), Outcome::Refused);
+    assert!(rows.lock().unwrap().contains_key(&key("a")));
+}
+
+#[tokio::test]
 async fn a_maximum_never_goes_back() {
     let fake = Fake::default();
     let rows = fake.rows.clone();

@@ -1,0 +1,118 @@
+//! Takes GraphiQL, React and the WebSocket client from npm into `OUT_DIR`, for the binary to embed, so that the page works without internet.
+//! It writes nothing into the source tree, and never fails for want of npm or of a network: then the files are left empty, the page loads
+//! them from a pinned CDN, and a warning says so. `WIDEROOM_PAGES=embed` makes that an error (for images and releases), `cdn` asks for it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[path = "src/server/pages/vendored.rs"]
+#[expect(dead_code, reason = "versions and integrity are for the page")]
+mod vendored;
+
+const SOURCE: &str = "src/server/pages";
+const NPM_TIME: Duration = Duration::from_secs(120);
+
+fn main() -> Result<(), String> {
+    for path in ["build.rs", "src/server/pages/vendored.rs", "src/server/pages/package.json", "src/server/pages/package-lock.json"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    println!("cargo:rerun-if-env-changed=WIDEROOM_PAGES");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?).join("pages");
+    fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+
+    let wish = std::env::var("WIDEROOM_PAGES").unwrap_or_default();
+    if wish == "cdn" {
+        return leave_empty(&out);
+    }
+    match embed(&out) {
+        Ok(()) => Ok(()),
+        Err(reason) if wish == "embed" => Err(format!("GraphiQL could not be embedded: {reason}")),
+        Err(reason) => {
+            println!("cargo:warning=GraphiQL is not in this build ({reason}): the page at / will load it from a CDN.");
+            println!("cargo:warning=To try again: touch build.rs. To have this as an error: WIDEROOM_PAGES=embed.");
+            leave_empty(&out)
+        }
+    }
+}
+
+/// Installs by the lockfile, in a copy, and keeps only what the page loads and the licences.
+fn embed(out: &Path) -> Result<(), String> {
+    let work = out.with_file_name("npm");
+    // What an interrupted run left behind.
+    let _ = fs::remove_dir_all(&work);
+    fs::create_dir_all(&work).map_err(|error| error.to_string())?;
+    for name in ["package.json", "package-lock.json"] {
+        copy(&Path::new(SOURCE).join(name), &work.join(name))?;
+    }
+    npm_ci(&work)?;
+    let modules = work.join("node_modules");
+    for file in &vendored::VENDORED {
+        copy(&modules.join(file.package).join(file.path), &out.join(file.name))?;
+    }
+    let mut licences = String::from("GraphiQL and its parts, as they are in this binary, stand under these licences.\n");
+    gather_licences(&modules, &modules, &mut licences)?;
+    fs::write(out.join("licences.txt"), licences).map_err(|error| error.to_string())?;
+    // Fifty megabytes, of which two were wanted.
+    let _ = fs::remove_dir_all(&work);
+    Ok(())
+}
+
+fn npm_ci(work: &Path) -> Result<(), String> {
+    let log = work.join("npm.log");
+    let output = File::create(&log).map_err(|error| error.to_string())?;
+    let errors = output.try_clone().map_err(|error| error.to_string())?;
+    let mut npm = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" })
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--fetch-retries=1", "--loglevel=error"])
+        .current_dir(work)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .map_err(|error| format!("npm did not start: {error}"))?;
+    let deadline = Instant::now() + NPM_TIME;
+    loop {
+        match npm.try_wait().map_err(|error| error.to_string())? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                let line = said.lines().find(|line| line.starts_with("npm error")).unwrap_or_default();
+                return Err(format!("npm ci ended with {status} {line}"));
+            }
+            None if Instant::now() > deadline => {
+                let _ = npm.kill();
+                let _ = npm.wait();
+                return Err(format!("npm ci took longer than {} s", NPM_TIME.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// GraphiQL's bundle holds its dependencies, and their licences ask to be passed on.
+fn gather_licences(folder: &Path, modules: &Path, text: &mut String) -> Result<(), String> {
+    let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
+        if path.is_dir() && !path.is_symlink() {
+            gather_licences(&path, modules, text)?;
+        } else if name.starts_with("license") || name.starts_with("licence") {
+            let package = folder.strip_prefix(modules).unwrap_or(folder).display();
+            let licence = String::from_utf8_lossy(&fs::read(&path).map_err(|error| error.to_string())?).into_owned();
+            text.push_str(&format!("\n\n---- {package}\n\n{}", licence.trim()));
+        }
+    }
+    Ok(())
+}
+
+fn leave_empty(out: &Path) -> Result<(), String> {
+    let mut names = vendored::VENDORED.iter().map(|file| file.name).chain(["licences.txt"]);
+    names.try_for_each(|name| fs::write(out.join(name), "").map_err(|error| format!("{name}: {error}")))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    fs::copy(from, to).map(drop).map_err(|error| format!("{}: {error}", from.display()))
+}

@@ -1,0 +1,123 @@
+//! Starting conversations, and who is in them.
+
+use std::sync::Arc;
+
+use super::draft::parse_key;
+use super::{Chat, Error, Result};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, GroupName, InputHash, Page, PageRequest, Participant, Profile, Role, UserId,
+    UserIdError,
+};
+use crate::store::{Created, NewConversation};
+
+impl Chat {
+    /// The one direct conversation of the viewer and this user; the same one whoever starts it, however often, also with oneself.
+    pub async fn start_direct(&self, viewer: &UserId, username: &str) -> Result<Arc<Conversation>> {
+        let peer = UserId::parse(username).map_err(|error| Error::bad_input(&["input", "username"], error))?;
+        // Looked up first: an import may have brought one with an id of its own.
+        if let Some(id) = self.0.store.direct_conversation(viewer, &peer).await? {
+            return self.conversation_of(viewer, id).await;
+        }
+        let mut participants = vec![(viewer.clone(), Role::Member)];
+        if peer != *viewer {
+            participants.push((peer.clone(), Role::Member));
+        }
+        let id = ConversationId::direct(viewer, &peer);
+        let made = self.create(id, ConversationKind::Direct, None, viewer, participants, None).await?;
+        Ok(made.unwrap_or_else(|existing| existing))
+    }
+
+    /// A new group of the viewer, who is its OWNER, and these users. With an idempotency key it is made once.
+    pub async fn create_group(&self, viewer: &UserId, name: &str, usernames: &[String], key: Option<&str>) -> Result<Arc<Conversation>> {
+        let name = GroupName::parse(name).map_err(|error| Error::bad_input(&["input", "name"], format!("the name {error}")))?;
+        let others = parse_usernames(usernames)?;
+        let key = key.map(parse_key).transpose()?;
+        let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
+        users.push(viewer.clone());
+        let hash = InputHash::of_group(name.as_str(), &users);
+        let id = key.map_or_else(ConversationId::random, |key| ConversationId::group(viewer, key.as_str()));
+        let role = |user: &UserId| if user == viewer { Role::Owner } else { Role::Member };
+        let participants = users.into_iter().map(|user| (user.clone(), role(&user))).collect();
+        match self.create(id, ConversationKind::Group, Some(name), viewer, participants, Some(hash)).await? {
+            Ok(made) => Ok(made),
+            Err(existing) if existing.input_hash == Some(hash) => self.conversation_of(viewer, existing.id).await,
+            Err(_) => Err(Error::Conflict),
+        }
+    }
+
+    /// `Err` inside: it was there already.
+    async fn create(
+        &self,
+        id: ConversationId,
+        kind: ConversationKind,
+        name: Option<GroupName>,
+        viewer: &UserId,
+        participants: Vec<(UserId, Role)>,
+        input_hash: Option<InputHash>,
+    ) -> Result<Result<Arc<Conversation>, Arc<Conversation>>> {
+        let batch = self.0.horizon.begin(1);
+        let change = batch.newest();
+        let conversation = Conversation {
+            id,
+            kind,
+            name,
+            created_at: change.moment(),
+            created_by: Some(viewer.clone()),
+            input_hash,
+            is_large: participants.len() > Conversation::FAN_OUT_MAX,
+        };
+        let new = NewConversation { conversation, participants, change };
+        match self.0.store.create_conversation(&new).await? {
+            Created::New => {
+                self.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, batch.settled());
+                Ok(Ok(Arc::new(new.conversation)))
+            }
+            Created::Existing(existing) => Ok(Err(existing)),
+        }
+    }
+
+    /// A page of those who are in the conversation, by username bytes. The viewer's access was checked.
+    pub async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        Ok(self.0.store.participants(conversation, page).await?)
+    }
+
+    /// A participant as the viewer may see them. `None` for a stranger, to a stranger, and for one who has left.
+    pub async fn participant(&self, viewer: &UserId, conversation: ConversationId, user: &UserId) -> Result<Option<Participant>> {
+        if self.conversation(viewer, conversation).await?.is_none() {
+            return Ok(None);
+        }
+        let found = self.0.store.participants_by_name(&[(conversation, user.clone())]).await?.pop().flatten();
+        Ok(found.filter(|participant| participant.membership.is_joined()))
+    }
+
+    pub async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        Ok(self.0.store.participant_counts(conversations).await?)
+    }
+
+    /// The other one of a direct conversation, or the viewer who talks to themselves. The viewer's access was checked.
+    pub async fn direct_peer(&self, viewer: &UserId, conversation: &Conversation) -> Result<Option<UserId>> {
+        if conversation.kind != ConversationKind::Direct {
+            return Ok(None);
+        }
+        let both = self.0.store.participants(conversation.id, &PageRequest::first(2)).await?;
+        let other = both.items.into_iter().map(|participant| participant.user).find(|user| user != viewer);
+        Ok(Some(other.unwrap_or_else(|| viewer.clone())))
+    }
+
+    pub async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        Ok(self.0.store.profiles(users).await?)
+    }
+}
+
+fn parse_usernames(usernames: &[String]) -> Result<Vec<UserId>> {
+    const PATH: &[&str] = &["input", "usernames"];
+    if usernames.len() > Conversation::USERNAMES_MAX {
+        return Err(Error::bad_input(PATH, format!("at most {} usernames in one call", Conversation::USERNAMES_MAX)));
+    }
+    let mut users = usernames.iter().map(|name| UserId::parse(name)).collect::<Result<Vec<_>, UserIdError>>();
+    if let Ok(users) = &mut users {
+        users.sort_unstable();
+        users.dedup();
+    }
+    users.map_err(|error| Error::bad_input(PATH, error))
+}

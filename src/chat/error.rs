@@ -1,0 +1,44 @@
+//! Why a request of a user was not done, in the user's terms.
+
+use std::sync::Arc;
+
+use crate::store;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// There is no such thing, or the viewer may not see it: the two are never told apart.
+    #[error("{0} was not found")]
+    NotFound(&'static str),
+    /// An input that no retry will make right. The path names it: `["input", "body"]`.
+    #[error("{message}")]
+    BadInput { path: &'static [&'static str], message: String },
+    /// The idempotency key stands for another input.
+    #[error("this idempotencyKey was used with another input")]
+    Conflict,
+    /// The stream cannot go on from there: read again, and subscribe from the position of now.
+    #[error("this cursor is too old: read the list again, and subscribe from its new cursor")]
+    CursorExpired,
+    /// Too much is under way; nothing of it was done.
+    #[error("the conversation is busy, try again")]
+    Busy,
+    /// The outcome of the write is not known within its deadline. A retry with the same idempotency key settles it.
+    #[error("the outcome is not known: try again with the same idempotencyKey")]
+    OutcomeUnknown,
+    /// The store's words, for the log alone. Shared, because one failed batch fails many.
+    #[error("the store failed: {0}")]
+    Store(#[from] Arc<store::Error>),
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+impl Error {
+    pub(super) fn bad_input(path: &'static [&'static str], message: impl ToString) -> Self {
+        Self::BadInput { path, message: message.to_string() }
+    }
+}

@@ -1,0 +1,105 @@
+//! Which ids are settled: what makes a position in a user's inbox stream safe.
+//!
+//! Each conversation gives its ids and tells its events in order, but two conversations do not wait for each other: a later id may be
+//! stored and told while an earlier one of another conversation is still on its way to the disk. A position in a stream over many
+//! conversations must not pass that one. So every id that is given is under way until its event was told, and a position never lies
+//! beyond the smallest of those.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use crate::clock::{Clock, IdGenerator};
+use crate::model::{OrderKey, TimeUuid};
+
+#[derive(Clone)]
+pub(super) struct Horizon {
+    clock: Arc<dyn Clock>,
+    ids: Arc<IdGenerator>,
+    /// The first id of each batch under way. Held while ids are given, so that an id is under way as soon as it exists.
+    under_way: Arc<Mutex<BTreeSet<TimeUuid>>>,
+}
+
+impl Horizon {
+    pub(super) fn new(clock: Arc<dyn Clock>, ids: Arc<IdGenerator>) -> Self {
+        Self { clock, ids, under_way: Arc::default() }
+    }
+
+    /// Gives `count` ids, ascending, which are under way until the batch is dropped: after what they stand for was told.
+    pub(super) fn begin(&self, count: usize) -> Batch {
+        debug_assert!(count > 0, "a batch has an id");
+        let mut under_way = self.under_way.lock().expect("no panic while giving ids");
+        let now = self.clock.now();
+        let ids: Vec<_> = (0..count).map(|_| self.ids.next(now)).collect();
+        under_way.insert(ids[0]);
+        Batch { ids, horizon: self.clone() }
+    }
+
+    /// Everything up to here was told, and nothing will get an id up to here any more.
+    pub(super) fn settled(&self) -> OrderKey {
+        self.settled_beside(None)
+    }
+
+    fn settled_beside(&self, own: Option<TimeUuid>) -> OrderKey {
+        let under_way = self.under_way.lock().expect("no panic while giving ids");
+        match under_way.iter().find(|id| Some(**id) != own) {
+            Some(first) => first.order_key().before(),
+            None => {
+                // Now is such a place too: every later id is made to lie after it. So the position of a quiet stream does not grow old.
+                self.ids.pass(self.clock.now());
+                OrderKey::first_at(self.ids.last().plus_micros(1)).before()
+            }
+        }
+    }
+}
+
+/// Ids that were given together and whose events are not all told yet.
+pub(super) struct Batch {
+    ids: Vec<TimeUuid>,
+    horizon: Horizon,
+}
+
+impl Batch {
+    pub(super) fn ids(&self) -> &[TimeUuid] {
+        &self.ids
+    }
+
+    pub(super) fn newest(&self) -> TimeUuid {
+        self.ids[self.ids.len() - 1]
+    }
+
+    /// What will be settled once this batch is told.
+    pub(super) fn settled(&self) -> OrderKey {
+        self.horizon.settled_beside(Some(self.ids[0]))
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.horizon.under_way.lock().expect("no panic while giving ids").remove(&self.ids[0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::model::Timestamp;
+
+    #[test]
+    fn a_position_never_passes_what_is_under_way() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
+        let horizon = Horizon::new(clock, Arc::new(IdGenerator::new([7; 8])));
+        let first = horizon.begin(1);
+        let second = horizon.begin(2);
+        assert!(horizon.settled() < first.newest().order_key());
+        assert!(second.settled() < first.newest().order_key(), "the first is not told yet");
+        assert!(first.settled() < second.ids()[0].order_key());
+        drop(first);
+        assert!(second.settled() >= second.newest().order_key(), "alone, its own telling settles it");
+        assert!(horizon.settled() < second.ids()[0].order_key());
+        let newest = second.newest();
+        drop(second);
+        assert!(horizon.settled() >= newest.order_key());
+        assert!(horizon.begin(1).newest().order_key() > horizon.settled());
+    }
+}

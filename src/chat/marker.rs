@@ -1,0 +1,53 @@
+//! Read markers: forward with `markRead`, back with `markUnread`. Unread is never counted, only computed from them.
+
+use super::{Chat, Error, Result};
+use crate::model::{ConversationId, InboxRow, MessageId, ReadMarker, UserId};
+use crate::store::MarkerMove;
+
+impl Chat {
+    /// Moves the viewer's marker forward to this message, or to the newest one; never back. Answers with the entry as it is then.
+    pub async fn mark_read(&self, viewer: &UserId, conversation: ConversationId, message: Option<MessageId>) -> Result<InboxRow> {
+        let row = self.entry_of(viewer, conversation).await?;
+        let target = match message {
+            Some(id) => Some(self.message_of(conversation, id).await?.id),
+            None => row.last_message,
+        };
+        match target {
+            Some(target) if target.order_key() > row.read_up_to() => {
+                // Within the epoch that was seen: a `markUnread` that came meanwhile has a later one, and wins.
+                let marker = ReadMarker { epoch: row.marker.epoch, up_to: target.order_key() };
+                self.move_marker(viewer, row, marker, true).await
+            }
+            _ => Ok(row),
+        }
+    }
+
+    /// Moves the viewer's marker back to just before this message. Where it stands there or earlier, nothing changes.
+    pub async fn mark_unread(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<InboxRow> {
+        let row = self.entry_of(viewer, conversation).await?;
+        let place = self.message_of(conversation, message).await?.id.order_key().before();
+        if row.read_up_to() <= place {
+            return Ok(row);
+        }
+        let marker = ReadMarker { epoch: row.marker.epoch + 1, up_to: place };
+        self.move_marker(viewer, row, marker, false).await
+    }
+
+    async fn entry_of(&self, viewer: &UserId, conversation: ConversationId) -> Result<InboxRow> {
+        self.conversation_of(viewer, conversation).await?;
+        self.entry(viewer, conversation).await?.ok_or(Error::NotFound("the conversation"))
+    }
+
+    async fn move_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
+        let batch = self.0.horizon.begin(1);
+        let change = batch.newest();
+        if !is_read {
+            // A new epoch is later than everything that was sent so far, so that none of it counts as read by having been sent.
+            marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());
+        }
+        let read_up_to = is_read.then_some(marker.up_to);
+        self.0.store.move_read_marker(viewer, &MarkerMove { conversation: row.conversation, marker, read_up_to, change }).await?;
+        self.tell_inboxes([viewer], row.conversation, change, batch.settled());
+        Ok(InboxRow { marker: row.marker.max(marker), ..row })
+    }
+}

@@ -1,0 +1,53 @@
+//! Sending, and reading messages by their ids.
+
+use std::sync::Arc;
+
+use super::draft::Draft;
+use super::{Chat, Error, Result};
+use crate::model::{ConversationId, Message, MessageId, OrderKey, UserId};
+
+impl Chat {
+    /// Sends a message. It is kept when this returns, and then told.
+    ///
+    /// Under an idempotency key of the last 24 hours the answer is the message of the first try, or `Conflict` where that said something
+    /// else. A caller that stops waiting does not stop the send.
+    pub async fn send(&self, viewer: &UserId, conversation: ConversationId, draft: Draft) -> Result<Arc<Message>> {
+        self.conversation_of(viewer, conversation).await?;
+        if let Some(reply_to) = draft.reply_to {
+            self.message_of(conversation, reply_to).await?;
+        }
+        let answer = self.enqueue(conversation, viewer.clone(), draft)?;
+        match tokio::time::timeout(self.0.bounds.settle_wait, answer).await {
+            Ok(Ok(answer)) => answer,
+            // The task of the conversation panicked, or the store is slower than one may wait for.
+            Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
+        }
+    }
+
+    /// Messages by id, `None` for those that the viewer may not see.
+    pub async fn messages(&self, viewer: &UserId, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+        let mut conversations: Vec<_> = keys.iter().map(|(conversation, _)| *conversation).collect();
+        conversations.sort_unstable();
+        conversations.dedup();
+        let seen = self.conversations(viewer, &conversations).await?;
+        let messages = self.0.store.messages(keys).await?;
+        let may_see = |id: &ConversationId| conversations.binary_search(id).is_ok_and(|place| seen[place].is_some());
+        Ok(keys.iter().zip(messages).map(|((conversation, _), message)| message.filter(|_| may_see(conversation))).collect())
+    }
+
+    /// The newest message at or before each place: where a marker stands. The viewer's access was checked.
+    pub async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+        Ok(self.0.store.messages_at(places).await?)
+    }
+
+    /// The newest message of each conversation. The viewer's access was checked.
+    pub async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
+        Ok(self.0.store.last_messages(conversations).await?)
+    }
+
+    /// A message of this conversation, to which the viewer's access was checked.
+    pub(super) async fn message_of(&self, conversation: ConversationId, id: MessageId) -> Result<Arc<Message>> {
+        let found = self.0.store.messages(&[(conversation, id)]).await?.pop().flatten();
+        found.ok_or(Error::NotFound("the message"))
+    }
+}

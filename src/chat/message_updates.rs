@@ -1,0 +1,113 @@
+//! The stream of new messages of one conversation, resumed without a gap.
+//!
+//! It listens first and reads the store then, so that nothing falls between; what is heard and was read already is dropped by its identity.
+//! A reader that falls behind loses its place on the bus and not a message: it reads the store from the last message it was given.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::{Chat, Result};
+use crate::bus::{Heard, Subscription};
+use crate::model::{ConversationId, Cut, Event, Message, MessageId, OrderKey, PageRequest, Topic, UserId};
+
+/// Messages read from the store at a time.
+const REPLAY_PAGE: usize = 100;
+/// Messages that are remembered as given: more than can wait on the bus beside a page from the store.
+const GIVEN_MAX: usize = 1_024;
+
+pub struct MessageUpdates {
+    chat: Chat,
+    conversation: ConversationId,
+    heard: Subscription,
+    /// The greatest id that was given, or the place where the stream began.
+    last: OrderKey,
+    given: Given,
+    replay: Option<VecDeque<Arc<Message>>>,
+}
+
+impl Chat {
+    /// New messages of a conversation. With `after`: first every later one, oldest first, then live ones.
+    pub async fn message_updates(&self, viewer: &UserId, conversation: ConversationId, after: Option<OrderKey>) -> Result<MessageUpdates> {
+        self.conversation_of(viewer, conversation).await?;
+        let heard = self.0.bus.subscribe(Topic::Conversation(conversation));
+        let (last, replay) = match after {
+            Some(after) => (before_by(after, self.0.store.overlap_micros()), Some(VecDeque::new())),
+            None => (self.events_position(conversation).await?, None),
+        };
+        Ok(MessageUpdates { chat: self.clone(), conversation, heard, last, given: Given::default(), replay })
+    }
+}
+
+/// A place that lies some time earlier.
+pub(super) fn before_by(place: OrderKey, micros: i64) -> OrderKey {
+    if micros == 0 { place } else { OrderKey::first_at(place.moment().plus_micros(-micros)) }
+}
+
+impl MessageUpdates {
+    /// The next message. `None` only when the bus ends, with the process.
+    pub async fn next(&mut self) -> Option<Result<Arc<Message>>> {
+        loop {
+            while let Some(message) = self.replay.as_mut().and_then(VecDeque::pop_front) {
+                if let Some(message) = self.give(message) {
+                    return Some(Ok(message));
+                }
+            }
+            if self.replay.is_some() {
+                match self.read_on().await {
+                    Ok(()) => continue,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            match self.heard.next().await? {
+                Heard::Notice(notice) => {
+                    let Event::MessageAdded(message) = &notice.event else { continue };
+                    if let Some(message) = self.give(Arc::clone(message)) {
+                        return Some(Ok(message));
+                    }
+                }
+                Heard::Gap => {
+                    self.last = before_by(self.last, self.chat.0.store.overlap_micros());
+                    self.replay = Some(VecDeque::new());
+                }
+            }
+        }
+    }
+
+    /// Reads the next page of what was missed; the stream is live when there is no more.
+    async fn read_on(&mut self) -> Result<()> {
+        let cut = Cut { start: Bound::Excluded(self.last), end: Bound::Unbounded };
+        // The list shows the newest first, so the oldest that are missing are its last.
+        let page = self.chat.0.store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
+        self.replay = (!page.items.is_empty()).then(|| page.items.into_iter().rev().collect());
+        Ok(())
+    }
+
+    fn give(&mut self, message: Arc<Message>) -> Option<Arc<Message>> {
+        self.last = self.last.max(message.id.order_key());
+        self.given.insert(message.id).then_some(message)
+    }
+}
+
+/// The last messages that were given, by identity.
+#[derive(Default)]
+struct Given {
+    order: VecDeque<MessageId>,
+    ids: HashSet<MessageId>,
+}
+
+impl Given {
+    /// Whether it is new.
+    fn insert(&mut self, id: MessageId) -> bool {
+        if !self.ids.insert(id) {
+            return false;
+        }
+        self.order.push_back(id);
+        if self.order.len() > GIVEN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+        true
+    }
+}

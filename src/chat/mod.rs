@@ -1,0 +1,126 @@
+//! The rules of chat: who may do what, in which order things happen, and what is told to whom.
+//!
+//! Invariant: kept before told. Nothing is published that the store has not acknowledged.
+//! Invariant: what the viewer may not see answers like what does not exist.
+
+mod access;
+mod conversation;
+mod draft;
+mod error;
+mod history;
+mod horizon;
+mod inbox;
+mod inbox_updates;
+mod lane;
+mod marker;
+mod message;
+mod message_updates;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bus::Bus;
+use crate::clock::{Clock, IdGenerator};
+use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
+use crate::store::{self, Store};
+
+pub use draft::{AttachmentDraft, Draft, DraftInput};
+pub use error::{Error, Result};
+pub use history::HistoryRequest;
+pub use inbox::{InboxFilter, InboxPage, InboxSummary};
+pub use inbox_updates::{InboxUpdate, InboxUpdates};
+pub use message_updates::MessageUpdates;
+
+/// What is bounded here, with the defaults of the design.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    pub body_bytes_max: usize,
+    pub metadata_bytes_max: usize,
+    /// The most that an unread count says.
+    pub unread_cap: u32,
+    /// Inbox entries looked at for one filtered page or one summary.
+    pub inbox_scan_max: usize,
+    /// Entries that a resumed inbox stream repeats; more, and its cursor has expired.
+    pub inbox_replay_max: usize,
+    /// Sends that wait in one conversation.
+    pub lane_jobs_max: usize,
+    pub lane_bytes_max: usize,
+    /// How long a send waits for its outcome.
+    pub settle_wait: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: Body::BYTES_MAX,
+            metadata_bytes_max: Metadata::BYTES_MAX,
+            unread_cap: Unread::CAP,
+            inbox_scan_max: 1_000,
+            inbox_replay_max: 1_000,
+            lane_jobs_max: 256,
+            lane_bytes_max: 1 << 20,
+            settle_wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The chat: everything a door may ask for, on behalf of a viewer.
+#[derive(Clone)]
+pub struct Chat(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    bus: Bus,
+    clock: Arc<dyn Clock>,
+    horizon: horizon::Horizon,
+    ids: Arc<IdGenerator>,
+    lanes: lane::Lanes,
+    bounds: Bounds,
+    /// When the store was last imported into: what was given out before is no position any more.
+    imported_at: Timestamp,
+}
+
+impl Chat {
+    /// A chat over a store. Its ids begin after the greatest one that the store has.
+    pub async fn open(store: Arc<dyn Store>, bus: Bus, clock: Arc<dyn Clock>, bounds: Bounds) -> Result<Self, store::Error> {
+        let ids = Arc::new(IdGenerator::random());
+        if let Some(newest) = store.newest_id().await? {
+            ids.observe(newest);
+        }
+        let imported_at = store.note(store::NOTE_IMPORTED_AT).await?.and_then(|text| Timestamp::parse(&text)).unwrap_or_default();
+        let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids));
+        Ok(Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes: lane::Lanes::default(), bounds, imported_at })))
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    pub fn bounds(&self) -> &Bounds {
+        &self.0.bounds
+    }
+
+    /// By how far the ids are ahead of the wall clock: it was set back, or was ahead when they were given.
+    pub fn ahead_of_clock(&self) -> Duration {
+        let ahead = self.0.ids.last().micros() - self.0.clock.now().micros();
+        Duration::from_micros(u64::try_from(ahead).unwrap_or(0))
+    }
+
+    /// Waits until every send that was taken has been answered. Nothing new should come in any more.
+    pub async fn finish(&self) {
+        self.0.lanes.finish().await;
+    }
+
+    /// Tells the readers of these inboxes that the conversation's entry is another one now.
+    fn tell_inboxes<'a>(&self, users: impl IntoIterator<Item = &'a UserId>, conversation: ConversationId, id: TimeUuid, settled: OrderKey) {
+        let mut notice = None;
+        for user in users {
+            let topic = Topic::Inbox(user.clone());
+            if self.0.bus.has_listeners(&topic) {
+                let notice =
+                    notice.get_or_insert_with(|| Arc::new(Notice { id, settled, event: Event::Inbox(InboxChange { conversation }) }));
+                self.0.bus.publish(&topic, Arc::clone(notice));
+            }
+        }
+    }
+}

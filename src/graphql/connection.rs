@@ -1,0 +1,113 @@
+//! Relay connections: arguments to a page request, and a page to edges, once for all lists.
+
+use async_graphql::{Object, SimpleObject};
+
+use super::cursor::{CursorKey, List};
+use super::error::{Error, Result};
+use crate::model::{Direction, PageRequest};
+
+/// The four arguments that each connection takes.
+#[derive(Default)]
+pub(super) struct PageArguments {
+    pub(super) first: Option<i32>,
+    pub(super) after: Option<String>,
+    pub(super) last: Option<i32>,
+    pub(super) before: Option<String>,
+}
+
+impl PageArguments {
+    pub(super) fn has_cursor(&self) -> bool {
+        self.after.is_some() || self.before.is_some()
+    }
+
+    pub(super) fn request<K: CursorKey>(&self, list: List<'_>) -> Result<PageRequest<K>> {
+        let (direction, count) = self.direction_and_count()?;
+        let cursor = |name: &'static str, text: &Option<String>| match text {
+            None => Ok(None),
+            Some(text) => match K::decode(text, list) {
+                Some(key) => Ok(Some(key)),
+                None => Err(Error::bad_input(&[name], format!("`{name}` is not a cursor of this list"))),
+            },
+        };
+        Ok(PageRequest { direction, count, after: cursor("after", &self.after)?, before: cursor("before", &self.before)? })
+    }
+
+    pub(super) fn direction_and_count(&self) -> Result<(Direction, usize)> {
+        let (name, direction, count) = match (self.first, self.last) {
+            (Some(_), Some(_)) => return Err(Error::bad_input(&["first"], "give either `first` or `last`, not both")),
+            (Some(first), None) => ("first", Direction::Forward, first),
+            (None, Some(last)) => ("last", Direction::Backward, last),
+            (None, None) => return Ok((Direction::Forward, PageRequest::<()>::COUNT_DEFAULT)),
+        };
+        match usize::try_from(count) {
+            Ok(count) if count <= PageRequest::<()>::COUNT_MAX => Ok((direction, count)),
+            _ => Err(Error::bad_input(&[name], format!("`{name}` is 0 to {}", PageRequest::<()>::COUNT_MAX))),
+        }
+    }
+}
+
+/// Where a page lies in its list.
+#[derive(SimpleObject)]
+pub(super) struct PageInfo {
+    /// Whether more edges follow the last one of this page, in whichever direction it was read.
+    pub(super) has_next_page: bool,
+    /// Whether more edges precede the first one of this page, in whichever direction it was read.
+    pub(super) has_previous_page: bool,
+    /// For `before`: the cursor of the first edge.
+    pub(super) start_cursor: Option<String>,
+    /// For `after`: the cursor of the last edge. A filtered page may be short, or empty, and still have one to go on from.
+    pub(super) end_cursor: Option<String>,
+}
+
+/// An edge of a list: it knows its cursor.
+pub(super) trait Edge: async_graphql::OutputType {
+    fn cursor(&self) -> &str;
+}
+
+/// A page of a list.
+pub(super) struct Connection<E> {
+    pub(super) edges: Vec<E>,
+    pub(super) has_previous: bool,
+    pub(super) has_next: bool,
+}
+
+impl<E: Edge> Connection<E> {
+    pub(super) fn page_info(&self) -> PageInfo {
+        PageInfo {
+            has_next_page: self.has_next,
+            has_previous_page: self.has_previous,
+            start_cursor: self.edges.first().map(|edge| edge.cursor().to_owned()),
+            end_cursor: self.edges.last().map(|edge| edge.cursor().to_owned()),
+        }
+    }
+}
+
+/// A page of messages, the newest first.
+#[Object(name = "MessageConnection")]
+impl Connection<super::types::MessageEdge> {
+    /// The messages of this page, the newest first.
+    async fn edges(&self) -> &[super::types::MessageEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Where this page lies in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
+    }
+}
+
+/// A page of participants, by the bytes of their usernames.
+#[Object(name = "ParticipantConnection")]
+impl Connection<super::types::ParticipantEdge> {
+    /// The participants of this page.
+    async fn edges(&self) -> &[super::types::ParticipantEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Where this page lies in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
+    }
+}

@@ -1,0 +1,135 @@
+//! Cursors: the clustering key of a row, behind the name of its list, so that another list refuses it.
+//!
+//! They hold no state of a server or a driver: the same one works in both directions, on any server, on either store, for ever.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
+use super::id::TEXT_BYTES_MAX;
+use crate::model::{ConversationId, InboxKey, OrderKey, Timestamp, UserId};
+
+const VERSION: u8 = 1;
+
+/// A list that has cursors, with the partition it reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum List<'a> {
+    /// Messages of a conversation, in history and in `messageAdded`.
+    Messages(ConversationId),
+    /// All events of a conversation.
+    Events(ConversationId),
+    Participants(ConversationId),
+    Inbox(&'a UserId),
+    /// Changes of a user's inbox.
+    Updates(&'a UserId),
+}
+
+impl List<'_> {
+    /// The list's name and its partition, by which its cursors begin.
+    fn prefix(self) -> Vec<u8> {
+        // Capitals: the small letters name the kinds of global ids, and an id is no cursor.
+        let (name, partition) = match self {
+            Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
+            Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
+            Self::Participants(conversation) => (b'P', conversation.0.as_bytes().to_vec()),
+            Self::Inbox(user) => (b'I', fingerprint(user)),
+            Self::Updates(user) => (b'U', fingerprint(user)),
+        };
+        [&[VERSION, name], partition.as_slice()].concat()
+    }
+
+    fn encode(self, key: &[u8]) -> String {
+        let mut bytes = self.prefix();
+        bytes.extend_from_slice(key);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn decode(self, text: &str) -> Option<Vec<u8>> {
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        bytes.strip_prefix(self.prefix().as_slice()).map(<[u8]>::to_vec)
+    }
+}
+
+/// Tells one user's cursors from another's; the name itself need not travel in each of them.
+fn fingerprint(user: &UserId) -> Vec<u8> {
+    Sha256::digest(user.as_str())[..8].to_vec()
+}
+
+/// A key that stands in a cursor.
+pub(super) trait CursorKey: Sized {
+    fn to_key(&self) -> Vec<u8>;
+    fn from_key(bytes: &[u8]) -> Option<Self>;
+
+    fn encode(&self, list: List<'_>) -> String {
+        list.encode(&self.to_key())
+    }
+
+    /// `None` where it is no cursor of this list.
+    fn decode(text: &str, list: List<'_>) -> Option<Self> {
+        Self::from_key(&list.decode(text)?)
+    }
+}
+
+impl CursorKey for OrderKey {
+    fn to_key(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        Some(Self(bytes.try_into().ok()?))
+    }
+}
+
+impl CursorKey for InboxKey {
+    fn to_key(&self) -> Vec<u8> {
+        [self.activity.micros().to_be_bytes().as_slice(), self.conversation.0.as_bytes()].concat()
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        let (activity, conversation) = bytes.split_first_chunk::<8>()?;
+        let micros = i64::from_be_bytes(*activity);
+        let activity = Timestamp::from_micros(micros);
+        // What lies outside of time was not made here.
+        (activity.micros() == micros).then_some(())?;
+        Some(Self { activity, conversation: ConversationId(uuid::Uuid::from_slice(conversation).ok()?) })
+    }
+}
+
+impl CursorKey for UserId {
+    fn to_key(&self) -> Vec<u8> {
+        self.as_str().as_bytes().to_vec()
+    }
+
+    fn from_key(bytes: &[u8]) -> Option<Self> {
+        Self::parse(std::str::from_utf8(bytes).ok()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_one_of_its_list_and_of_no_other() {
+        let (one, other) = (ConversationId::random(), ConversationId::random());
+        let key = OrderKey([7; 16]);
+        let cursor = key.encode(List::Messages(one));
+        assert_eq!(OrderKey::decode(&cursor, List::Messages(one)), Some(key));
+        for list in [List::Messages(other), List::Events(one), List::Participants(one)] {
+            assert_eq!(OrderKey::decode(&cursor, list), None);
+        }
+    }
+
+    #[test]
+    fn an_inbox_cursor_survives_the_round_trip() {
+        let user = UserId::parse("alice").unwrap();
+        let key = InboxKey { activity: Timestamp::from_micros(1_742_000_000_123_456), conversation: ConversationId::random() };
+        let cursor = key.encode(List::Inbox(&user));
+        assert_eq!(InboxKey::decode(&cursor, List::Inbox(&user)), Some(key));
+        assert_eq!(InboxKey::decode(&cursor, List::Inbox(&UserId::parse("bob").unwrap())), None);
+        assert_eq!(InboxKey::decode("%%%", List::Inbox(&user)), None);
+    }
+}

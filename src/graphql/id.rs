@@ -1,0 +1,136 @@
+//! Global ids: opaque to clients, typed and versioned inside. What is no id of ours names nothing.
+
+use async_graphql::ID;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
+
+use crate::model::{ConversationId, MessageId, UserId};
+
+const VERSION: u8 = 1;
+/// Longer texts are not even decoded.
+pub(super) const TEXT_BYTES_MAX: usize = 512;
+
+/// What a global id names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum GlobalId {
+    User(UserId),
+    Conversation(ConversationId),
+    Message(ConversationId, MessageId),
+    Participant(ConversationId, UserId),
+    /// An entry belongs to one user: for another one the same conversation has another entry.
+    InboxEntry(ConversationId, UserId),
+}
+
+impl GlobalId {
+    pub(super) fn encode(&self) -> ID {
+        let mut bytes = Vec::with_capacity(40);
+        bytes.push(VERSION);
+        match self {
+            Self::User(user) => {
+                bytes.push(b'u');
+                bytes.extend_from_slice(user.as_str().as_bytes());
+            }
+            Self::Conversation(conversation) => {
+                bytes.push(b'c');
+                bytes.extend_from_slice(conversation.0.as_bytes());
+            }
+            Self::Message(conversation, message) => {
+                bytes.push(b'm');
+                bytes.extend_from_slice(conversation.0.as_bytes());
+                bytes.extend_from_slice(message.uuid().as_bytes());
+            }
+            Self::Participant(conversation, user) => {
+                bytes.push(b'p');
+                bytes.extend_from_slice(conversation.0.as_bytes());
+                bytes.extend_from_slice(user.as_str().as_bytes());
+            }
+            Self::InboxEntry(conversation, user) => {
+                bytes.push(b'e');
+                bytes.extend_from_slice(conversation.0.as_bytes());
+                bytes.extend_from_slice(user.as_str().as_bytes());
+            }
+        }
+        ID(URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// `None` where it is no id that [`GlobalId::encode`] makes.
+    pub(super) fn decode(text: &str) -> Option<Self> {
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (&[VERSION, kind], rest) = bytes.split_first_chunk::<2>()? else { return None };
+        match kind {
+            b'u' => Some(Self::User(user(rest)?)),
+            b'c' => Some(Self::Conversation(ConversationId(Uuid::from_slice(rest).ok()?))),
+            b'm' => {
+                let (conversation, message) = conversation(rest)?;
+                Some(Self::Message(conversation, MessageId::from_uuid(Uuid::from_slice(message).ok()?)?))
+            }
+            b'p' => {
+                let (conversation, name) = conversation(rest)?;
+                Some(Self::Participant(conversation, user(name)?))
+            }
+            b'e' => {
+                let (conversation, name) = conversation(rest)?;
+                Some(Self::InboxEntry(conversation, user(name)?))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn conversation(bytes: &[u8]) -> Option<(ConversationId, &[u8])> {
+    let (id, rest) = bytes.split_first_chunk::<16>()?;
+    Some((ConversationId(Uuid::from_bytes(*id)), rest))
+}
+
+fn user(bytes: &[u8]) -> Option<UserId> {
+    UserId::parse(std::str::from_utf8(bytes).ok()?).ok()
+}
+
+/// The conversation that an id names. `None` names none.
+pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
+    match GlobalId::decode(id)? {
+        GlobalId::Conversation(conversation) => Some(conversation),
+        GlobalId::User(_) | GlobalId::Message(..) | GlobalId::Participant(..) | GlobalId::InboxEntry(..) => None,
+    }
+}
+
+/// The message that an id names, with its conversation.
+pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
+    match GlobalId::decode(id)? {
+        GlobalId::Message(conversation, message) => Some((conversation, message)),
+        GlobalId::User(_) | GlobalId::Conversation(_) | GlobalId::Participant(..) | GlobalId::InboxEntry(..) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_the_round_trip() {
+        let user = UserId::parse("żółw").unwrap();
+        let conversation = ConversationId::random();
+        let message = MessageId::parse("a3e39830-e29b-11ef-8001-000000000005").unwrap();
+        for id in [
+            GlobalId::User(user.clone()),
+            GlobalId::Conversation(conversation),
+            GlobalId::Message(conversation, message),
+            GlobalId::Participant(conversation, user.clone()),
+            GlobalId::InboxEntry(conversation, user),
+        ] {
+            assert_eq!(GlobalId::decode(&id.encode()), Some(id));
+        }
+    }
+
+    #[test]
+    fn what_is_no_id_names_nothing() {
+        let id = GlobalId::Conversation(ConversationId::random()).encode();
+        for text in ["", "x", "AWM", "hello world", &id[1..], &format!("{}A", *id), &"A".repeat(600)] {
+            assert_eq!(GlobalId::decode(text), None, "{text}");
+        }
+    }
+}

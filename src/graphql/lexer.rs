@@ -1,0 +1,120 @@
+//! Counts the tokens of a document before anything parses it. One pass over the bytes, nothing is kept.
+//!
+//! It need not tell a right document from a wrong one: the parser does. It must only never count fewer tokens, or less nesting, than there are.
+
+/// What a document is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Census {
+    pub(super) tokens: usize,
+    /// The most brackets of any kind that stand open at once.
+    pub(super) nesting: usize,
+}
+
+pub(super) fn census(text: &str) -> Census {
+    let bytes = text.as_bytes();
+    let mut census = Census::default();
+    let mut open = 0_usize;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        let length = match byte {
+            b' ' | b',' | b'\t' | b'\r' | b'\n' => {
+                at += 1;
+                continue;
+            }
+            b'#' => {
+                at += run(rest, |byte| byte != b'\n' && byte != b'\r');
+                continue;
+            }
+            b'"' => string(rest),
+            b'.' if rest.starts_with(b"...") => 3,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+            b'0'..=b'9' | b'-' => number(rest),
+            // The rest of a character that is no token of GraphQL, and the byte order mark: one token each, the parser judges them.
+            0x80.. => run(rest, |byte| byte >= 0x80),
+            b'{' | b'(' | b'[' => {
+                open += 1;
+                census.nesting = census.nesting.max(open);
+                1
+            }
+            b'}' | b')' | b']' => {
+                open = open.saturating_sub(1);
+                1
+            }
+            _ => 1,
+        };
+        census.tokens += 1;
+        at += length;
+    }
+    census
+}
+
+fn run(bytes: &[u8], mut belongs: impl FnMut(u8) -> bool) -> usize {
+    bytes.iter().position(|&byte| !belongs(byte)).unwrap_or(bytes.len())
+}
+
+/// A sign belongs to it at its beginning and after an `e`: `[1-2]` is two numbers.
+fn number(bytes: &[u8]) -> usize {
+    let mut last = b'0';
+    1 + run(&bytes[1..], |byte| {
+        let belongs = matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E') || (matches!(byte, b'+' | b'-') && matches!(last, b'e' | b'E'));
+        last = byte;
+        belongs
+    })
+}
+
+/// The length of the string or block string that begins here. One without an end reaches to the end.
+fn string(bytes: &[u8]) -> usize {
+    let (quote, mut at) = if bytes.starts_with(b"\"\"\"") { (b"\"\"\"".as_slice(), 3) } else { (b"\"".as_slice(), 1) };
+    while let Some(&byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        if rest.starts_with(quote) {
+            return at + quote.len();
+        }
+        at += match byte {
+            b'\\' if quote.len() == 3 && rest.starts_with(b"\\\"\"\"") => 4,
+            b'\\' if quote.len() == 3 => 1,
+            b'\\' => 2,
+            // A string ends with its line, else a quote could hide what follows it from the count.
+            b'\n' | b'\r' if quote.len() == 1 => return at,
+            _ => 1,
+        };
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_token_counts_once() {
+        for (text, tokens) in [
+            ("", 0),
+            (" ,\t\r\n # a comment { a b c }", 0),
+            ("{ a }", 3),
+            ("query Q($a: Int! = -1.5e+3) { b(c: $a) }", 20),
+            ("{ ...F ... on T { a } }", 10),
+            (r#"{ a(b: "x \" y { z", c: """block "quoted" \""" { """) }"#, 10),
+            ("[1-2-3e+4-5]", 6),
+            ("\"\"", 1),
+            ("\"\"\"\"\"\"", 1),
+            ("{ a @include(if: true) }", 10),
+            ("é { a }", 4),
+        ] {
+            assert_eq!(census(text).tokens, tokens, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_string_without_an_end_hides_nothing_on_the_next_line() {
+        assert_eq!(census("\"open\n{ a b c }").tokens, 6);
+    }
+
+    #[test]
+    fn nesting_is_the_most_brackets_open_at_once() {
+        assert_eq!(census("{ a(b: [[{c: 1}]]) { d } }").nesting, 5);
+        assert_eq!(census("}}}{{").nesting, 2);
+        assert_eq!(census("\"{{{{\"").nesting, 0);
+    }
+}

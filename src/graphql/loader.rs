@@ -1,0 +1,86 @@
+//! Reads of one request, gathered into batches: what fifty rows ask for is asked of the store once.
+//!
+//! The one place that touches the `dataloader` crate, so that another one can take its place.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use dataloader::BatchFn;
+use futures_util::future::BoxFuture;
+
+use super::error::Result;
+use crate::chat::{self, Chat};
+use crate::model::{Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Profile, Unread, UserId};
+
+/// Keys of one batch.
+const BATCH_MAX: usize = 100;
+/// How often a read lets others go first, so that they can join its batch.
+const YIELDS: usize = 2;
+
+type Read<K, V> = Box<dyn FnMut(Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>> + Send>;
+
+struct Batch<K, V>(Read<K, V>);
+
+impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for Batch<K, V> {
+    /// Fills every key: one that is missing would be an error of the crate's own.
+    async fn load(&mut self, keys: &[K]) -> HashMap<K, chat::Result<V>> {
+        match (self.0)(keys.to_vec()).await {
+            Ok(values) => keys.iter().cloned().zip(values.into_iter().map(Ok)).collect(),
+            Err(error) => keys.iter().map(|key| (key.clone(), Err(error.clone()))).collect(),
+        }
+    }
+}
+
+/// One kind of read.
+pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone>(dataloader::cached::Loader<K, chat::Result<V>, Batch<K, V>>);
+
+impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> Loader<K, V> {
+    fn new<F>(chat: &Chat, viewer: &UserId, read: impl Fn(Chat, UserId, Vec<K>) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = chat::Result<Vec<V>>> + Send + 'static,
+    {
+        let (chat, viewer) = (chat.clone(), viewer.clone());
+        let batch = Batch(Box::new(move |keys| Box::pin(read(chat.clone(), viewer.clone(), keys))));
+        Self(dataloader::cached::Loader::new(batch).with_max_batch_size(BATCH_MAX).with_yield_count(YIELDS))
+    }
+
+    pub(super) async fn load(&self, key: K) -> Result<V> {
+        loop {
+            // `Err` here: the reader whose turn it was went away with the keys of others. They ask again.
+            if let Ok(loaded) = self.0.try_load(key.clone()).await {
+                return Ok(loaded?);
+            }
+        }
+    }
+}
+
+/// The reads of one request, or of one event of a subscription: what they give is as old as that.
+pub(super) struct Loaders {
+    pub(super) conversations: Loader<ConversationId, Option<Arc<Conversation>>>,
+    pub(super) entries: Loader<ConversationId, Option<InboxRow>>,
+    pub(super) last_messages: Loader<ConversationId, Option<MessageId>>,
+    pub(super) messages: Loader<(ConversationId, MessageId), Option<Arc<Message>>>,
+    pub(super) messages_at: Loader<(ConversationId, OrderKey), Option<Arc<Message>>>,
+    pub(super) message_counts: Loader<ConversationId, u64>,
+    pub(super) participant_counts: Loader<ConversationId, u64>,
+    pub(super) profiles: Loader<UserId, Option<Profile>>,
+    pub(super) unread: Loader<InboxRow, Unread>,
+}
+
+impl Loaders {
+    pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
+        Self {
+            conversations: Loader::new(chat, viewer, async |chat, viewer, ids| chat.conversations(&viewer, &ids).await),
+            entries: Loader::new(chat, viewer, async |chat, viewer, ids| chat.entries(&viewer, &ids).await),
+            last_messages: Loader::new(chat, viewer, async |chat, _, ids| chat.last_messages(&ids).await),
+            messages: Loader::new(chat, viewer, async |chat, viewer, keys| chat.messages(&viewer, &keys).await),
+            messages_at: Loader::new(chat, viewer, async |chat, _, places| chat.messages_at(&places).await),
+            message_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.message_counts(&ids).await),
+            participant_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.participant_counts(&ids).await),
+            profiles: Loader::new(chat, viewer, async |chat, _, users| chat.profiles(&users).await),
+            unread: Loader::new(chat, viewer, async |chat, viewer, rows| chat.unread(&viewer, &rows).await),
+        }
+    }
+}

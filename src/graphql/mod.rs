@@ -1,0 +1,58 @@
+//! The translation between GraphQL and the chat. No rule lives here.
+//!
+//! A document is prepared once (parsed, guarded, kept), then executed for a viewer.
+
+mod api;
+mod connection;
+mod cursor;
+mod document;
+mod error;
+mod guard;
+mod id;
+mod lexer;
+mod loader;
+mod mutation;
+mod query;
+mod scalar;
+mod scope;
+mod subscription;
+mod types;
+
+pub use api::Api;
+pub use document::{Documents, Prepared, Refused, RefusedKind};
+pub use error::Code;
+pub use guard::DocumentBounds;
+pub use mutation::Mutation;
+pub use query::Query;
+pub use subscription::Subscription;
+
+use async_graphql::{Response, SDLExportOptions, Schema, Variables};
+use futures_util::stream::BoxStream;
+
+use crate::model::UserId;
+
+/// The schema that is served, and committed as `schema.graphql`.
+pub type ChatSchema = Schema<Query, Mutation, Subscription>;
+
+/// Answers operations. Object safe, so that the doors know no schema.
+#[async_trait::async_trait]
+pub trait Executor: Send + Sync + 'static {
+    /// The parsed, guarded, cached document, or why it is refused.
+    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, Refused>;
+
+    /// Answers a query or a mutation.
+    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response;
+
+    /// Answers a subscription until the stream is dropped.
+    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response>;
+}
+
+fn schema() -> ChatSchema {
+    Schema::build(Query, Mutation, Subscription).disable_suggestions().finish()
+}
+
+/// The schema in its text form.
+pub fn sdl() -> String {
+    let options = SDLExportOptions::new().include_specified_by().use_space_ident().indent_width(2);
+    schema().sdl_with_options(options.prefer_single_line_descriptions())
+}

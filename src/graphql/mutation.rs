@@ -1,0 +1,253 @@
+//! The mutations: arguments to words of the chat, and back.
+//!
+//! Each field is nullable, so that one error does not null its siblings; each echoes its `clientMutationId`.
+
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+
+use super::error::{Error, Nullable, Result, nullable};
+use super::id::{conversation_id, message_id};
+use super::scalar::Json;
+use super::scope::Scope;
+use super::types::{AttachmentInput, Conversation, InboxEntry, InboxEntryEdge, MessageEdge};
+use crate::chat::{Draft, DraftInput};
+use crate::model::{ConversationId, MessageId};
+
+const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
+
+/// Who is talked to.
+#[derive(InputObject)]
+struct StartDirectConversationInput {
+    /// The other user's name, or one's own.
+    username: String,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The conversation, new or not.
+#[derive(SimpleObject)]
+struct StartDirectConversationPayload {
+    /// The one direct conversation of the two.
+    conversation: Conversation,
+    /// The viewer's entry for it.
+    inbox_entry_edge: InboxEntryEdge,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+/// A group to be made.
+#[derive(InputObject)]
+struct CreateGroupConversationInput {
+    /// 1 to 256 bytes, not blank, without control characters.
+    name: String,
+    /// The other participants, at most 50. The viewer is OWNER and need not be listed.
+    usernames: Vec<String>,
+    /// 1 to 64 bytes of printable ASCII: a retry with the same one answers with the group of the first try.
+    idempotency_key: Option<String>,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The group.
+#[derive(SimpleObject)]
+struct CreateGroupConversationPayload {
+    /// The group.
+    conversation: Conversation,
+    /// The viewer's entry for it.
+    inbox_entry_edge: InboxEntryEdge,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+/// A message to be sent.
+#[derive(InputObject)]
+struct SendMessageInput {
+    /// Where to.
+    conversation_id: ID,
+    /// The text: at most 16 KiB of UTF-8, not blank. May be empty where there are attachments.
+    body: String,
+    /// What is attached: at most 10, together at most 8 KiB.
+    attachments: Option<Vec<AttachmentInput>>,
+    /// The client's own, at most 2 KiB as JSON. Comes back as it was sent.
+    metadata: Option<Json>,
+    /// The message of the same conversation that this one answers.
+    reply_to_id: Option<ID>,
+    /// 1 to 64 bytes of printable ASCII, made by the client for this message: a retry with the same one sends nothing twice.
+    idempotency_key: Option<String>,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The message, kept.
+#[derive(SimpleObject)]
+struct SendMessagePayload {
+    /// The message at its place in `Conversation.messages`.
+    message_edge: MessageEdge,
+    /// The viewer's entry for the conversation.
+    inbox_entry_edge: InboxEntryEdge,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+/// What was read.
+#[derive(InputObject)]
+struct MarkReadInput {
+    /// In which conversation.
+    conversation_id: ID,
+    /// The last message that was read; the newest one if none is named.
+    message_id: Option<ID>,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The entry with the marker where it is now.
+#[derive(SimpleObject)]
+struct MarkReadPayload {
+    /// The viewer's entry.
+    inbox_entry: InboxEntry,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+/// What is to be unread again.
+#[derive(InputObject)]
+struct MarkUnreadInput {
+    /// In which conversation.
+    conversation_id: ID,
+    /// The first message that is to be unread.
+    message_id: ID,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The entry with the marker where it is now.
+#[derive(SimpleObject)]
+struct MarkUnreadPayload {
+    /// The viewer's entry.
+    inbox_entry: InboxEntry,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+pub struct Mutation;
+
+/// What can be changed. What is answered is kept.
+#[Object]
+impl Mutation {
+    /// The one direct conversation of the viewer and this user; the same one whoever starts it, however often.
+    async fn start_direct_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Who is talked to.")] input: StartDirectConversationInput,
+    ) -> Nullable<StartDirectConversationPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = scope.chat.start_direct(&scope.viewer, &input.username).await?;
+            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+            let conversation = Conversation::new(&scope, conversation);
+            Ok(Some(StartDirectConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+        })
+        .await
+    }
+
+    /// A new group of the viewer, who is its OWNER, and these users.
+    async fn create_group_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The group to be made.")] input: CreateGroupConversationInput,
+    ) -> Nullable<CreateGroupConversationPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let key = input.idempotency_key.as_deref();
+            let conversation = scope.chat.create_group(&scope.viewer, &input.name, &input.usernames, key).await?;
+            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+            let conversation = Conversation::new(&scope, conversation);
+            Ok(Some(CreateGroupConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+        })
+        .await
+    }
+
+    /// Sends a message. A retry with the same idempotencyKey within 24 hours answers with the message of the first try; with another
+    /// content it is CONFLICT.
+    async fn send_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message to be sent.")] input: SendMessageInput,
+    ) -> Nullable<SendMessagePayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = conversation_of(&input.conversation_id)?;
+            let draft = DraftInput {
+                body: input.body,
+                attachments: input.attachments.unwrap_or_default().into_iter().map(Into::into).collect(),
+                metadata: input.metadata.map(|metadata| metadata.0),
+                reply_to: input.reply_to_id.map(|id| message_in(conversation, &id)).transpose()?,
+                idempotency_key: input.idempotency_key,
+            };
+            let draft = Draft::parse(draft, scope.chat.bounds())?;
+            let message = scope.chat.send(&scope.viewer, conversation, draft).await?;
+            let message_edge = super::types::message_edge(&scope, message);
+            let inbox_entry_edge = entry_edge(&scope, conversation).await?;
+            Ok(Some(SendMessagePayload { message_edge, inbox_entry_edge, client_mutation_id }))
+        })
+        .await
+    }
+
+    /// Moves the viewer's read marker forward to this message (the newest one if none is named); never back.
+    async fn mark_read(&self, ctx: &Context<'_>, #[graphql(desc = "What was read.")] input: MarkReadInput) -> Nullable<MarkReadPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = conversation_of(&input.conversation_id)?;
+            let message = input.message_id.map(|id| message_in(conversation, &id)).transpose()?;
+            let row = scope.chat.mark_read(&scope.viewer, conversation, message).await?;
+            Ok(Some(MarkReadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+        })
+        .await
+    }
+
+    /// Moves the read marker back, so that this message and all later ones are unread again.
+    async fn mark_unread(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is to be unread again.")] input: MarkUnreadInput,
+    ) -> Nullable<MarkUnreadPayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = conversation_of(&input.conversation_id)?;
+            let message = message_in(conversation, &input.message_id)?;
+            let row = scope.chat.mark_unread(&scope.viewer, conversation, message).await?;
+            Ok(Some(MarkUnreadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+        })
+        .await
+    }
+}
+
+fn echo(client_mutation_id: Option<String>) -> Result<Option<String>> {
+    match client_mutation_id {
+        Some(id) if id.len() > CLIENT_MUTATION_ID_BYTES_MAX => {
+            let message = format!("a clientMutationId has at most {CLIENT_MUTATION_ID_BYTES_MAX} bytes");
+            Err(Error::bad_input(&["input", "clientMutationId"], message))
+        }
+        id => Ok(id),
+    }
+}
+
+/// A malformed id is an unknown one.
+fn conversation_of(id: &ID) -> Result<ConversationId> {
+    conversation_id(id).ok_or_else(|| Error::not_found("the conversation"))
+}
+
+fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
+    match message_id(id) {
+        Some((named, message)) if named == conversation => Ok(message),
+        _ => Err(Error::not_found("the message")),
+    }
+}
+
+async fn entry_edge(scope: &Scope, conversation: ConversationId) -> Result<InboxEntryEdge> {
+    InboxEntryEdge::load(scope, conversation).await?.ok_or_else(|| Error::not_found("the conversation"))
+}

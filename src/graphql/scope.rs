@@ -1,0 +1,72 @@
+//! What a resolver works with: the chat, the viewer, and the reads of this request.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use async_graphql::Context;
+
+use super::error::{Error, Result};
+use super::loader::Loaders;
+use crate::chat::Chat;
+use crate::model::UserId;
+
+/// On behalf of whom a request is executed.
+pub(super) struct Session {
+    chat: Chat,
+    viewer: Option<UserId>,
+    scope: OnceLock<Scope>,
+}
+
+impl Session {
+    pub(super) fn new(chat: Chat, viewer: Option<UserId>) -> Self {
+        Self { chat, viewer, scope: OnceLock::new() }
+    }
+
+    fn viewer(&self) -> Result<&UserId> {
+        self.viewer.as_ref().ok_or_else(Error::unauthenticated)
+    }
+}
+
+/// The chat, an authenticated viewer, and reads that are shared by all that has this scope.
+///
+/// One for a query, one for each mutation field (it must see what the one before it wrote), one for each event of a subscription.
+#[derive(Clone)]
+pub(super) struct Scope(Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) chat: Chat,
+    pub(super) viewer: UserId,
+    pub(super) loaders: Loaders,
+}
+
+impl Scope {
+    fn new(chat: &Chat, viewer: &UserId) -> Self {
+        Self(Arc::new(Inner { chat: chat.clone(), viewer: viewer.clone(), loaders: Loaders::new(chat, viewer) }))
+    }
+
+    /// The scope that all fields of a query share.
+    pub(super) fn shared(ctx: &Context<'_>) -> Result<Self> {
+        let session = ctx.data_unchecked::<Session>();
+        let viewer = session.viewer()?;
+        Ok(session.scope.get_or_init(|| Self::new(&session.chat, viewer)).clone())
+    }
+
+    /// A scope that has read nothing yet.
+    pub(super) fn fresh(ctx: &Context<'_>) -> Result<Self> {
+        let session = ctx.data_unchecked::<Session>();
+        Ok(Self::new(&session.chat, session.viewer()?))
+    }
+
+    /// The same viewer, with nothing read yet.
+    pub(super) fn renewed(&self) -> Self {
+        Self::new(&self.chat, &self.viewer)
+    }
+}
+
+impl Deref for Scope {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}

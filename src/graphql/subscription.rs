@@ -1,0 +1,133 @@
+//! The subscriptions: streams of the chat to payloads, each with a scope of its own, so that no event shows what an earlier one read.
+
+use async_graphql::{Context, ID, SimpleObject, Subscription, Union};
+use futures_util::{Stream, stream};
+
+use super::cursor::{CursorKey, List};
+use super::error::{Error, Result};
+use super::id::{GlobalId, conversation_id};
+use super::scope::Scope;
+use super::types::{InboxEntryEdge, MessageEdge, message_edge};
+use crate::chat::InboxUpdate;
+use crate::model::{ConversationId, OrderKey};
+
+/// A new message.
+#[derive(SimpleObject)]
+struct MessageAddedPayload {
+    /// The message at its place in `Conversation.messages`; its cursor is where this subscription goes on from.
+    message_edge: MessageEdge,
+}
+
+/// A change of the viewer's inbox, or only the position of the stream.
+#[derive(SimpleObject)]
+struct InboxUpdatedPayload {
+    /// Where this subscription goes on from.
+    cursor: String,
+    /// What changed. Null in the first payload, and about once an hour where nothing happens.
+    event: Option<InboxEvent>,
+}
+
+/// What can happen to an inbox.
+#[derive(Union)]
+enum InboxEvent {
+    Changed(InboxEntryChangedEvent),
+    Removed(InboxEntryRemovedEvent),
+}
+
+/// An entry is new, or another one than it was.
+#[derive(SimpleObject)]
+struct InboxEntryChangedEvent {
+    /// The entry as it is now. It may come again in the same state.
+    inbox_entry_edge: InboxEntryEdge,
+}
+
+/// An entry is gone: the viewer is no longer in the conversation.
+#[derive(SimpleObject)]
+struct InboxEntryRemovedEvent {
+    /// The id that the entry had.
+    inbox_entry_id: ID,
+    /// The id of its conversation.
+    conversation_id: ID,
+}
+
+pub struct Subscription;
+
+/// What can be listened to. A stream resumed from its cursor has no gap.
+#[Subscription]
+impl Subscription {
+    /// New messages of one conversation. With `after`: first every later message, oldest first, then live, with no gap between. Such a
+    /// cursor never expires.
+    async fn message_added(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The conversation's id.")] conversation_id: ID,
+        #[graphql(desc = "A cursor of Conversation.messages, of this subscription, or an eventsCursor.")] after: Option<String>,
+    ) -> Result<impl Stream<Item = Result<MessageAddedPayload>> + use<>> {
+        let scope = Scope::fresh(ctx)?;
+        let conversation = conversation_of(&conversation_id)?;
+        let after = after.map(|text| message_place(conversation, &text)).transpose()?;
+        let updates = scope.chat.message_updates(&scope.viewer, conversation, after).await?;
+        Ok(stream::unfold(Some((updates, scope)), async |state| {
+            let (mut updates, scope) = state?;
+            match updates.next().await? {
+                Ok(message) => {
+                    let message_edge = message_edge(&scope.renewed(), message);
+                    Some((Ok(MessageAddedPayload { message_edge }), Some((updates, scope))))
+                }
+                // The stream ends with its error: the client comes back with its cursor.
+                Err(error) => Some((Err(error.into()), None)),
+            }
+        }))
+    }
+
+    /// The viewer's inbox entries as they change, in all conversations, new and removed ones included. The first payload has no event:
+    /// only the position.
+    async fn inbox_updated(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "An updatesCursor, or a cursor of this subscription.")] after: Option<String>,
+    ) -> Result<impl Stream<Item = Result<InboxUpdatedPayload>> + use<>> {
+        let scope = Scope::fresh(ctx)?;
+        let after = after.map(|text| inbox_place(&scope, &text)).transpose()?;
+        let updates = scope.chat.inbox_updates(&scope.viewer, after).await?;
+        Ok(stream::unfold(Some((updates, scope)), async |state| {
+            let (mut updates, scope) = state?;
+            let update = match updates.next().await? {
+                Ok(update) => inbox_payload(&scope.renewed(), update).await,
+                Err(error) => Err(error.into()),
+            };
+            let state = update.is_ok().then_some((updates, scope));
+            Some((update, state))
+        }))
+    }
+}
+
+async fn inbox_payload(scope: &Scope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {
+    let cursor = update.position.encode(List::Updates(&scope.viewer));
+    let Some(conversation) = update.conversation else {
+        return Ok(InboxUpdatedPayload { cursor, event: None });
+    };
+    let event = match InboxEntryEdge::load(scope, conversation).await? {
+        Some(inbox_entry_edge) => InboxEvent::Changed(InboxEntryChangedEvent { inbox_entry_edge }),
+        None => InboxEvent::Removed(InboxEntryRemovedEvent {
+            inbox_entry_id: GlobalId::InboxEntry(conversation, scope.viewer.clone()).encode(),
+            conversation_id: GlobalId::Conversation(conversation).encode(),
+        }),
+    };
+    Ok(InboxUpdatedPayload { cursor, event: Some(event) })
+}
+
+fn conversation_of(id: &ID) -> Result<ConversationId> {
+    conversation_id(id).ok_or_else(|| Error::not_found("the conversation"))
+}
+
+fn message_place(conversation: ConversationId, text: &str) -> Result<OrderKey> {
+    let lists = [List::Messages(conversation), List::Events(conversation)];
+    let place = lists.into_iter().find_map(|list| OrderKey::decode(text, list));
+    place.ok_or_else(|| Error::bad_input(&["after"], "`after` is neither a cursor of this conversation's messages nor its eventsCursor"))
+}
+
+fn inbox_place(scope: &Scope, text: &str) -> Result<OrderKey> {
+    let place = OrderKey::decode(text, List::Updates(&scope.viewer));
+    place.ok_or_else(|| Error::bad_input(&["after"], "`after` is neither an updatesCursor nor a cursor of this subscription"))
+}

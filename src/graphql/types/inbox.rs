@@ -1,0 +1,206 @@
+//! Inbox entries: conversations as the viewer's list shows them.
+
+use async_graphql::{ID, InputObject, Object, SimpleObject};
+
+use super::{Conversation, ConversationKind, Message};
+use crate::chat;
+use crate::graphql::connection::PageInfo;
+use crate::graphql::cursor::{CursorKey, List};
+use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::id::GlobalId;
+use crate::graphql::scalar::DateTime;
+use crate::graphql::scope::Scope;
+use crate::model::{ConversationId, InboxRow, OrderKey, Unread};
+
+pub(in crate::graphql) struct InboxEntry {
+    scope: Scope,
+    row: InboxRow,
+}
+
+impl InboxEntry {
+    pub(in crate::graphql) fn new(scope: &Scope, row: InboxRow) -> Self {
+        Self { scope: scope.clone(), row }
+    }
+
+    pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId) -> Result<Option<Self>> {
+        Ok(scope.loaders.entries.load(conversation).await?.map(|row| Self::new(scope, row)))
+    }
+
+    async fn unread(&self) -> Result<Unread> {
+        // Without this, a batch would be waited for just to hear that there is nothing to ask.
+        if !self.row.may_be_unread() {
+            return Ok(Unread::default());
+        }
+        self.scope.loaders.unread.load(self.row).await
+    }
+}
+
+/// A conversation as the viewer's list shows it.
+#[Object]
+impl InboxEntry {
+    /// An opaque id, unique among all objects.
+    pub(in crate::graphql) async fn id(&self) -> ID {
+        GlobalId::InboxEntry(self.row.conversation, self.scope.viewer.clone()).encode()
+    }
+
+    /// The conversation.
+    async fn conversation(&self) -> Result<Conversation> {
+        Conversation::of(&self.scope, self.row.conversation).await
+    }
+
+    /// The newest message. Null where there is none yet.
+    async fn last_message(&self) -> Nullable<Message> {
+        nullable(async {
+            match self.row.last_message {
+                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// By what the inbox is ordered: when the newest message was sent, or when the conversation was started.
+    async fn last_activity_at(&self) -> DateTime {
+        DateTime(self.row.last_activity)
+    }
+
+    /// TEXT messages of others after the viewer's read marker, deleted ones left out: exact up to the cap, then the cap.
+    async fn unread_count(&self) -> Result<i32> {
+        Ok(i32::try_from(self.unread().await?.count).unwrap_or(i32::MAX))
+    }
+
+    /// Whether there may be more unread messages than `unreadCount` says.
+    async fn unread_count_is_capped(&self) -> Result<bool> {
+        Ok(self.unread().await?.is_capped)
+    }
+
+    /// The oldest unread message. Null when nothing is unread.
+    async fn first_unread_message(&self) -> Nullable<Message> {
+        nullable(async {
+            match self.unread().await?.first {
+                Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// The newest message that the viewer has read. Null where they have read none, or marked all unread.
+    async fn read_up_to(&self) -> Nullable<Message> {
+        nullable(async { Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await }).await
+    }
+
+    /// Whether the viewer wants no notice of it.
+    async fn is_muted(&self) -> bool {
+        self.row.flags.is_muted
+    }
+
+    /// Whether the viewer has pinned it. The order stays by activity: showing pinned ones first is the client's.
+    async fn is_pinned(&self) -> bool {
+        self.row.flags.is_pinned
+    }
+
+    /// Whether it is put away. Ends by itself with a newer message, unless muted.
+    async fn is_archived(&self) -> bool {
+        self.row.is_archived()
+    }
+}
+
+/// An inbox entry in the inbox.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct InboxEntryEdge {
+    /// For `after` and `before` of `inbox`: where the entry stood when this was answered.
+    cursor: String,
+    /// The entry.
+    node: InboxEntry,
+}
+
+impl InboxEntryEdge {
+    pub(in crate::graphql) fn new(scope: &Scope, row: InboxRow) -> Self {
+        Self { cursor: row.key().encode(List::Inbox(&scope.viewer)), node: InboxEntry::new(scope, row) }
+    }
+
+    pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId) -> Result<Option<Self>> {
+        Ok(scope.loaders.entries.load(conversation).await?.map(|row| Self::new(scope, row)))
+    }
+}
+
+/// A page of the viewer's conversations, the most recently active first.
+pub(in crate::graphql) struct InboxEntryConnection {
+    scope: Scope,
+    page: chat::InboxPage,
+    /// Taken before the page was read, so that what changes meanwhile comes with the updates.
+    updates_position: OrderKey,
+}
+
+impl InboxEntryConnection {
+    pub(in crate::graphql) fn new(scope: &Scope, page: chat::InboxPage, updates_position: OrderKey) -> Self {
+        Self { scope: scope.clone(), page, updates_position }
+    }
+}
+
+/// A page of the viewer's conversations, the most recently active first.
+#[Object]
+impl InboxEntryConnection {
+    /// The entries of this page. A filtered page may be short, or empty, while `hasNextPage` is true: go on from `endCursor`.
+    async fn edges(&self) -> Vec<InboxEntryEdge> {
+        self.page.rows.iter().map(|row| InboxEntryEdge::new(&self.scope, *row)).collect()
+    }
+
+    /// Where this page lies in its list.
+    async fn page_info(&self) -> PageInfo {
+        let cursor = |key: crate::model::InboxKey| key.encode(List::Inbox(&self.scope.viewer));
+        PageInfo {
+            has_next_page: self.page.has_next,
+            has_previous_page: self.page.has_previous,
+            start_cursor: self.page.start.map(cursor),
+            end_cursor: self.page.end.map(cursor),
+        }
+    }
+
+    /// Where `inboxUpdated` goes on from: subscribe after it, and no change since this page is missed.
+    async fn updates_cursor(&self) -> String {
+        self.updates_position.encode(List::Updates(&self.scope.viewer))
+    }
+}
+
+/// For the badge on the app.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct InboxSummary {
+    /// How many of the viewer's conversations have unread messages and are neither muted nor archived: exact up to 100, looked for in
+    /// the newest 1,000 entries.
+    unread_conversation_count: i32,
+    /// Whether there may be more.
+    is_capped: bool,
+}
+
+impl From<chat::InboxSummary> for InboxSummary {
+    fn from(summary: chat::InboxSummary) -> Self {
+        let count = i32::try_from(summary.unread_conversation_count).unwrap_or(i32::MAX);
+        Self { unread_conversation_count: count, is_capped: summary.is_capped }
+    }
+}
+
+/// Which entries are wanted. Archived ones are hidden unless asked for.
+#[derive(InputObject, Default)]
+pub(in crate::graphql) struct InboxFilter {
+    /// Only direct conversations, or only groups.
+    kind: Option<ConversationKind>,
+    /// Only entries with unread messages.
+    unread_only: Option<bool>,
+    /// True: only archived entries. False, or not given: only others.
+    archived: Option<bool>,
+    /// True: only pinned entries. False: only others.
+    pinned: Option<bool>,
+}
+
+impl From<InboxFilter> for chat::InboxFilter {
+    fn from(filter: InboxFilter) -> Self {
+        Self {
+            kind: filter.kind.map(Into::into),
+            unread_only: filter.unread_only.unwrap_or_default(),
+            archived: filter.archived.unwrap_or_default(),
+            pinned: filter.pinned,
+        }
+    }
+}

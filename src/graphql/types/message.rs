@@ -1,0 +1,201 @@
+//! Messages and what is attached to them.
+
+use std::sync::Arc;
+
+use async_graphql::{ID, InputObject, Object, SimpleObject};
+
+use super::{Conversation, MessageKind, User};
+use crate::chat::AttachmentDraft;
+use crate::graphql::connection::Edge;
+use crate::graphql::cursor::{CursorKey, List};
+use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::id::GlobalId;
+use crate::graphql::scalar::{DateTime, Json, Uuid};
+use crate::graphql::scope::Scope;
+use crate::model::{self, ConversationId, MessageId, OrderKey};
+
+pub(in crate::graphql) struct Message {
+    scope: Scope,
+    message: Arc<model::Message>,
+}
+
+impl Message {
+    pub(in crate::graphql) fn new(scope: &Scope, message: Arc<model::Message>) -> Self {
+        Self { scope: scope.clone(), message }
+    }
+
+    pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId, id: MessageId) -> Result<Option<Self>> {
+        Ok(scope.loaders.messages.load((conversation, id)).await?.map(|message| Self::new(scope, message)))
+    }
+
+    /// The newest one at or before a place; none before the first.
+    pub(in crate::graphql) async fn at(scope: &Scope, conversation: ConversationId, place: OrderKey) -> Result<Option<Self>> {
+        if place == OrderKey::MIN {
+            return Ok(None);
+        }
+        Ok(scope.loaders.messages_at.load((conversation, place)).await?.map(|message| Self::new(scope, message)))
+    }
+}
+
+/// A message of a conversation.
+#[Object]
+impl Message {
+    /// An opaque id, unique among all objects.
+    pub(in crate::graphql) async fn id(&self) -> ID {
+        GlobalId::Message(self.message.conversation, self.message.id).encode()
+    }
+
+    /// The clustering key, a timeuuid: messages are ordered by it.
+    async fn uuid(&self) -> Uuid {
+        Uuid(self.message.id.uuid())
+    }
+
+    /// Where it was sent.
+    async fn conversation(&self) -> Result<Conversation> {
+        Conversation::of(&self.scope, self.message.conversation).await
+    }
+
+    /// Who sent it.
+    async fn sender(&self) -> User {
+        User::new(&self.scope, self.message.sender.clone())
+    }
+
+    /// Whether its sender wrote it, or something happened.
+    async fn kind(&self) -> MessageKind {
+        self.message.kind.into()
+    }
+
+    /// The text. Null once deleted; empty only beside attachments.
+    async fn body(&self) -> Option<&str> {
+        self.message.content.as_ref().map(|content| content.body.as_str())
+    }
+
+    /// What is attached. None once deleted.
+    async fn attachments(&self) -> Vec<Attachment<'_>> {
+        self.message.content.iter().flat_map(|content| &content.attachments).map(Attachment).collect()
+    }
+
+    /// The client's own, as sent. Null once deleted.
+    async fn metadata(&self) -> Option<Json> {
+        let metadata = self.message.content.as_ref()?.metadata.as_ref()?;
+        serde_json::from_str(metadata.as_str()).ok().map(Json)
+    }
+
+    /// The message that it answers.
+    async fn reply_to(&self) -> Nullable<Self> {
+        nullable(async {
+            match self.message.reply_to {
+                Some(id) => Self::load(&self.scope, self.message.conversation, id).await,
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// The idempotencyKey of its send: how a client finds its own optimistic message again.
+    async fn client_key(&self) -> Option<&str> {
+        self.message.client_key.as_ref().map(model::IdempotencyKey::as_str)
+    }
+
+    /// When it was sent: the time inside the timeuuid.
+    async fn created_at(&self) -> DateTime {
+        DateTime(self.message.id.moment())
+    }
+
+    /// When its content was last changed. Null where it never was.
+    async fn edited_at(&self) -> Option<DateTime> {
+        self.message.content.as_ref()?.edited_at.map(DateTime)
+    }
+
+    /// When it was deleted. Null where it is there.
+    async fn deleted_at(&self) -> Option<DateTime> {
+        self.message.deleted_at.map(DateTime)
+    }
+}
+
+/// A description of something that lies elsewhere, such as a picture. Wideroom never fetches it.
+struct Attachment<'a>(&'a model::Attachment);
+
+/// A description of something that lies elsewhere, such as a picture. Wideroom never fetches it.
+#[Object]
+impl Attachment<'_> {
+    /// Where it lies: an https or http URL.
+    async fn url(&self) -> &str {
+        &self.0.url
+    }
+
+    /// Its media type, such as image/png.
+    async fn mime_type(&self) -> &str {
+        &self.0.mime_type
+    }
+
+    /// The name of the file.
+    async fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// Its size in bytes, a whole number.
+    async fn size_bytes(&self) -> Option<f64> {
+        self.0.size_bytes.map(|size| size as f64)
+    }
+
+    /// Its width in pixels.
+    async fn width(&self) -> Option<i32> {
+        self.0.width.and_then(|width| i32::try_from(width).ok())
+    }
+
+    /// Its height in pixels.
+    async fn height(&self) -> Option<i32> {
+        self.0.height.and_then(|height| i32::try_from(height).ok())
+    }
+}
+
+/// Something to attach: at most 10, together at most 8 KiB.
+#[derive(InputObject)]
+pub(in crate::graphql) struct AttachmentInput {
+    /// Where it lies: an https or http URL of at most 2,048 bytes.
+    url: String,
+    /// Its media type, such as image/png: at most 127 bytes.
+    mime_type: String,
+    /// The name of the file: at most 255 bytes.
+    name: Option<String>,
+    /// Its size in bytes, a whole number.
+    size_bytes: Option<f64>,
+    /// Its width in pixels.
+    width: Option<i32>,
+    /// Its height in pixels.
+    height: Option<i32>,
+}
+
+impl From<AttachmentInput> for AttachmentDraft {
+    fn from(input: AttachmentInput) -> Self {
+        Self {
+            url: input.url,
+            mime_type: input.mime_type,
+            name: input.name,
+            size_bytes: input.size_bytes,
+            width: input.width,
+            height: input.height,
+        }
+    }
+}
+
+/// A message in a list.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct MessageEdge {
+    /// For `after` and `before` of `Conversation.messages`, and for `after` of `messageAdded`.
+    cursor: String,
+    /// The message.
+    node: Message,
+}
+
+impl Edge for MessageEdge {
+    fn cursor(&self) -> &str {
+        &self.cursor
+    }
+}
+
+pub(in crate::graphql) fn message_edge(scope: &Scope, message: Arc<model::Message>) -> MessageEdge {
+    let cursor = message.id.order_key().encode(List::Messages(message.conversation));
+    MessageEdge { cursor, node: Message::new(scope, message) }
+}

@@ -1,0 +1,89 @@
+//! The types of the API: each a thin shell over the model, with the scope it was read in.
+
+mod conversation;
+mod inbox;
+mod message;
+mod user;
+
+use async_graphql::{Enum, ID, Interface};
+
+pub(super) use conversation::{Conversation, Participant, ParticipantEdge};
+pub(super) use inbox::{InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary};
+pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge};
+pub(super) use user::User;
+
+use super::error::{Error, Result};
+use super::id::GlobalId;
+use super::scope::Scope;
+use crate::model;
+
+/// Anything with a global id.
+#[derive(Interface)]
+#[graphql(field(name = "id", ty = "ID", desc = "An opaque id, unique among all objects."))]
+pub(super) enum Node {
+    User(User),
+    Conversation(Conversation),
+    Message(Message),
+    Participant(Participant),
+    InboxEntry(InboxEntry),
+}
+
+impl Node {
+    /// What an id names, where the viewer may see it.
+    pub(super) async fn load(scope: &Scope, id: &str) -> Result<Option<Self>> {
+        let Some(id) = GlobalId::decode(id) else { return Ok(None) };
+        Ok(match id {
+            GlobalId::User(user) => Some(Self::User(User::new(scope, user))),
+            GlobalId::Conversation(id) => Conversation::load(scope, id).await?.map(Self::Conversation),
+            GlobalId::Message(conversation, id) => {
+                let found = scope.loaders.messages.load((conversation, id)).await?;
+                found.map(|message| Self::Message(Message::new(scope, message)))
+            }
+            GlobalId::Participant(conversation, user) => {
+                let found = scope.chat.participant(&scope.viewer, conversation, &user).await?;
+                found.map(|participant| Self::Participant(Participant::new(scope, participant)))
+            }
+            GlobalId::InboxEntry(conversation, user) if user == scope.viewer => {
+                InboxEntry::load(scope, conversation).await?.map(Self::InboxEntry)
+            }
+            GlobalId::InboxEntry(..) => None,
+        })
+    }
+}
+
+/// Whether two people talk, or a group.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "model::ConversationKind")]
+pub(super) enum ConversationKind {
+    /// Of two users, or of one with themselves. There is one for each pair.
+    Direct,
+    /// Of any number of users, with a name.
+    Group,
+}
+
+/// What a participant may do.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "model::Role")]
+pub(super) enum ParticipantRole {
+    /// May do everything, and give roles.
+    Owner,
+    /// May rename the group, add and remove members, and delete messages of others.
+    Admin,
+    /// May read, send, react, and leave.
+    Member,
+}
+
+/// What a message is.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "model::MessageKind")]
+pub(super) enum MessageKind {
+    /// Written by its sender.
+    Text,
+    /// Says what happened to the conversation: a join, a leave, a new name, a new role. Its sender is who did it.
+    System,
+}
+
+/// What a loader did not find though another row names it.
+fn missing(what: &str) -> Error {
+    Error::not_found(what)
+}

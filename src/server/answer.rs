@@ -1,0 +1,143 @@
+//! What goes out: our own answer, with a code in every error, and no `data` where nothing was executed.
+
+use std::collections::BTreeMap;
+
+use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
+use axum::http::{HeaderName, StatusCode};
+
+use crate::graphql::{Refused, RefusedKind};
+
+/// The codes of the contract that the doors themselves give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    Unauthenticated,
+    NotFound,
+    BadUserInput,
+    RateLimited,
+    Unavailable,
+    Internal,
+    PersistedQueryNotSupported,
+}
+
+impl Code {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::NotFound => "NOT_FOUND",
+            Self::BadUserInput => "BAD_USER_INPUT",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::Unavailable => "UNAVAILABLE",
+            Self::Internal => "INTERNAL",
+            Self::PersistedQueryNotSupported => "PERSISTED_QUERY_NOT_SUPPORTED",
+        }
+    }
+}
+
+/// Why nothing is executed: what HTTP says of it, and a sentence for whoever asked.
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub(super) status: StatusCode,
+    pub(super) code: Code,
+    pub(super) sentence: String,
+    positions: Vec<Pos>,
+    /// What HTTP wants to be said beside it.
+    pub(super) header: Option<(HeaderName, &'static str)>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, code: Code, sentence: impl Into<String>) -> Self {
+        Self { status, code, sentence: sentence.into(), positions: Vec::new(), header: None }
+    }
+
+    pub(super) fn with_header(self, name: HeaderName, value: &'static str) -> Self {
+        Self { header: Some((name, value)), ..self }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let status = match refused.kind {
+            RefusedKind::Syntax => StatusCode::BAD_REQUEST,
+            RefusedKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Self { positions: refused.positions, ..Self::new(status, Code::BadUserInput, refused.message) }
+    }
+}
+
+/// One answer, as it is serialised. Errors come first, so that who reads a stream of bytes meets them first.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Answer {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) errors: Vec<ServerError>,
+    /// Absent where nothing was executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) extensions: BTreeMap<String, Value>,
+    /// What HTTP says of it, to those who read our own media type.
+    #[serde(skip)]
+    pub(super) status: StatusCode,
+}
+
+impl Answer {
+    pub(super) fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        for error in &mut self.errors {
+            extensions(error).set(name, value.clone());
+        }
+        self
+    }
+
+    pub(super) fn internal() -> Self {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "Something went wrong here; it is logged.").into()
+    }
+
+    /// True where nothing was executed.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.data.is_none()
+    }
+
+    /// The code of the first error, or `OK`: what the log says of it.
+    pub(super) fn code(&self) -> &str {
+        let code = self.errors.first().and_then(|error| error.extensions.as_ref()).and_then(|extensions| extensions.get("code"));
+        match (code, self.errors.is_empty()) {
+            (Some(Value::String(code)), _) => code,
+            (_, true) => "OK",
+            _ => Code::BadUserInput.as_str(),
+        }
+    }
+
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("an answer is a tree of text and numbers")
+    }
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        let Response { data, extensions: outer, mut errors, .. } = response;
+        for error in &mut errors {
+            // Only the library leaves the code out, of errors in documents and variables.
+            let extensions = extensions(error);
+            if extensions.get("code").is_none() {
+                extensions.set("code", Code::BadUserInput.as_str());
+            }
+        }
+        // Errors of execution have a path; those of validation have none.
+        let is_refusal = data == Value::Null && !errors.is_empty() && errors.iter().all(|error| error.path.is_empty());
+        let (data, status) = if is_refusal { (None, StatusCode::UNPROCESSABLE_ENTITY) } else { (Some(data), StatusCode::OK) };
+        Self { errors, data, extensions: outer, status }
+    }
+}
+
+impl From<Problem> for Answer {
+    fn from(problem: Problem) -> Self {
+        let mut error = ServerError::new(problem.sentence, None);
+        error.locations = problem.positions;
+        extensions(&mut error).set("code", problem.code.as_str());
+        Self { errors: vec![error], data: None, extensions: BTreeMap::new(), status: problem.status }
+    }
+}
+
+fn extensions(error: &mut ServerError) -> &mut ErrorExtensionValues {
+    error.extensions.get_or_insert_with(ErrorExtensionValues::default)
+}

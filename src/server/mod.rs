@@ -1,0 +1,180 @@
+//! The doors: GraphQL over HTTP and over WebSocket, the bounds of what comes in, and the end of it all.
+//!
+//! Nothing here knows the schema. A request is read, bounded, given its viewer and handed to the [`Executor`]; its answer is written.
+
+mod answer;
+mod http;
+mod operation;
+pub mod pages;
+mod request;
+mod ws;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use axum::serve::ListenerExt;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::Auth;
+use crate::clock::Clock;
+use crate::graphql::Executor;
+
+/// What the doors let in, and how long they wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoorBounds {
+    pub body_bytes: usize,
+    pub variables_bytes: usize,
+    /// From the first byte of a request to its answer.
+    pub request: Duration,
+    /// From the call to stop until what still runs is cut off.
+    pub drain: Duration,
+    pub sockets: SocketBounds,
+}
+
+/// The same for WebSockets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketBounds {
+    /// Sockets of this process.
+    pub total: usize,
+    pub message_bytes: usize,
+    /// Operations of one socket that run at once.
+    pub operations: usize,
+    /// Messages of one socket: so many a second, so many at once. Beyond that it is read more slowly.
+    pub rate_per_second: u32,
+    pub rate_burst: u32,
+    /// A socket that has been over its rate for so long is closed.
+    pub rate_patience: Duration,
+    /// From the upgrade to `connection_init`.
+    pub init: Duration,
+    pub ping: Duration,
+    pub pong: Duration,
+    /// The longest a written message may wait for the network.
+    pub write: Duration,
+    /// How long to wait for the other side's closing frame.
+    pub close: Duration,
+    pub queue_messages: usize,
+    pub queue_bytes: usize,
+}
+
+impl Default for DoorBounds {
+    fn default() -> Self {
+        Self {
+            body_bytes: 128 * 1024,
+            variables_bytes: 64 * 1024,
+            request: Duration::from_secs(10),
+            drain: Duration::from_secs(10),
+            sockets: SocketBounds::default(),
+        }
+    }
+}
+
+impl Default for SocketBounds {
+    fn default() -> Self {
+        Self {
+            total: 50_000,
+            message_bytes: 128 * 1024,
+            operations: 100,
+            rate_per_second: 20,
+            rate_burst: 60,
+            rate_patience: Duration::from_secs(10),
+            init: Duration::from_secs(10),
+            ping: Duration::from_secs(25),
+            pong: Duration::from_secs(10),
+            write: Duration::from_secs(10),
+            close: Duration::from_secs(2),
+            queue_messages: 256,
+            queue_bytes: 1024 * 1024,
+        }
+    }
+}
+
+/// Connections that may wait to be accepted: the usual 128 loses some of a burst, and they come back after a second.
+const BACKLOG: u32 = 4_096;
+
+/// What every door needs.
+pub struct Doors {
+    executor: Arc<dyn Executor>,
+    auth: Arc<Auth>,
+    clock: Arc<dyn Clock>,
+    bounds: DoorBounds,
+    places: Arc<Semaphore>,
+    sockets: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Doors {
+    pub fn new(executor: Arc<dyn Executor>, auth: Arc<Auth>, clock: Arc<dyn Clock>, bounds: DoorBounds) -> Self {
+        let places = Arc::new(Semaphore::new(bounds.sockets.total.min(Semaphore::MAX_PERMITS)));
+        Self { executor, auth, clock, bounds, places, sockets: TaskTracker::new(), stop: CancellationToken::new() }
+    }
+
+    /// The sockets that are open now.
+    pub fn open_sockets(&self) -> usize {
+        self.sockets.len()
+    }
+}
+
+/// `/graphql`, `/graphql/ws`, and the pages beside them.
+pub fn router(doors: Arc<Doors>, pages: Router) -> Router {
+    Router::new()
+        .route("/graphql", any(http::graphql))
+        .route("/graphql/ws", any(ws::upgrade))
+        .route("/graphql/", any(http::not_found))
+        .route("/graphql/{*rest}", any(http::not_found))
+        .with_state(doors)
+        .merge(pages)
+}
+
+/// Listens. An address that is in use by a socket in its last minute can be had again.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves until `shutdown`, then lets what runs come to its end, for as long as the bounds allow.
+pub async fn run(
+    listener: TcpListener,
+    doors: Arc<Doors>,
+    pages: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    // Without this the answer to a small request may wait 40 ms for the other side's acknowledgement.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection keeps Nagle's algorithm");
+        }
+    });
+    let stop = doors.stop.clone();
+    let stopping = stop.clone();
+    let serve = axum::serve(listener, router(Arc::clone(&doors), pages)).with_graceful_shutdown(async move {
+        shutdown.await;
+        stopping.cancel();
+    });
+    let overdue = async {
+        stop.cancelled().await;
+        tokio::time::sleep(doors.bounds.drain).await;
+    };
+    let drained = async {
+        let served = serve.await;
+        doors.sockets.close();
+        doors.sockets.wait().await;
+        served
+    };
+    tokio::select! {
+        served = drained => served,
+        () = overdue => {
+            tracing::warn!(sockets = doors.open_sockets(), "the drain took too long; what still ran is cut off");
+            Ok(())
+        }
+    }
+}

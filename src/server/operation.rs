@@ -1,0 +1,108 @@
+//! One operation, whichever door it came through: its viewer, its deadline, its panic, its line in the log.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Response, Variables};
+use axum::http::StatusCode;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::time::{Instant, timeout_at};
+
+use super::Doors;
+use super::answer::{Answer, Code, Problem};
+use crate::auth::{self, Identity};
+use crate::graphql::Prepared;
+use crate::model::UserId;
+
+/// A name in the log is cut to so many characters: a client may choose it.
+const NAME_CHARS_MAX: usize = 64;
+
+impl Doors {
+    /// Whom `Bearer …` names.
+    pub(super) fn identify(&self, authorization: &str) -> Result<Identity, Sentence> {
+        let token = match authorization.split_once(' ') {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+            _ => return Err(Sentence("The authorization must be `Bearer` and a token.".to_owned())),
+        };
+        self.auth.verify(token).map_err(Sentence::from)
+    }
+
+    /// Executes a query or a mutation. It ends with the deadline, whatever it waits for.
+    pub(super) async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, deadline: Instant) -> Answer {
+        let execution = AssertUnwindSafe(self.executor.execute(prepared, variables, viewer)).catch_unwind();
+        match timeout_at(deadline, execution).await {
+            Ok(Ok(response)) => response.into(),
+            Ok(Err(panic)) => panicked(panic.as_ref()),
+            Err(_) => overdue(prepared.operation, self.bounds.request),
+        }
+    }
+
+    /// Answers a subscription until the stream is dropped. A panic is its last answer.
+    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Answer> {
+        let executor = std::sync::Arc::clone(&self.executor);
+        let responses = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
+        let answer = |caught: Result<Response, Box<dyn Any + Send>>| caught.map_or_else(|panic| panicked(panic.as_ref()), Answer::from);
+        AssertUnwindSafe(responses).catch_unwind().map(answer).boxed()
+    }
+}
+
+/// Why somebody is not let in, for them to read.
+pub(super) struct Sentence(pub(super) String);
+
+impl From<auth::Error> for Sentence {
+    fn from(error: auth::Error) -> Self {
+        let said = error.to_string();
+        let mut rest = said.chars();
+        let first = rest.next().map(|first| first.to_ascii_uppercase());
+        Self(first.into_iter().chain(rest).chain(['.']).collect())
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Answer {
+    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = said.unwrap_or("without words"), "an operation panicked");
+    Answer::internal()
+}
+
+fn overdue(operation: OperationType, after: Duration) -> Answer {
+    let sentence = format!("There was no answer within {} ms; try again.", after.as_millis());
+    let answer = Answer::from(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+    // A mutation that was cut off may have been done all the same.
+    if operation == OperationType::Mutation { answer.with_extension("outcome", "UNKNOWN") } else { answer }
+}
+
+/// The line in the log that each operation gets. It holds no bodies, no variables and no tokens.
+pub(super) struct LogLine {
+    started: Instant,
+    door: &'static str,
+    operation: Option<String>,
+    viewer: Option<UserId>,
+}
+
+impl LogLine {
+    pub(super) fn start(door: &'static str) -> Self {
+        Self { started: Instant::now(), door, operation: None, viewer: None }
+    }
+
+    pub(super) fn viewer(&mut self, viewer: Option<&UserId>) {
+        self.viewer = viewer.cloned();
+    }
+
+    pub(super) fn operation(&mut self, prepared: &Prepared) {
+        self.operation = prepared.name.as_ref().map(|name| name.chars().take(NAME_CHARS_MAX).collect());
+    }
+
+    pub(super) fn end(&self, code: &str) {
+        tracing::info!(
+            door = self.door,
+            operation.name = self.operation.as_deref(),
+            viewer.id = self.viewer.as_ref().map(UserId::as_str),
+            duration_ms = self.started.elapsed().as_secs_f64() * 1e3,
+            code,
+            "request"
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! The page at `/`: GraphiQL with our defaults around it, and what it loads. Plain files, embedded.
+//!
+//! Nothing here knows the API: the page uses it over its public doors. With `demo_users` the page offers those people to sign in as, and
+//! `POST /demo/token` hands out tokens for them and for nobody else; without, that door does not exist.
+
+mod vendored;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
+use vendored::{VENDORED, Vendored};
+
+const CDN: &str = "https://cdn.jsdelivr.net/npm/";
+const DEMO_BODY_BYTES_MAX: usize = 1024;
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+
+/// Empty where the build had no npm: then the page loads them from the CDN.
+const EMBEDDED: [&[u8]; VENDORED.len()] = [
+    include_bytes!(concat!(env!("OUT_DIR"), "/pages/graphiql-3.9.0.css")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/pages/react-18.3.1.js")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/pages/react-dom-18.3.1.js")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/pages/graphiql-3.9.0.js")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/pages/graphql-ws-5.16.2.js")),
+];
+const LICENCES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pages/licences.txt"));
+
+/// Makes a token for a demo user.
+pub type Issue = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+pub struct PageOptions {
+    /// Whom one may sign in as. Empty: this is not a demo, and the page has a field for a token.
+    pub demo_users: Vec<String>,
+    pub issue: Issue,
+}
+
+/// Whether this build has GraphiQL inside. If not, the page loads it from the CDN.
+pub fn is_embedded() -> bool {
+    EMBEDDED.iter().all(|bytes| !bytes.is_empty())
+}
+
+/// `GET /`, `GET /assets/…` and, in a demo, `POST /demo/token`.
+pub fn router(options: PageOptions) -> Router {
+    let PageOptions { demo_users, issue } = options;
+    let pages = Arc::new(Pages::new(&demo_users));
+    let router = Router::new().route("/", get(index)).route("/assets/{name}", get(asset)).with_state(pages);
+    if demo_users.is_empty() {
+        return router;
+    }
+    let door = post(demo_token).layer(DefaultBodyLimit::max(DEMO_BODY_BYTES_MAX)).with_state(Arc::new(Demo { users: demo_users, issue }));
+    router.route("/demo/token", door)
+}
+
+struct Asset {
+    name: String,
+    content_type: &'static str,
+    bytes: Bytes,
+}
+
+struct Pages {
+    html: Bytes,
+    html_tag: HeaderValue,
+    policy: HeaderValue,
+    assets: Vec<Asset>,
+}
+
+impl Pages {
+    fn new(demo_users: &[String]) -> Self {
+        let css = include_bytes!("page.css");
+        let js = include_bytes!("page.js");
+        let css_name = format!("page-{}.css", fingerprint(css));
+        let js_name = format!("page-{}.js", fingerprint(js));
+
+        let mut styles = String::new();
+        let mut scripts = String::new();
+        let mut assets = Vec::new();
+        for (file, bytes) in VENDORED.iter().zip(EMBEDDED) {
+            let from = source(file, bytes);
+            let tag = if file.is_css() {
+                format!("<link rel=\"stylesheet\" {}>", from.replace("src=", "href="))
+            } else {
+                format!("<script defer {from}></script>")
+            };
+            if file.is_css() { &mut styles } else { &mut scripts }.push_str(&format!("    {tag}\n"));
+            if !bytes.is_empty() {
+                let content_type = if file.is_css() { CSS } else { JS };
+                assets.push(Asset { name: file.name.to_owned(), content_type, bytes: Bytes::from_static(bytes) });
+            }
+        }
+        styles.push_str(&format!("    <link rel=\"stylesheet\" href=\"assets/{css_name}\">"));
+        scripts.push_str(&format!("    <script type=\"module\" src=\"assets/{js_name}\"></script>"));
+        assets.push(Asset { name: css_name, content_type: CSS, bytes: Bytes::from_static(css) });
+        assets.push(Asset { name: js_name, content_type: JS, bytes: Bytes::from_static(js) });
+        if !LICENCES.is_empty() {
+            let name = format!("licences-{}.txt", fingerprint(LICENCES));
+            styles.push_str(&format!("\n    <link rel=\"license\" href=\"assets/{name}\">"));
+            assets.push(Asset { name, content_type: TEXT, bytes: Bytes::from_static(LICENCES) });
+        }
+
+        let people = serde_json::json!(demo_users).to_string();
+        let html = include_str!("index.html")
+            .replace("<!-- styles -->", styles.trim_start())
+            .replace("<!-- scripts -->", scripts.trim_start())
+            .replace("<!-- people -->", &escape(&people));
+        let html_tag = HeaderValue::try_from(format!("\"{}\"", fingerprint(html.as_bytes()))).expect("base64 is visible ASCII");
+        Self { html: Bytes::from(html), html_tag, policy: policy(), assets }
+    }
+}
+
+impl Vendored {
+    fn is_css(&self) -> bool {
+        self.name.ends_with(".css")
+    }
+
+    fn cdn_folder(&self) -> String {
+        format!("{CDN}{}@{}/", self.package, self.version)
+    }
+}
+
+/// The attributes that load one file: from here, or from the CDN and then only these very bytes.
+fn source(file: &Vendored, embedded: &[u8]) -> String {
+    if embedded.is_empty() {
+        let url = format!("{}{}", file.cdn_folder(), file.path);
+        format!("src=\"{url}\" integrity=\"{}\" crossorigin=\"anonymous\"", file.integrity)
+    } else {
+        format!("src=\"assets/{}\"", file.name)
+    }
+}
+
+/// Only what lies here (and, in a build without npm, the pinned folders of the CDN). GraphiQL sets styles on its elements and brings its
+/// fonts as data.
+fn policy() -> HeaderValue {
+    let missing = || VENDORED.iter().zip(EMBEDDED).filter(|(_, bytes)| bytes.is_empty()).map(|(file, _)| file);
+    let from_cdn =
+        |css: bool| missing().filter(|file| file.is_css() == css).map(|file| format!(" {}", file.cdn_folder())).collect::<String>();
+    let policy = format!(
+        "default-src 'none'; script-src 'self'{}; style-src 'self' 'unsafe-inline'{}; font-src 'self' data:; img-src 'self' data:; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        from_cdn(false),
+        from_cdn(true),
+    );
+    HeaderValue::try_from(policy).expect("the policy is visible ASCII")
+}
+
+async fn index(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
+    let common = [
+        (CONTENT_TYPE, HeaderValue::from_static(HTML)),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (ETAG, pages.html_tag.clone()),
+        (CONTENT_SECURITY_POLICY, pages.policy.clone()),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    ];
+    if headers.get(IF_NONE_MATCH) == Some(&pages.html_tag) {
+        return (StatusCode::NOT_MODIFIED, common).into_response();
+    }
+    (common, pages.html.clone()).into_response()
+}
+
+/// The name holds the version or the hash, so a browser may keep it for good.
+async fn asset(State(pages): State<Arc<Pages>>, Path(name): Path<String>) -> Response {
+    let Some(asset) = pages.assets.iter().find(|asset| asset.name == name) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(asset.content_type)),
+        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    (headers, asset.bytes.clone()).into_response()
+}
+
+struct Demo {
+    users: Vec<String>,
+    issue: Issue,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignIn {
+    username: String,
+}
+
+/// JSON only: a page of another origin cannot send that without being asked about first, and nothing here answers such a question.
+async fn demo_token(State(demo): State<Arc<Demo>>, headers: HeaderMap, body: Bytes) -> Response {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
+    }
+    let Ok(SignIn { username }) = serde_json::from_slice(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    if !demo.users.contains(&username) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let Some(token) = (demo.issue)(&username) else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let headers = [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    (headers, serde_json::json!({ "token": token }).to_string()).into_response()
+}
+
+fn fingerprint(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    BASE64_URL_SAFE_NO_PAD.encode(&digest[..12])
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::prelude::BASE64_STANDARD;
+    use sha2::Sha384;
+
+    use super::*;
+
+    #[test]
+    fn what_is_embedded_is_what_the_cdn_would_have_to_send() {
+        for (file, bytes) in VENDORED.iter().zip(EMBEDDED).filter(|(_, bytes)| !bytes.is_empty()) {
+            assert_eq!(file.integrity, format!("sha384-{}", BASE64_STANDARD.encode(Sha384::digest(bytes))), "{}", file.name);
+        }
+    }
+
+    #[test]
+    fn a_build_without_npm_loads_pinned_files_and_nothing_else() {
+        let file = &VENDORED[1];
+        let from = source(file, b"");
+        assert!(
+            from.starts_with("src=\"https://cdn.jsdelivr.net/npm/react@18.3.1/umd/react.production.min.js\" integrity=\"sha384-"),
+            "{from}"
+        );
+        assert_eq!(source(file, b"bytes"), "src=\"assets/react-18.3.1.js\"");
+    }
+}

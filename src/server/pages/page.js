@@ -1,0 +1,389 @@
+// GraphiQL with our defaults: who one is, where the socket is, and tabs that run as they stand.
+// It uses the public API only: POST /graphql, and graphql-transport-ws at /graphql/ws.
+
+const people = JSON.parse(document.querySelector("meta[name=people]").content);
+const isDemo = people.length > 0;
+const part = (id) => document.getElementById(id);
+
+// ---- The example tabs. Their comments are as wide as the editor on a laptop.
+
+const examples = (start) => [
+  [`# Your conversations, the most recently active first,
+# each with its unread count.
+query Inbox {
+  viewer { username }
+  inboxSummary { unreadConversationCount }
+  inbox(first: 20) {
+    edges {
+      node {
+        conversation { id name kind }
+        unreadCount
+        lastActivityAt
+        lastMessage { sender { username } body }
+      }
+    }
+    pageInfo { hasNextPage endCursor }
+  }
+}
+`, {}],
+  [`# One page of a conversation, the newest message first.
+# For older ones put endCursor into the variable "after".
+query Conversation($conversationId: ID!, $after: String) {
+  conversation(id: $conversationId) {
+    name
+    messageCount
+    messages(first: 5, after: $after) {
+      edges {
+        node { id sender { username } body createdAt status }
+      }
+      pageInfo { hasNextPage endCursor }
+    }
+  }
+}
+`, { conversationId: start.conversationId, after: null }],
+  [`# Run it twice: a retry with the same idempotencyKey
+# answers with the same message. A new one wants a new key.
+mutation Send($input: SendMessageInput!) {
+  sendMessage(input: $input) {
+    messageEdge {
+      cursor
+      node { id body createdAt clientKey status }
+    }
+  }
+}
+`, { input: { conversationId: start.conversationId, body: "Hello from GraphiQL", idempotencyKey: crypto.randomUUID() } }],
+  [`# Moves your read marker to the newest message, or to the
+# one you name as "messageId" in the input; never back.
+mutation MarkRead($input: MarkReadInput!) {
+  markRead(input: $input) {
+    inboxEntry {
+      unreadCount
+      readUpTo { id body }
+      conversation { name }
+    }
+  }
+}
+`, { input: { conversationId: start.conversationId } }],
+  [`# Every message after the cursor, then live: send one from
+# another window. After a cut it goes on from the last one.
+subscription NewMessages(
+  $conversationId: ID!
+  $after: String
+) {
+  messageAdded(
+    conversationId: $conversationId
+    after: $after
+  ) {
+    messageEdge {
+      cursor
+      node { sender { username } body createdAt }
+    }
+  }
+}
+`, { conversationId: start.conversationId, after: start.cursor }],
+].map(([query, variables]) => ({ query, variables: Object.keys(variables).length ? JSON.stringify(variables, null, 2) : "" }));
+
+const START = `query Start {
+  viewer { username }
+  inbox(first: 1) { edges { node { conversation { id messages(first: 3) { edges { cursor } } } } } }
+}`;
+
+// ---- What is remembered. A window keeps its own person; a new window begins as the last one chosen.
+
+const recall = (name) => sessionStorage.getItem(name) ?? localStorage.getItem(name) ?? "";
+function remember(name, value) {
+  for (const storage of [sessionStorage, localStorage]) storage.setItem(name, value);
+}
+
+/** Tabs and history belong to a person, since the ids in them do; the theme to the browser. */
+function storageOf(username) {
+  const nameOf = (key) => (key === "graphiql:theme" ? key : `wideroom:${username}:${key}`);
+  return {
+    getItem: (key) => localStorage.getItem(nameOf(key)),
+    setItem: (key, value) => localStorage.setItem(nameOf(key), value),
+    removeItem: (key) => localStorage.removeItem(nameOf(key)),
+    clear: () => Object.keys(localStorage).filter((key) => key.startsWith(nameOf(""))).forEach((key) => localStorage.removeItem(key)),
+    get length() { return localStorage.length; },
+  };
+}
+
+// ---- What the strip says.
+
+function say(words) {
+  part("notice").textContent = words;
+  part("notice").hidden = !words;
+}
+
+function showSocket(state) {
+  part("socket").dataset.state = state;
+  part("socket").firstChild.textContent = state === "refused" ? "socket: token refused" : `socket ${state}`;
+}
+
+const HOW = "Paste a new one above; wideroom token --user NAME prints it.";
+
+/** The token is missing or no good: says why, as far as the token itself shows it, and offers the field for another. */
+function refuse() {
+  if (!isDemo) [part("sign-in").hidden, part("signed-in").hidden] = [false, true];
+  say(whyRefused());
+}
+
+function whyRefused() {
+  if (isDemo) return "The server does not accept the token it has just given. Reload the page.";
+  if (!token) return "You are not signed in. Paste a token above; wideroom token --user NAME prints one.";
+  const end = expiry(token);
+  if (end && end <= Date.now()) return `This token expired at ${new Date(end).toLocaleString()}. ${HOW}`;
+  return `The server does not accept this token. ${HOW}`;
+}
+
+/** When a JWT ends, in milliseconds. */
+function expiry(jwt) {
+  try {
+    return JSON.parse(atob(jwt.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"))).exp * 1000;
+  } catch {
+    return undefined;
+  }
+}
+
+// ---- The token: one for requests and socket alike.
+
+let token = "";
+let viewer = "";
+let expiryTimer;
+let wakeSocket = () => {};
+
+function take(newToken) {
+  token = newToken;
+  clearTimeout(expiryTimer);
+  const left = expiry(token) - Date.now();
+  if (!isDemo && left > 0 && left < 2 ** 31) expiryTimer = setTimeout(refuse, left + 1000);
+}
+
+/** In the demo a token is asked for whenever one is wanted; nobody has to see one. */
+async function demoToken(username) {
+  const response = await fetch("demo/token", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ username }),
+  });
+  if (!response.ok) throw new Error(`The server gives no token for ${username}.`);
+  return (await response.json()).token;
+}
+
+// ---- Requests.
+
+async function post(params) {
+  let response;
+  try {
+    response = await fetch("graphql", {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        accept: "application/graphql-response+json, application/json;q=0.9",
+        ...(token && { authorization: `Bearer ${token}` }),
+      },
+      body: JSON.stringify(params),
+    });
+  } catch {
+    say("The server does not answer.");
+    throw new Error("The server does not answer.");
+  }
+  const text = await response.text();
+  try {
+    const answer = JSON.parse(text);
+    const refused = response.status === 401 || answer.errors?.some((error) => error.extensions?.code === "UNAUTHENTICATED");
+    return { answer, refused };
+  } catch {
+    throw new Error(`${response.status} ${response.statusText}: ${text.slice(0, 200)}`);
+  }
+}
+
+async function ask(params) {
+  let { answer, refused } = await post(params);
+  if (refused && isDemo) {
+    take(await demoToken(part("person").value));
+    ({ answer, refused } = await post(params));
+  }
+  if (refused) refuse();
+  else say("");
+  return answer;
+}
+
+// ---- The socket. It is open while a subscription runs, comes back after every cut, and the strip says where it is.
+
+let socket;
+let running = 0;
+
+function newSocket() {
+  const url = new URL("graphql/ws", location.href);
+  url.protocol = url.protocol.replace("http", "ws");
+  let refused = false;
+  let pongTimer;
+  const client = graphqlWs.createClient({
+    url: url.href,
+    connectionParams: async () => {
+      // Where even that fails, the old token will do: it is refused again, and then this is tried again.
+      if (refused && isDemo) await demoToken(part("person").value).then(take, () => {});
+      return token ? { Authorization: `Bearer ${token}` } : {};
+    },
+    retryAttempts: Infinity,
+    shouldRetry: () => true,
+    // A refused token will not get better by trying again: wait for another.
+    retryWait: (tries) => new Promise((resolve) => {
+      if (refused && !isDemo) wakeSocket = resolve;
+      else setTimeout(resolve, Math.min(8000, 250 * 2 ** tries) * (0.75 + Math.random() / 2));
+    }),
+    // A server that says nothing for five seconds after a ping is gone, whatever the network claims.
+    keepAlive: 10_000,
+    on: {
+      connecting: (again) => showSocket(again ? "reconnecting" : "connecting"),
+      connected: () => { refused = false; showSocket("connected"); },
+      ping: (received) => { if (!received) pongTimer = setTimeout(() => client.terminate(), 5000); },
+      pong: (received) => { if (received) clearTimeout(pongTimer); },
+      closed: ({ code }) => {
+        clearTimeout(pongTimer);
+        if (client !== socket) return;
+        refused = code === 4403;
+        if (refused && !isDemo) refuse();
+        showSocket(code === 1000 ? "idle" : refused && !isDemo ? "refused" : "reconnecting");
+      },
+    },
+  });
+  return client;
+}
+
+/** A running subscription. The client sends its variables again after a cut, so they are kept at the last cursor seen. */
+function subscribe(params, takesAfter) {
+  return {
+    subscribe(sink) {
+      const own = socket;
+      const payload = { ...params, variables: { ...params.variables } };
+      const end = () => { running -= 1; if (!running && own === socket) showSocket("idle"); };
+      running += 1;
+      const unsubscribe = own.subscribe(payload, {
+        next(result) {
+          const field = Object.values(result.data ?? {})[0];
+          const cursor = field?.cursor ?? field?.messageEdge?.cursor;
+          if (takesAfter && cursor) payload.variables.after = cursor;
+          sink.next(result);
+        },
+        error(error) {
+          end();
+          sink.error("code" in error ? new Error(`The socket was closed: ${error.code} ${error.reason}`) : error);
+        },
+        complete() { end(); sink.complete(); },
+      });
+      return { unsubscribe };
+    },
+  };
+}
+
+let calls = 0;
+
+function fetcher(params, options) {
+  calls += 1;
+  const operations = options?.documentAST?.definitions.filter(({ kind }) => kind === "OperationDefinition") ?? [];
+  const operation = operations.find(({ name }) => name?.value === params.operationName) ?? operations[0];
+  if (operation?.operation !== "subscription") return ask(params);
+  return subscribe(params, operation.variableDefinitions.some(({ variable }) => variable.name.value === "after"));
+}
+
+// ---- Signing in.
+
+let root;
+
+/** GraphiQL anew, with this person's tabs. */
+function mount(username, start, isSwitch) {
+  socket?.dispose();
+  socket = newSocket();
+  showSocket("idle");
+  const storage = storageOf(username);
+  const stored = JSON.parse(storage.getItem("graphiql:tabState"));
+  root ??= ReactDOM.createRoot(part("graphiql"));
+  root.render(React.createElement(GraphiQL, {
+    key: username,
+    fetcher,
+    storage,
+    defaultTabs: examples(start),
+    defaultQuery: "# Ctrl-Space completes, Ctrl-Enter runs.\n\n",
+    defaultEditorToolsVisibility: "variables",
+    // The token is the strip's, for requests and socket alike.
+    isHeadersEditorEnabled: false,
+  }));
+  const isQuery = !stored || /^\s*(query\b|\{)/m.test(stored.tabs[stored.activeTabIndex]?.query ?? "");
+  if (username && isQuery && (isSwitch || !stored)) runWhenReady();
+}
+
+/** GraphiQL loads its editors by and by, and has no other way in from outside than its button. */
+function runWhenReady() {
+  const before = Date.now();
+  const timer = setInterval(() => {
+    const editors = document.querySelectorAll("#graphiql :is(.graphiql-query-editor, .result-window) .CodeMirror");
+    if (editors.length < 2 && Date.now() - before < 5000) return;
+    clearInterval(timer);
+    document.querySelector(".graphiql-execute-button")?.click();
+  }, 50);
+}
+
+/** Asks who this is and for the ids that the examples need, then shows the page as that person sees it. */
+async function signIn() {
+  const { data } = token || isDemo ? await ask({ query: START }) : { data: null };
+  const was = viewer;
+  viewer = data?.viewer.username ?? "";
+  const conversation = data?.inbox.edges[0]?.node.conversation;
+  const edges = conversation?.messages.edges ?? [];
+  const start = { conversationId: conversation?.id ?? "", cursor: edges.at(-1)?.cursor ?? null };
+  if (!isDemo) {
+    part("sign-in").hidden = Boolean(viewer);
+    part("signed-in").hidden = !viewer;
+    part("viewer").textContent = viewer;
+    if (!viewer) refuse();
+  }
+  if (!root || viewer !== was) mount(viewer, start, Boolean(was));
+  // The same person with a new token: what runs goes on.
+  else wakeSocket();
+}
+
+/** Whatever goes wrong is said, and the page is there all the same. */
+async function enter(newToken) {
+  try {
+    take(await newToken);
+    await signIn();
+  } catch (error) {
+    say(error.message);
+    if (!root) mount("", { conversationId: "", cursor: null }, false);
+  }
+}
+
+function signInAs(username) {
+  document.title = `${username} · Wideroom GraphiQL`;
+  remember("wideroom:person", username);
+  return enter(demoToken(username));
+}
+
+function signInWith(newToken) {
+  remember("wideroom:token", newToken);
+  return enter(newToken);
+}
+
+if (!window.GraphiQL || !window.graphqlWs) {
+  say("GraphiQL could not be loaded. This build takes it from a CDN: build where npm is to have it inside.");
+} else if (isDemo) {
+  part("person").append(...people.map((name) => new Option(name)));
+  const wanted = new URLSearchParams(location.search).get("as") ?? recall("wideroom:person");
+  part("person").value = people.includes(wanted) ? wanted : people[0];
+  part("person").addEventListener("change", () => signInAs(part("person").value));
+  part("choice").hidden = false;
+  signInAs(part("person").value);
+} else {
+  part("sign-in").addEventListener("submit", (event) => {
+    event.preventDefault();
+    signInWith(part("token").value.trim());
+    part("token").value = "";
+  });
+  part("signed-in").addEventListener("submit", (event) => {
+    event.preventDefault();
+    signInWith("");
+  });
+  part("sign-in").hidden = false;
+  signInWith(recall("wideroom:token"));
+}

@@ -1,0 +1,88 @@
+//! GraphQL over WebSocket: the protocol `graphql-transport-ws`, with every close code of its own.
+
+mod connection;
+mod operations;
+mod outbox;
+mod protocol;
+mod rate;
+mod timers;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use futures_util::StreamExt;
+use tokio::time::timeout;
+
+use self::connection::Connection;
+use self::protocol::Close;
+use super::answer::{Code, Problem};
+use super::{Doors, SocketBounds, http};
+
+const SUBPROTOCOL: &str = "graphql-transport-ws";
+
+/// Small, because there are many sockets: the library would take 128 KiB for each, at once.
+const READ_BUFFER_BYTES: usize = 4 * 1024;
+const WRITE_BUFFER_BYTES: usize = 8 * 1024;
+/// A frame may be by so much larger than a message, so that who goes over is told so; beyond that the socket is cut.
+const OVERSIZE_FACTOR: usize = 2;
+
+/// Opens a socket, where there is still a place for it.
+pub(super) async fn upgrade(State(doors): State<Arc<Doors>>, upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>) -> Response {
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => return not_a_socket(&rejection),
+    };
+    if doors.stop.is_cancelled() {
+        let sentence = "This server is stopping; connect again.";
+        return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+    }
+    let Ok(place) = Arc::clone(&doors.places).try_acquire_owned() else {
+        let sentence = "There are too many open sockets here; try again later.";
+        return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+    };
+    let bytes_max = doors.bounds.sockets.message_bytes.saturating_mul(OVERSIZE_FACTOR);
+    // The write buffer has no bound of its own, because an answer larger than it could then never be sent. It holds one message at most: the
+    // next one is handed over when the last one is with the system.
+    let upgrade = upgrade
+        .protocols([SUBPROTOCOL])
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_message_size(bytes_max)
+        .max_frame_size(bytes_max);
+    let is_spoken = upgrade.selected_protocol().is_some();
+    let tracked = doors.sockets.token();
+    upgrade.on_upgrade(move |socket| async move {
+        let (_place, _tracked) = (place, tracked);
+        if is_spoken {
+            Connection::new(doors, socket).run().await;
+        } else {
+            refuse(socket, &doors.bounds.sockets).await;
+        }
+    })
+}
+
+fn not_a_socket(rejection: &WebSocketUpgradeRejection) -> Response {
+    let sentence = format!("This is the place of a WebSocket of the subprotocol {SUBPROTOCOL}: {}.", rejection.body_text());
+    let mut response = http::refuse(Problem::new(StatusCode::UPGRADE_REQUIRED, Code::BadUserInput, sentence));
+    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    response
+}
+
+/// Whoever does not speak our subprotocol is let in to be told so: a browser shows close codes, and no answers to a failed upgrade.
+async fn refuse(mut socket: WebSocket, bounds: &SocketBounds) {
+    let close = Close::subprotocol();
+    if timeout(bounds.write, socket.send(Message::Close(Some(close.frame())))).await.is_ok_and(|sent| sent.is_ok()) {
+        linger(&mut socket, bounds).await;
+    }
+}
+
+/// Reads on until the other side closes too. Going away with bytes unread would reset the connection, and with it what was just sent.
+async fn linger(socket: &mut (impl futures_util::Stream<Item = Result<Message, axum::Error>> + Unpin), bounds: &SocketBounds) {
+    let read_on = async { while let Some(Ok(_)) = socket.next().await {} };
+    // Whoever does not close in time is left behind.
+    let _ = timeout(bounds.close, read_on).await;
+}

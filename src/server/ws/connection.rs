@@ -1,0 +1,289 @@
+//! One socket, one task: it reads, writes, executes and keeps time, in that one loop, so that nothing outlives the socket.
+//!
+//! In each round it is asked in this order: the end of the server, the timers, what is to be written, what came in, the requests, the
+//! subscriptions. None can starve the next: what comes in has a rate, what is written has an end, and requests are bounded and end.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use async_graphql::Variables;
+use async_graphql::parser::types::OperationType;
+use axum::extract::ws::{Message, WebSocket};
+use axum::http::StatusCode;
+use futures_util::StreamExt;
+use futures_util::stream::{SplitSink, SplitStream};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::linger;
+use super::operations::Operations;
+use super::outbox::{Full, Outbox};
+use super::protocol::{Close, Incoming, Outgoing};
+use super::rate::Bucket;
+use super::timers::{Due, Timers};
+use crate::graphql::Prepared;
+use crate::model::UserId;
+use crate::server::answer::{Answer, Code, Problem};
+use crate::server::operation::{LogLine, Sentence};
+use crate::server::request::GraphqlRequest;
+use crate::server::{Doors, SocketBounds};
+
+pub(super) struct Connection {
+    doors: Arc<Doors>,
+    stream: SplitStream<WebSocket>,
+    outbox: Outbox<SplitSink<WebSocket, Message>>,
+    operations: Operations,
+    session: Session,
+    timers: Timers,
+    bucket: Bucket,
+}
+
+enum Session {
+    Waiting,
+    Open { viewer: Option<UserId> },
+}
+
+/// Why the loop ends.
+enum End {
+    Close(Close),
+    /// The other side is gone, or nothing can be written to it any more.
+    Gone,
+}
+
+impl From<Close> for End {
+    fn from(close: Close) -> Self {
+        Self::Close(close)
+    }
+}
+
+impl From<Full> for End {
+    fn from(Full: Full) -> Self {
+        Self::Close(Close::slow_consumer())
+    }
+}
+
+/// What a round of the loop woke up for.
+enum Woken {
+    Stopping,
+    Alarm,
+    Written(Result<(), axum::Error>),
+    Read(Option<Result<Message, axum::Error>>),
+    Answered(Arc<str>, Answer),
+    Told(Arc<str>, Option<Answer>),
+}
+
+impl Connection {
+    pub(super) fn new(doors: Arc<Doors>, socket: WebSocket) -> Self {
+        let (sink, stream) = socket.split();
+        let (bounds, now) = (&doors.bounds.sockets, Instant::now());
+        Self {
+            outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes),
+            operations: Operations::default(),
+            session: Session::Waiting,
+            timers: Timers::new(bounds, now),
+            bucket: Bucket::new(bounds.rate_per_second, bounds.rate_burst, now),
+            stream,
+            doors,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut alarm = pin!(sleep_until(Instant::now()));
+        let end = loop {
+            if let Err(end) = self.round(alarm.as_mut()).await {
+                break end;
+            }
+        };
+        self.operations.stop_all();
+        match end {
+            End::Gone => tracing::debug!("a socket is gone"),
+            End::Close(close) => {
+                tracing::debug!(code = close.code, "a socket is closed");
+                if close == Close::slow_consumer() {
+                    self.outbox.forget();
+                }
+                let bounds = &self.doors.bounds.sockets;
+                if self.outbox.close(close, bounds.write).await {
+                    linger(&mut self.stream, bounds).await;
+                }
+            }
+        }
+    }
+
+    fn bounds(&self) -> &SocketBounds {
+        &self.doors.bounds.sockets
+    }
+
+    async fn round(&mut self, mut alarm: Pin<&mut Sleep>) -> Result<(), End> {
+        if self.timers.is_draining() && !self.operations.has_requests() {
+            return Err(Close::draining().into());
+        }
+        let now = Instant::now();
+        let read_at = self.bucket.ready_at(now);
+        let write_by = self.outbox.waits_since().map(|since| since + self.bounds().write);
+        let wake = [self.timers.next(), read_at, write_by].into_iter().flatten().min();
+        if let Some(wake) = wake
+            && alarm.deadline() != wake
+        {
+            alarm.as_mut().reset(wake);
+        }
+        let is_stopping = self.timers.is_draining();
+        let woken = tokio::select! {
+            biased;
+            () = self.doors.stop.cancelled(), if !is_stopping => Woken::Stopping,
+            () = alarm, if wake.is_some() => Woken::Alarm,
+            written = self.outbox.flush(), if !self.outbox.is_idle() => Woken::Written(written),
+            frame = self.stream.next(), if read_at.is_none() => Woken::Read(frame),
+            Some((id, answer)) = self.operations.requests.next(), if self.outbox.has_room() => Woken::Answered(id, answer),
+            Some((id, answer)) = self.operations.subscriptions.next() => Woken::Told(id, answer),
+        };
+        match woken {
+            Woken::Stopping => {
+                // No `complete`: a client would take that for the end of what it asked for, and not come back.
+                self.operations.stop_subscriptions();
+                self.timers.drain(Instant::now() + self.doors.bounds.drain / 2);
+                Ok(())
+            }
+            Woken::Alarm => self.alarm(Instant::now()),
+            Woken::Written(written) => written.map_err(|_| End::Gone),
+            Woken::Read(frame) => self.read(frame),
+            Woken::Answered(id, answer) => self.answered(&id, &answer),
+            Woken::Told(id, answer) => self.told(&id, answer),
+        }
+    }
+
+    fn alarm(&mut self, now: Instant) -> Result<(), End> {
+        if self.outbox.waits_since().is_some_and(|since| since + self.bounds().write <= now) {
+            return Err(End::Gone);
+        }
+        match self.timers.due(&self.doors.bounds.sockets, self.doors.clock.as_ref(), now) {
+            Due::Nothing => Ok(()),
+            Due::Ping => self.say(&Outgoing::Ping),
+            Due::Close(close) => Err(close.into()),
+        }
+    }
+
+    fn say(&mut self, message: &Outgoing<'_>) -> Result<(), End> {
+        Ok(self.outbox.push(message.json())?)
+    }
+
+    fn read(&mut self, frame: Option<Result<Message, axum::Error>>) -> Result<(), End> {
+        let now = Instant::now();
+        self.bucket.take(now);
+        if self.bucket.over_for(now) > self.bounds().rate_patience {
+            return Err(Close::too_fast(self.bounds().rate_per_second).into());
+        }
+        self.timers.heard();
+        match frame {
+            None | Some(Ok(Message::Close(_))) => Err(End::Gone),
+            // Either the connection is lost, and closing it fails too, or the frame was no good.
+            Some(Err(_)) => Err(Close::broken().into()),
+            // Pongs to these are the library's.
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
+            Some(Ok(Message::Binary(_))) => Err(Close::invalid("messages are text").into()),
+            Some(Ok(Message::Text(text))) if text.len() > self.bounds().message_bytes => {
+                Err(Close::too_big(self.bounds().message_bytes).into())
+            }
+            Some(Ok(Message::Text(text))) => match Incoming::parse(&text)? {
+                Incoming::Init { authorization } => self.init(authorization.as_deref(), now),
+                Incoming::Ping { payload } => self.say(&Outgoing::Pong { payload }),
+                Incoming::Pong => Ok(()),
+                Incoming::Subscribe { id, payload } => self.subscribe(&id, payload),
+                Incoming::Complete { id } => {
+                    self.operations.stop(&id, "OK");
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn init(&mut self, authorization: Option<&str>, now: Instant) -> Result<(), End> {
+        if matches!(self.session, Session::Open { .. }) {
+            return Err(Close::too_many_inits().into());
+        }
+        let identity = authorization.map(|authorization| self.doors.identify(authorization)).transpose();
+        let identity = identity.map_err(|Sentence(sentence)| Close::forbidden(&sentence))?;
+        let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
+        self.timers.open(&self.doors.bounds.sockets, expires_at, self.doors.clock.as_ref(), now);
+        self.session = Session::Open { viewer: identity.map(|identity| identity.user) };
+        self.say(&Outgoing::ConnectionAck)
+    }
+
+    fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), End> {
+        let Session::Open { viewer } = &self.session else { return Err(Close::unauthorized().into()) };
+        let viewer = viewer.clone();
+        if self.operations.contains(id) {
+            return Err(Close::duplicate(id).into());
+        }
+        if self.timers.is_draining() {
+            // It is asked again on the next server.
+            return Ok(());
+        }
+        let mut line = LogLine::start("ws");
+        line.viewer(viewer.as_ref());
+        let request = GraphqlRequest::from_json(payload.get().as_bytes()).map_err(|problem| Close::invalid(problem.sentence))?;
+        if let Err(problem) = request.query()
+            && problem.code == Code::BadUserInput
+        {
+            return Err(Close::invalid(problem.sentence).into());
+        }
+        match self.prepare(&request, &mut line) {
+            Ok((prepared, variables)) => {
+                self.start(id, prepared, variables, viewer, line);
+                Ok(())
+            }
+            Err(problem) => {
+                line.end(problem.code.as_str());
+                let answer = Answer::from(problem);
+                self.say(&Outgoing::Error { id, payload: &answer.errors })
+            }
+        }
+    }
+
+    fn prepare(&self, request: &GraphqlRequest<'_>, line: &mut LogLine) -> Result<(Prepared, Variables), Problem> {
+        let most = self.bounds().operations;
+        if self.operations.len() >= most {
+            let sentence = format!("A socket runs at most {most} operations at once.");
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, sentence));
+        }
+        let prepared = self.doors.executor.prepare(request.query()?, request.operation_name.as_deref())?;
+        line.operation(&prepared);
+        let variables = request.variables(self.doors.bounds.variables_bytes)?;
+        Ok((prepared, variables))
+    }
+
+    fn start(&mut self, id: &str, prepared: Prepared, variables: Variables, viewer: Option<UserId>, line: LogLine) {
+        match prepared.operation {
+            OperationType::Subscription => self.operations.subscription(id, line, self.doors.subscribe(prepared, variables, viewer)),
+            OperationType::Query | OperationType::Mutation => {
+                let (doors, deadline) = (Arc::clone(&self.doors), Instant::now() + self.doors.bounds.request);
+                self.operations.request(id, line, async move { doors.execute(&prepared, variables, viewer, deadline).await });
+            }
+        }
+    }
+
+    /// A query or a mutation has its one answer.
+    fn answered(&mut self, id: &str, answer: &Answer) -> Result<(), End> {
+        self.operations.stop(id, answer.code());
+        if answer.is_refusal() {
+            return self.say(&Outgoing::Error { id, payload: &answer.errors });
+        }
+        self.say(&Outgoing::Next { id, payload: answer })?;
+        self.say(&Outgoing::Complete { id })
+    }
+
+    /// A subscription has something to tell, or is over.
+    fn told(&mut self, id: &str, answer: Option<Answer>) -> Result<(), End> {
+        match answer {
+            None => {
+                self.operations.stop(id, "OK");
+                self.say(&Outgoing::Complete { id })
+            }
+            Some(answer) if answer.is_refusal() => {
+                self.operations.stop(id, answer.code());
+                self.say(&Outgoing::Error { id, payload: &answer.errors })
+            }
+            Some(answer) => self.say(&Outgoing::Next { id, payload: &answer }),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What one socket has running: queries and mutations, which wait while the socket is slow, and subscriptions, which do not.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::stream::{self, AbortHandle, Abortable, BoxStream, SelectAll};
+use futures_util::{FutureExt, StreamExt};
+
+use crate::server::answer::Answer;
+use crate::server::operation::LogLine;
+
+type Id = Arc<str>;
+
+#[derive(Default)]
+pub(super) struct Operations {
+    running: HashMap<Id, Running>,
+    /// Each gives one answer.
+    pub(super) requests: SelectAll<BoxStream<'static, (Id, Answer)>>,
+    /// Each gives answers, and `None` at its end.
+    pub(super) subscriptions: SelectAll<BoxStream<'static, (Id, Option<Answer>)>>,
+}
+
+struct Running {
+    abort: AbortHandle,
+    line: LogLine,
+    is_request: bool,
+}
+
+impl Operations {
+    pub(super) fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.running.contains_key(id)
+    }
+
+    pub(super) fn has_requests(&self) -> bool {
+        self.running.values().any(|running| running.is_request)
+    }
+
+    pub(super) fn request(&mut self, id: &str, line: LogLine, answer: impl Future<Output = Answer> + Send + 'static) {
+        let (id, registration) = self.start(id, line, true);
+        let answers = answer.map(move |answer| (id, answer)).into_stream();
+        self.requests.push(Abortable::new(answers, registration).boxed());
+    }
+
+    pub(super) fn subscription(&mut self, id: &str, line: LogLine, answers: BoxStream<'static, Answer>) {
+        let (id, registration) = self.start(id, line, false);
+        let answers = answers.map(Some).chain(stream::iter([None])).map(move |answer| (Arc::clone(&id), answer));
+        self.subscriptions.push(Abortable::new(answers, registration).boxed());
+    }
+
+    fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> (Id, stream::AbortRegistration) {
+        let id = Id::from(id);
+        let (abort, registration) = AbortHandle::new_pair();
+        self.running.insert(Arc::clone(&id), Running { abort, line, is_request });
+        (id, registration)
+    }
+
+    /// Forgets it. Its stream gives nothing any more, and is dropped when the socket's task next looks at its streams, which this makes it do.
+    pub(super) fn stop(&mut self, id: &str, code: &str) {
+        if let Some(running) = self.running.remove(id) {
+            running.abort.abort();
+            running.line.end(code);
+        }
+    }
+
+    /// Drops every subscription, at once.
+    pub(super) fn stop_subscriptions(&mut self) {
+        self.subscriptions.clear();
+        self.running.retain(|_, running| {
+            if !running.is_request {
+                running.line.end("OK");
+            }
+            running.is_request
+        });
+    }
+
+    /// Drops everything, at once.
+    pub(super) fn stop_all(&mut self) {
+        self.stop_subscriptions();
+        self.requests.clear();
+        for (_, running) in self.running.drain() {
+            running.line.end("GONE");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What is still to be written to one socket: a queue with an end, and the time since when it has not moved.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::extract::ws::{Message, Utf8Bytes};
+use futures_util::{Sink, SinkExt};
+use tokio::time::{Instant, timeout};
+
+use super::protocol::Close;
+
+/// The queue is full: the other side reads too slowly.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+pub(super) struct Outbox<S> {
+    sink: S,
+    queue: VecDeque<Utf8Bytes>,
+    bytes: usize,
+    messages_max: usize,
+    bytes_max: usize,
+    /// Something was handed to the sink that may not be with the system yet.
+    is_unflushed: bool,
+    /// When a message last moved on.
+    moved: Instant,
+}
+
+impl<S: Sink<Message> + Unpin> Outbox<S> {
+    pub(super) fn new(sink: S, messages_max: usize, bytes_max: usize) -> Self {
+        Self { sink, queue: VecDeque::new(), bytes: 0, messages_max, bytes_max, is_unflushed: false, moved: Instant::now() }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && !self.is_unflushed
+    }
+
+    /// Half of the queue is free: what can wait may go on.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() <= self.messages_max / 2 && self.bytes <= self.bytes_max / 2
+    }
+
+    /// Since when nothing moved, where there is something to move.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        (!self.is_idle()).then_some(self.moved)
+    }
+
+    /// A single message may be larger than the queue: an answer must be sendable.
+    pub(super) fn push(&mut self, text: String) -> Result<(), Full> {
+        let is_over = self.queue.len() >= self.messages_max || self.bytes.saturating_add(text.len()) > self.bytes_max;
+        if is_over && !self.queue.is_empty() {
+            return Err(Full);
+        }
+        if self.is_idle() {
+            self.moved = Instant::now();
+        }
+        self.bytes += text.len();
+        self.queue.push_back(text.into());
+        Ok(())
+    }
+
+    /// Writes all there is. It may be dropped at any await: nothing is lost, and nothing is written twice.
+    pub(super) async fn flush(&mut self) -> Result<(), S::Error> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        while !self.queue.is_empty() {
+            ready!(self.sink.poll_ready_unpin(cx))?;
+            if let Some(text) = self.queue.pop_front() {
+                self.bytes -= text.len();
+                self.is_unflushed = true;
+                self.moved = Instant::now();
+                self.sink.start_send_unpin(Message::Text(text))?;
+            }
+        }
+        // What was queued for a burst is given back.
+        self.queue.shrink_to(8);
+        ready!(self.sink.poll_flush_unpin(cx))?;
+        self.is_unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is left and the closing frame, if that goes within this time. A slow consumer only gets the frame.
+    pub(super) async fn close(&mut self, close: Close, within: Duration) -> bool {
+        let all = async {
+            self.flush().await?;
+            self.sink.send(Message::Close(Some(close.frame()))).await
+        };
+        timeout(within, all).await.is_ok_and(|sent| sent.is_ok())
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.queue.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outbox() -> Outbox<futures_util::sink::Drain<Message>> {
+        Outbox::new(futures_util::sink::drain(), 3, 10)
+    }
+
+    #[test]
+    fn the_queue_ends_by_messages_and_by_bytes() {
+        let mut by_messages = outbox();
+        for _ in 0..3 {
+            by_messages.push("a".to_owned()).unwrap();
+        }
+        assert_eq!(by_messages.push("a".to_owned()), Err(Full));
+        let mut by_bytes = outbox();
+        by_bytes.push("0123456".to_owned()).unwrap();
+        assert_eq!(by_bytes.push("789a".to_owned()), Err(Full));
+        by_bytes.push("789".to_owned()).unwrap();
+        assert!(!by_bytes.has_room());
+    }
+
+    #[test]
+    fn one_message_may_be_larger_than_the_queue() {
+        let mut outbox = outbox();
+        outbox.push("x".repeat(100)).unwrap();
+        assert_eq!(outbox.push("x".to_owned()), Err(Full));
+    }
+
+    #[tokio::test]
+    async fn what_is_written_makes_room_again() {
+        let mut outbox = outbox();
+        outbox.push("x".repeat(100)).unwrap();
+        assert!(outbox.waits_since().is_some());
+        outbox.flush().await.unwrap();
+        assert!(outbox.is_idle() && outbox.has_room() && outbox.waits_since().is_none());
+        assert_eq!(outbox.bytes, 0);
+    }
+}

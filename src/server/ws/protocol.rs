@@ -1,0 +1,243 @@
+//! The words of `graphql-transport-ws`: what clients send, what we send, and why a socket is closed.
+
+use std::borrow::Cow;
+
+use async_graphql::ServerError;
+use axum::extract::ws::{CloseFrame, Utf8Bytes};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::server::answer::Answer;
+
+/// The longest id of an operation. Each is kept as long as the operation runs.
+const ID_BYTES_MAX: usize = 256;
+/// What a control frame has room for, beside the code.
+const REASON_BYTES_MAX: usize = 123;
+
+/// Why a socket is closed, for a program and for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Close {
+    pub(super) code: u16,
+    reason: Cow<'static, str>,
+}
+
+impl Close {
+    fn new(code: u16, reason: impl Into<Cow<'static, str>>) -> Self {
+        let mut reason = reason.into();
+        if reason.len() > REASON_BYTES_MAX {
+            let end = (0..=REASON_BYTES_MAX).rev().find(|&end| reason.is_char_boundary(end)).unwrap_or(0);
+            reason.to_mut().truncate(end);
+        }
+        Self { code, reason }
+    }
+
+    pub(super) fn invalid(why: impl std::fmt::Display) -> Self {
+        Self::new(4400, format!("Invalid message: {why}"))
+    }
+
+    pub(super) fn too_big(bytes_max: usize) -> Self {
+        Self::new(1009, format!("A message has at most {bytes_max} bytes"))
+    }
+
+    pub(super) fn broken() -> Self {
+        Self::new(1002, "The frame breaks the WebSocket protocol, or is far too large")
+    }
+
+    pub(super) fn unauthorized() -> Self {
+        Self::new(4401, "Unauthorized: wait for connection_ack before you subscribe")
+    }
+
+    pub(super) fn forbidden(why: &str) -> Self {
+        Self::new(4403, format!("Forbidden: {why}"))
+    }
+
+    pub(super) fn expired() -> Self {
+        Self::new(4403, "Forbidden: the token has expired")
+    }
+
+    pub(super) fn subprotocol() -> Self {
+        Self::new(4406, "Subprotocol not acceptable: speak graphql-transport-ws")
+    }
+
+    pub(super) fn init_timeout() -> Self {
+        Self::new(4408, "Connection initialisation timeout")
+    }
+
+    /// Not in the protocol; a client comes back from it, as from the other 4408.
+    pub(super) fn pong_timeout() -> Self {
+        Self::new(4408, "Pong timeout")
+    }
+
+    pub(super) fn duplicate(id: &str) -> Self {
+        Self::new(4409, format!("Subscriber for {id} already exists"))
+    }
+
+    pub(super) fn too_many_inits() -> Self {
+        Self::new(4429, "Too many initialisation requests")
+    }
+
+    /// The usual client does not come back from 4429, which is right for one that floods.
+    pub(super) fn too_fast(per_second: u32) -> Self {
+        Self::new(4429, format!("Too many messages: send at most {per_second} a second"))
+    }
+
+    pub(super) fn slow_consumer() -> Self {
+        Self::new(4290, "Slow consumer: resume from your last cursor")
+    }
+
+    pub(super) fn draining() -> Self {
+        Self::new(1012, "This server is stopping; connect again")
+    }
+
+    pub(super) fn frame(self) -> CloseFrame {
+        CloseFrame { code: self.code, reason: Utf8Bytes::from(self.reason.into_owned()) }
+    }
+}
+
+/// What a client says.
+#[derive(Debug)]
+pub(super) enum Incoming<'a> {
+    Init { authorization: Option<String> },
+    Ping { payload: Option<&'a RawValue> },
+    Pong,
+    Subscribe { id: Cow<'a, str>, payload: &'a RawValue },
+    Complete { id: Cow<'a, str> },
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a JSON object with `type`")]
+struct Envelope<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a JSON object")]
+struct InitPayload {
+    #[serde(rename = "Authorization", default)]
+    upper: Option<String>,
+    #[serde(rename = "authorization", default)]
+    lower: Option<String>,
+}
+
+impl<'a> Incoming<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, Close> {
+        if text.trim_ascii_start().starts_with('[') {
+            return Err(Close::invalid("expected a JSON object"));
+        }
+        let Envelope { kind, id, payload } = serde_json::from_str(text).map_err(Close::invalid)?;
+        match kind.as_ref() {
+            "connection_init" => {
+                let payload =
+                    payload.map(|raw| object(raw).and_then(|raw| serde_json::from_str::<InitPayload>(raw.get()).map_err(Close::invalid)));
+                let authorization = payload.transpose()?.and_then(|payload| payload.upper.or(payload.lower));
+                Ok(Self::Init { authorization })
+            }
+            "ping" => Ok(Self::Ping { payload: payload.map(object).transpose()? }),
+            "pong" => Ok(Self::Pong),
+            "subscribe" => {
+                let payload = payload.ok_or_else(|| Close::invalid("`subscribe` has no `payload`"))?;
+                Ok(Self::Subscribe { id: checked(id)?, payload: object(payload)? })
+            }
+            "complete" => Ok(Self::Complete { id: checked(id)? }),
+            _ => Err(Close::invalid("its `type` is none of a client's")),
+        }
+    }
+}
+
+fn object(raw: &RawValue) -> Result<&RawValue, Close> {
+    if raw.get().starts_with('{') { Ok(raw) } else { Err(Close::invalid("`payload` must be an object")) }
+}
+
+fn checked(id: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, Close> {
+    match id {
+        None => Err(Close::invalid("it has no `id`")),
+        Some(id) if id.is_empty() => Err(Close::invalid("its `id` is empty")),
+        Some(id) if id.len() > ID_BYTES_MAX => Err(Close::invalid(format!("its `id` has more than {ID_BYTES_MAX} bytes"))),
+        Some(id) => Ok(id),
+    }
+}
+
+/// What we say.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Outgoing<'a> {
+    ConnectionAck,
+    Ping,
+    Pong {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload: Option<&'a RawValue>,
+    },
+    Next {
+        id: &'a str,
+        payload: &'a Answer,
+    },
+    Error {
+        id: &'a str,
+        payload: &'a [ServerError],
+    },
+    Complete {
+        id: &'a str,
+    },
+}
+
+impl Outgoing<'_> {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).expect("a message is a tree of text and numbers")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_fits_into_a_control_frame_and_ends_at_a_character() {
+        let close = Close::duplicate(&"ä".repeat(200));
+        assert!(close.reason.len() <= REASON_BYTES_MAX && close.reason.len() > REASON_BYTES_MAX - 2);
+    }
+
+    #[test]
+    fn what_is_no_message_of_a_client_says_why() {
+        for (text, part) in [
+            ("", "EOF"),
+            ("{", "EOF"),
+            ("[]", "JSON object"),
+            ("7", "JSON object"),
+            ("{}", "`type`"),
+            (r#"{"type":"next","id":"1"}"#, "`type`"),
+            (r#"{"type":"subscribe","payload":{}}"#, "`id`"),
+            (r#"{"type":"subscribe","id":"","payload":{}}"#, "`id` is empty"),
+            (r#"{"type":"subscribe","id":"1"}"#, "`payload`"),
+            (r#"{"type":"subscribe","id":"1","payload":[]}"#, "object"),
+            (r#"{"type":"subscribe","id":1,"payload":{}}"#, "string"),
+            (r#"{"type":"complete"}"#, "`id`"),
+            (r#"{"type":"ping","payload":7}"#, "object"),
+            (r#"{"type":"connection_init","payload":"Bearer x"}"#, "object"),
+            (r#"{"type":"connection_init","payload":{"Authorization":7}}"#, "string"),
+        ] {
+            let close = Incoming::parse(text).unwrap_err();
+            assert_eq!(close.code, 4400, "{text}");
+            assert!(close.reason.contains(part), "{text}: {}", close.reason);
+        }
+    }
+
+    #[test]
+    fn a_token_may_stand_under_either_spelling() {
+        for text in [
+            r#"{"type":"connection_init","payload":{"Authorization":"Bearer x"}}"#,
+            r#"{"type":"connection_init","payload":{"authorization":"Bearer x","other":[1]}}"#,
+        ] {
+            assert!(matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: Some(token) }) if token == "Bearer x"));
+        }
+        for text in
+            [r#"{"type":"connection_init"}"#, r#"{"type":"connection_init","payload":null}"#, r#"{"type":"connection_init","payload":{}}"#]
+        {
+            assert!(matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: None })), "{text}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Everything one socket waits for, and for how long: its first word, pongs, the end of its token, the end of the server.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::protocol::Close;
+use crate::clock::Clock;
+use crate::model::Timestamp;
+use crate::server::SocketBounds;
+
+/// The wall clock may be set: so often at least the end of a token is looked at again.
+const EXPIRY_CHECK: Duration = Duration::from_secs(60 * 60);
+
+pub(super) struct Timers {
+    init_by: Option<Instant>,
+    ping_at: Option<Instant>,
+    pong_by: Option<Instant>,
+    /// When the token ends, and when to look at the clock again.
+    expiry: Option<(Timestamp, Instant)>,
+    drain_by: Option<Instant>,
+}
+
+/// What is to be done now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    Ping,
+    Close(Close),
+}
+
+impl Timers {
+    pub(super) fn new(bounds: &SocketBounds, now: Instant) -> Self {
+        Self { init_by: Some(now + bounds.init), ping_at: None, pong_by: None, expiry: None, drain_by: None }
+    }
+
+    /// From `connection_init` on there are pings, and a token that may end.
+    pub(super) fn open(&mut self, bounds: &SocketBounds, expires_at: Option<Timestamp>, clock: &dyn Clock, now: Instant) {
+        self.init_by = None;
+        self.ping_at = Some(now + bounds.ping);
+        self.expiry = expires_at.map(|expires_at| (expires_at, next_look(expires_at, clock, now)));
+    }
+
+    /// Any word of the other side shows that it is there.
+    pub(super) fn heard(&mut self) {
+        self.pong_by = None;
+    }
+
+    pub(super) fn drain(&mut self, by: Instant) {
+        self.drain_by.get_or_insert(by);
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.drain_by.is_some()
+    }
+
+    /// When there is next something due.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let expiry = self.expiry.map(|(_, at)| at);
+        [self.init_by, self.ping_at, self.pong_by, expiry, self.drain_by].into_iter().flatten().min()
+    }
+
+    pub(super) fn due(&mut self, bounds: &SocketBounds, clock: &dyn Clock, now: Instant) -> Due {
+        let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_over(self.init_by) {
+            return Due::Close(Close::init_timeout());
+        }
+        if is_over(self.drain_by) {
+            return Due::Close(Close::draining());
+        }
+        if let Some((expires_at, at)) = self.expiry
+            && at <= now
+        {
+            if clock.now() >= expires_at {
+                return Due::Close(Close::expired());
+            }
+            self.expiry = Some((expires_at, next_look(expires_at, clock, now)));
+        }
+        if is_over(self.pong_by) {
+            return Due::Close(Close::pong_timeout());
+        }
+        if is_over(self.ping_at) {
+            self.ping_at = Some(now + bounds.ping);
+            self.pong_by.get_or_insert(now + bounds.pong);
+            return Due::Ping;
+        }
+        Due::Nothing
+    }
+}
+
+fn next_look(expires_at: Timestamp, clock: &dyn Clock, now: Instant) -> Instant {
+    let left = expires_at.micros().saturating_sub(clock.now().micros());
+    // A millisecond more, so that one look is enough where both clocks agree.
+    let left = Duration::from_micros(u64::try_from(left).unwrap_or(0)) + Duration::from_millis(1);
+    now + left.min(EXPIRY_CHECK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn a_token_ends_by_the_wall_clock_and_not_before() {
+        let (bounds, now) = (SocketBounds { ping: Duration::from_secs(1 << 30), ..SocketBounds::default() }, Instant::now());
+        let clock = ManualClock::at(Timestamp::from_micros(0));
+        let expires_at = Timestamp::from_micros(10_000_000);
+        let mut timers = Timers::new(&bounds, now);
+        timers.open(&bounds, Some(expires_at), &clock, now);
+        let look = timers.next().unwrap();
+        assert!(look > now + Duration::from_secs(10) && look < now + Duration::from_secs(11));
+        assert_eq!(timers.due(&bounds, &clock, look), Due::Nothing);
+        clock.set(expires_at);
+        let look = timers.next().unwrap();
+        assert_eq!(timers.due(&bounds, &clock, look), Due::Close(Close::expired()));
+    }
+
+    #[test]
+    fn a_ping_wants_an_answer() {
+        let (bounds, now, clock) = (SocketBounds::default(), Instant::now(), ManualClock::at(Timestamp::ZERO));
+        let mut timers = Timers::new(&bounds, now);
+        timers.open(&bounds, None, &clock, now);
+        let ping = timers.next().unwrap();
+        assert_eq!(ping, now + bounds.ping);
+        assert_eq!(timers.due(&bounds, &clock, ping), Due::Ping);
+        assert_eq!(timers.next(), Some(ping + bounds.pong));
+        timers.heard();
+        assert_eq!(timers.next(), Some(ping + bounds.ping));
+        assert_eq!(timers.due(&bounds, &clock, ping + bounds.ping), Due::Ping);
+        let late = timers.next().unwrap();
+        assert_eq!(timers.due(&bounds, &clock, late), Due::Close(Close::pong_timeout()));
+    }
+}

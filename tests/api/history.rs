@@ -1,0 +1,113 @@
+//! Reading a conversation: ranges, surroundings, and arguments that make no sense.
+
+use serde_json::{Value, json};
+
+use crate::support::world::{Actor, Sent, World, text};
+
+const MESSAGES: &str = "query($c: ID!, $first: Int, $after: String, $last: Int, $before: String, $from: DateTime, $until: DateTime, $around: ID) {
+    conversation(id: $c) { messages(first: $first, after: $after, last: $last, before: $before, from: $from, until: $until, around: $around) {
+        edges { cursor node { uuid body createdAt } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } }";
+
+async fn world_with(count: usize) -> (World, String, Vec<Sent>) {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let mut sent = Vec::new();
+    for i in 0..count {
+        sent.push(alice.send(&c, &i.to_string()).await);
+    }
+    (world, c, sent)
+}
+
+async fn messages(actor: &Actor, conversation: &str, mut arguments: Value) -> Value {
+    arguments["c"] = json!(conversation);
+    actor.data(MESSAGES, arguments).await["conversation"]["messages"].clone()
+}
+
+fn bodies(messages: &Value) -> Vec<String> {
+    messages["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["body"])).collect()
+}
+
+fn flags(messages: &Value) -> (bool, bool) {
+    let flag = |name: &str| messages["pageInfo"][name].as_bool().unwrap();
+    (flag("hasPreviousPage"), flag("hasNextPage"))
+}
+
+#[tokio::test]
+async fn a_page_can_be_centred_on_a_message() {
+    let (world, c, sent) = world_with(9).await;
+    let bob = world.user("bob");
+    let page = messages(&bob, &c, json!({"first": 4, "around": sent[4].id})).await;
+    assert_eq!((bodies(&page), flags(&page)), (["5", "4", "3", "2"].map(str::to_owned).to_vec(), (true, true)));
+    let page = messages(&bob, &c, json!({"first": 5, "around": sent[8].id})).await;
+    assert_eq!((bodies(&page), flags(&page)), (["8", "7", "6", "5", "4"].map(str::to_owned).to_vec(), (false, true)));
+    let page = messages(&bob, &c, json!({"around": sent[0].id})).await;
+    assert_eq!((bodies(&page).len(), flags(&page)), (9, (false, false)));
+    for wrong in [json!({"around": sent[0].id, "after": sent[1].cursor}), json!({"around": sent[0].id, "from": "2026-01-01T00:00:00Z"})] {
+        let mut wrong = wrong;
+        wrong["c"] = json!(c);
+        assert_eq!(bob.ask(MESSAGES, wrong).await.code(), "BAD_USER_INPUT");
+    }
+    assert_eq!(bob.ask(MESSAGES, json!({"c": c, "around": "nonsense"})).await.code(), "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_time_range_cuts_history() {
+    let (world, c, _) = world_with(6).await;
+    let bob = world.user("bob");
+    let all = messages(&bob, &c, json!({})).await;
+    let sent_at = |i: usize| all["edges"][5 - i]["node"]["createdAt"].clone();
+    let cut = messages(&bob, &c, json!({"from": sent_at(1), "until": sent_at(4)})).await;
+    assert_eq!(
+        (bodies(&cut), flags(&cut)),
+        (["3", "2", "1"].map(str::to_owned).to_vec(), (false, false)),
+        "from is inclusive, until exclusive"
+    );
+    let first = messages(&bob, &c, json!({"from": sent_at(1), "until": sent_at(4), "first": 2})).await;
+    assert_eq!((bodies(&first), flags(&first)), (["3", "2"].map(str::to_owned).to_vec(), (false, true)));
+    let after = first["pageInfo"]["endCursor"].clone();
+    let rest = messages(&bob, &c, json!({"from": sent_at(1), "until": sent_at(4), "first": 2, "after": after})).await;
+    assert_eq!((bodies(&rest), flags(&rest)), (["1"].map(str::to_owned).to_vec(), (true, false)));
+    let none = messages(&bob, &c, json!({"from": sent_at(4), "until": sent_at(1)})).await;
+    assert_eq!((bodies(&none).len(), flags(&none)), (0, (false, false)));
+}
+
+#[tokio::test]
+async fn a_window_between_two_cursors_speaks_of_itself() {
+    let (world, c, sent) = world_with(6).await;
+    let bob = world.user("bob");
+    let window = messages(&bob, &c, json!({"first": 2, "after": sent[5].cursor, "before": sent[1].cursor})).await;
+    assert_eq!((bodies(&window), flags(&window)), (["4", "3"].map(str::to_owned).to_vec(), (false, true)));
+    let back = messages(&bob, &c, json!({"last": 2, "after": sent[5].cursor, "before": sent[1].cursor})).await;
+    assert_eq!((bodies(&back), flags(&back)), (["3", "2"].map(str::to_owned).to_vec(), (true, false)));
+    let empty = messages(&bob, &c, json!({"first": 0})).await;
+    assert_eq!((bodies(&empty).len(), flags(&empty)), (0, (false, true)));
+    assert_eq!(empty["pageInfo"]["endCursor"], Value::Null);
+}
+
+#[tokio::test]
+async fn arguments_that_make_no_sense_are_refused() {
+    let (world, c, sent) = world_with(1).await;
+    let alice = world.user("alice");
+    let other = alice.direct("carol").await;
+    let foreign = alice.send(&other, "x").await.cursor;
+    let inbox = alice.data("{ inbox { edges { cursor } updatesCursor } }", json!({})).await;
+    for (input, path) in [
+        (json!({"first": 1, "last": 1}), "first"),
+        (json!({"first": -1}), "first"),
+        (json!({"first": 101}), "first"),
+        (json!({"last": 101}), "last"),
+        (json!({"first": 1, "after": "nonsense"}), "after"),
+        (json!({"first": 1, "after": foreign}), "after"),
+        (json!({"last": 1, "before": inbox["inbox"]["edges"][0]["cursor"]}), "before"),
+        (json!({"first": 1, "after": inbox["inbox"]["updatesCursor"]}), "after"),
+        (json!({"first": 1, "after": sent[0].id}), "after"),
+        (json!({"first": 1, "after": "A".repeat(600)}), "after"),
+    ] {
+        let mut input = input;
+        input["c"] = json!(c);
+        let answer = alice.ask(MESSAGES, input).await;
+        assert_eq!(answer.code(), "BAD_USER_INPUT");
+        assert_eq!(answer.extensions()["inputPath"], json!([path]));
+    }
+}

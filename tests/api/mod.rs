@@ -1,0 +1,10 @@
+//! The API as its users see it: every case goes through documents that are prepared and executed as the doors do it.
+
+mod access;
+mod conversation;
+mod history;
+mod inbox;
+mod sample;
+mod send;
+mod subscription;
+mod unread;

@@ -1,0 +1,165 @@
+//! Sending: what a message may say, and what a retry does.
+
+use serde_json::{Value, json};
+
+use crate::support::world::{Actor, World, text};
+
+const SEND: &str = "mutation($c: ID!, $b: String!, $k: String, $a: [AttachmentInput!], $m: JSON, $r: ID) {
+    sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k, attachments: $a, metadata: $m, replyToId: $r, clientMutationId: \"m\"}) {
+        clientMutationId inboxEntryEdge { cursor node { lastMessage { body } unreadCount } }
+        messageEdge { cursor node { id uuid kind body clientKey metadata createdAt editedAt deletedAt sender { username }
+            replyTo { body } attachments { url mimeType name sizeBytes width height } conversation { id } } } } }";
+
+async fn count(actor: &Actor, conversation: &str) -> i64 {
+    let data = actor.data("query($c: ID!) { conversation(id: $c) { messageCount } }", json!({"c": conversation})).await;
+    data["conversation"]["messageCount"].as_i64().unwrap()
+}
+
+#[tokio::test]
+async fn a_message_comes_back_as_it_was_sent() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let question = alice.send(&c, "Lunch?").await;
+    let attachment = json!({"url": "https://example.org/soup.png", "mimeType": "image/png", "name": "soup.png",
+        "sizeBytes": 12345.0, "width": 640, "height": 480});
+    let metadata = json!({"mood": "hungry", "nested": [1, 2.5, null, {"a b": true}]});
+    let data = alice.data(SEND, json!({"c": c, "b": "Soup.\n🍲", "k": "key 1", "a": [attachment], "m": metadata, "r": question.id})).await;
+    let payload = &data["sendMessage"];
+    let node = &payload["messageEdge"]["node"];
+    assert_eq!(payload["clientMutationId"], "m");
+    assert_eq!(payload["inboxEntryEdge"]["node"], json!({"lastMessage": {"body": "Soup.\n🍲"}, "unreadCount": 0}));
+    assert_eq!(node["body"], "Soup.\n🍲");
+    assert_eq!(node["kind"], "TEXT");
+    assert_eq!(node["clientKey"], "key 1");
+    assert_eq!(node["metadata"], metadata);
+    assert_eq!(node["attachments"], json!([attachment]));
+    assert_eq!(node["replyTo"]["body"], "Lunch?");
+    assert_eq!(node["sender"]["username"], "alice");
+    assert_eq!(node["conversation"]["id"], json!(c));
+    assert_eq!((&node["editedAt"], &node["deletedAt"]), (&Value::Null, &Value::Null));
+    let read = world
+        .user("bob")
+        .data("query($id: ID!) { node(id: $id) { ... on Message { id body createdAt } } }", json!({"id": node["id"]}))
+        .await;
+    assert_eq!(read["node"], json!({"id": node["id"], "body": node["body"], "createdAt": node["createdAt"]}));
+}
+
+#[tokio::test]
+async fn a_retry_never_makes_a_second_message() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let input = json!({"c": c, "b": "once", "k": "key-1"});
+    // At the same moment, and one after the other.
+    let tries = futures_util::future::join_all((0..20).map(|_| alice.data(SEND, input.clone()))).await;
+    let again = alice.data(SEND, input.clone()).await;
+    let first = &tries[0]["sendMessage"]["messageEdge"];
+    assert!(tries.iter().chain([&again]).all(|data| data["sendMessage"]["messageEdge"] == *first));
+    assert_eq!(count(&alice, &c).await, 1);
+    assert_eq!(alice.ask(SEND, json!({"c": c, "b": "twice", "k": "key-1"})).await.code(), "CONFLICT");
+    let bob = world.user("bob").data(SEND, input.clone()).await;
+    assert_ne!(bob["sendMessage"]["messageEdge"], *first, "a key is its sender's own");
+    let other = alice.direct("carol").await;
+    alice.data(SEND, json!({"c": other, "b": "elsewhere", "k": "key-1"})).await;
+    assert_eq!(count(&alice, &c).await, 2);
+}
+
+#[tokio::test]
+async fn a_retry_is_known_after_a_restart() {
+    let world = World::open().await;
+    let c = world.user("alice").direct("bob").await;
+    let input = json!({"c": c, "b": "once", "k": "key-1"});
+    let first = world.user("alice").data(SEND, input.clone()).await;
+    let world = world.restarted().await;
+    assert_eq!(world.user("alice").data(SEND, input).await["sendMessage"]["messageEdge"], first["sendMessage"]["messageEdge"]);
+    assert_eq!(count(&world.user("bob"), &c).await, 1);
+}
+
+#[tokio::test]
+async fn bad_messages_are_refused_and_named() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let elsewhere = alice.send(&alice.direct("carol").await, "elsewhere").await;
+    let picture = json!({"url": "https://example.org/a.png", "mimeType": "image/png"});
+    for (input, path) in [
+        (json!({"b": ""}), "body"),
+        (json!({"b": " \u{2003}\n"}), "body"),
+        (json!({"b": "x".repeat(16 * 1024 + 1)}), "body"),
+        (json!({"b": "x", "k": ""}), "idempotencyKey"),
+        (json!({"b": "x", "k": "x".repeat(65)}), "idempotencyKey"),
+        (json!({"b": "x", "m": "x".repeat(2049)}), "metadata"),
+        (json!({"b": "x", "a": [{"url": "ftp://example.org/a", "mimeType": "image/png"}]}), "attachments"),
+        (json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "picture"}]}), "attachments"),
+        (json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "image/png", "width": -1}]}), "attachments"),
+        (json!({"b": "x", "a": vec![picture.clone(); 11]}), "attachments"),
+    ] {
+        let mut input = input;
+        input["c"] = json!(c);
+        let answer = alice.ask(SEND, input).await;
+        assert_eq!(answer.code(), "BAD_USER_INPUT");
+        assert_eq!(answer.extensions()["inputPath"], json!(["input", path]));
+    }
+    for reply in ["nonsense", elsewhere.id.as_str()] {
+        assert_eq!(alice.ask(SEND, json!({"c": c, "b": "x", "r": reply})).await.code(), "NOT_FOUND");
+    }
+    assert_eq!(count(&alice, &c).await, 0);
+    alice.data(SEND, json!({"c": c, "b": "", "a": [picture]})).await;
+    alice.data(SEND, json!({"c": c, "b": "x".repeat(16 * 1024)})).await;
+    assert_eq!(count(&alice, &c).await, 2);
+}
+
+#[tokio::test]
+async fn one_error_does_not_null_its_siblings() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let document = "mutation($c: ID!) {
+        good: sendMessage(input: {conversationId: $c, body: \"one\"}) { messageEdge { node { body } } }
+        bad: sendMessage(input: {conversationId: $c, body: \"\"}) { messageEdge { node { body } } }
+        read: markRead(input: {conversationId: $c}) { inboxEntry { lastMessage { body } } } }";
+    let answer = alice.ask(document, json!({"c": c})).await;
+    assert_eq!(answer.code(), "BAD_USER_INPUT");
+    let data = answer.data_beside_errors();
+    assert_eq!(data["good"]["messageEdge"]["node"]["body"], "one");
+    assert_eq!(data["bad"], Value::Null);
+    assert_eq!(data["read"]["inboxEntry"]["lastMessage"]["body"], "one");
+}
+
+#[tokio::test]
+async fn many_senders_in_one_conversation_lose_nothing_and_share_one_order() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let names: Vec<_> = (0..16).map(|i| format!("sender-{i}")).collect();
+    let c = alice.group("busy", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let senders: Vec<_> = names.iter().map(|name| world.user(name)).collect();
+    let sends = senders.iter().map(|sender| async {
+        let mut sent = Vec::new();
+        for i in 0..10 {
+            sent.push(sender.send(&c, &format!("{i}")).await.uuid);
+        }
+        sent
+    });
+    let sent = futures_util::future::join_all(sends).await;
+    let (mut seen, mut after) = (Vec::new(), Value::Null);
+    loop {
+        let document = "query($c: ID!, $a: String) { conversation(id: $c) { messages(first: 37, after: $a) {
+            edges { node { uuid } } pageInfo { hasNextPage endCursor } } } }";
+        let data = alice.data(document, json!({"c": c, "a": after})).await;
+        let messages = &data["conversation"]["messages"];
+        seen.extend(messages["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["uuid"])));
+        if messages["pageInfo"]["hasNextPage"] == false {
+            break;
+        }
+        after = messages["pageInfo"]["endCursor"].clone();
+    }
+    seen.reverse();
+    for own in &sent {
+        let place = |uuid: &String| seen.iter().position(|other| other == uuid).expect("an acknowledged message is missing");
+        assert!(own.windows(2).all(|pair| place(&pair[0]) < place(&pair[1])), "an answer never sorts before what it answers");
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 160);
+}

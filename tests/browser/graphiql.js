@@ -1,0 +1,128 @@
+// Drives the GraphiQL page as people do, in a real browser, with every host but the server's closed.
+// Usage: node graphiql.js BASE_URL CHROMIUM SCREENSHOT_FOLDER. Exit code 0: all of it held.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const [base, executablePath, folder] = process.argv.slice(2);
+const { host } = new URL(base);
+const strangers = new Set();
+const complaints = [];
+
+const browser = await chromium.launch({
+  executablePath,
+  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", `--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE ${new URL(base).hostname}`],
+});
+
+async function open(context, path) {
+  const page = await context.newPage();
+  page.setDefaultTimeout(20_000);
+  page.on("pageerror", (error) => complaints.push(`${path}: ${error.message}`));
+  page.on("console", (message) => message.type() === "error" && complaints.push(`${path}: ${message.text()}`));
+  page.on("websocket", (socket) => new URL(socket.url()).host !== host && strangers.add(socket.url()));
+  await page.goto(new URL(path, base).href);
+  return page;
+}
+
+async function newContext(options) {
+  const context = await browser.newContext(options);
+  await context.route("**/*", (route) => {
+    const url = new URL(route.request().url());
+    if (url.host === host) return route.continue();
+    strangers.add(url.href);
+    return route.abort();
+  });
+  return context;
+}
+
+/** What CodeMirror holds; the document shows only the lines in view. */
+const RESULT = ".result-window .CodeMirror";
+const VARIABLES = ".graphiql-editor-tool .CodeMirror";
+const textOf = (page, editor) => page.evaluate((selector) => document.querySelector(selector)?.CodeMirror.getValue() ?? "", editor);
+const waitForResult = (page, part) =>
+  page.waitForFunction(([selector, text]) => document.querySelector(selector)?.CodeMirror.getValue().includes(text), [RESULT, part]);
+
+/** GraphiQL reads a tab's operation a moment after showing it. */
+async function toTab(page, name) {
+  await page.locator(".graphiql-tabs").getByText(name, { exact: true }).click();
+  await page.waitForFunction((own) => document.querySelector(".graphiql-query-editor .CodeMirror").CodeMirror.operationName === own, name);
+}
+
+async function setVariables(page, change) {
+  const variables = JSON.parse(await textOf(page, VARIABLES));
+  change(variables);
+  await page.evaluate(([selector, text]) => document.querySelector(selector).CodeMirror.setValue(text), [VARIABLES, JSON.stringify(variables)]);
+}
+
+const execute = (page) => page.locator(".graphiql-execute-button").click();
+
+/** Runs a query or mutation and gives its answer. */
+async function run(page) {
+  const answered = page.waitForResponse((response) => new URL(response.url()).pathname === "/graphql");
+  await execute(page);
+  const answer = await (await answered).json();
+  assert.equal(answer.errors, undefined, JSON.stringify(answer.errors));
+  return answer.data;
+}
+
+try {
+  const context = await newContext({ viewport: { width: 1440, height: 900 } });
+
+  const alice = await open(context, "/");
+  assert.equal(await alice.locator("#person").inputValue(), "alice", "the first of the people");
+  await waitForResult(alice, "Alice & Bob");
+  const inbox = await run(alice);
+  assert.deepEqual(inbox.inbox.edges.map(({ node }) => node.conversation.name), ["Alice & Bob", "Project Phoenix"]);
+  assert.deepEqual(inbox.inbox.edges.map(({ node }) => node.unreadCount), [1, 3]);
+  await alice.screenshot({ path: join(folder, "inbox.png") });
+
+  await toTab(alice, "Conversation");
+  const newest = (await run(alice)).conversation.messages;
+  assert.equal(newest.edges.length, 5);
+  await setVariables(alice, (variables) => { variables.after = newest.pageInfo.endCursor; });
+  const older = (await run(alice)).conversation.messages;
+  assert.equal(older.edges.length, 2, "the sample has seven messages here");
+
+  const bob = await open(context, "/?as=bob");
+  await toTab(bob, "NewMessages");
+  await execute(bob);
+  await bob.locator("#socket[data-state=connected]").waitFor();
+  await waitForResult(bob, newest.edges[0].node.body);
+
+  const body = `From one window to the other, ${Date.now()}`;
+  await toTab(alice, "Send");
+  await setVariables(alice, (variables) => { variables.input.body = body; });
+  const sent = (await run(alice)).sendMessage.messageEdge.node;
+  assert.equal((await run(alice)).sendMessage.messageEdge.node.id, sent.id, "a retry with the same key is the same message");
+  await waitForResult(bob, body);
+  await bob.screenshot({ path: join(folder, "subscription.png") });
+
+  await toTab(alice, "MarkRead");
+  assert.equal((await run(alice)).markRead.inboxEntry.unreadCount, 0);
+
+  await bob.locator("#person").selectOption("carol");
+  await bob.locator("#socket[data-state=idle]").waitFor();
+  await waitForResult(bob, "Project Phoenix");
+  assert.ok(!(await textOf(bob, RESULT)).includes("Alice & Bob"), "carol sees her own inbox only");
+  await alice.reload();
+  assert.equal(await alice.locator("#person").inputValue(), "alice", "a window keeps its person");
+
+  for (const [name, width, height] of [["wide", 1440, 900], ["narrow", 390, 844]]) {
+    for (const colorScheme of ["light", "dark"]) {
+      const look = await newContext({ viewport: { width, height }, colorScheme, hasTouch: name === "narrow" });
+      const page = await open(look, "/");
+      await waitForResult(page, "Alice & Bob");
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `${name}: ${overflow} px too wide`);
+      await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
+      await look.close();
+    }
+  }
+
+  assert.deepEqual([...strangers], [], "the page asks no host but its own");
+  assert.deepEqual(complaints, [], "the console is clean");
+} finally {
+  await browser.close();
+}

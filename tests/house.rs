@@ -1,0 +1,113 @@
+//! The shape of the code: which layer uses which, and that every file says what it is for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each module may use of the others. One that is not listed here is no module of the house.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("clock", &["model"]),
+    ("store", &["clock", "model"]),
+    ("bus", &["model"]),
+    ("chat", &["bus", "clock", "model", "store"]),
+    // The store's errors are told apart where a client's code is chosen.
+    ("graphql", &["chat", "model", "store"]),
+    ("auth", &["clock", "model"]),
+    ("server", &["auth", "clock", "graphql", "model"]),
+    ("config", &["chat", "graphql", "server"]),
+    ("telemetry", &["config"]),
+    ("transfer", &["clock", "model", "store"]),
+    ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "model", "server", "store", "telemetry", "transfer"]),
+];
+
+#[test]
+fn layers_point_one_way() {
+    let mut wrong = Vec::new();
+    for file in sources() {
+        let relative = file.strip_prefix(source_dir()).unwrap().to_owned();
+        let first = relative.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        if ["lib", "main"].contains(&first.as_str()) {
+            continue;
+        }
+        let Some((_, may_use)) = MAY_USE.iter().find(|(module, _)| *module == first) else {
+            wrong.push(format!("{} belongs to no module of tests/house.rs", relative.display()));
+            continue;
+        };
+        for used in modules_used(&fs::read_to_string(&file).unwrap()) {
+            if used != first && !may_use.contains(&used.as_str()) {
+                wrong.push(format!("{} uses crate::{used}", relative.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let silent: Vec<_> = sources().into_iter().filter(|file| !fs::read_to_string(file).unwrap().starts_with("//! ")).collect();
+    assert!(silent.is_empty(), "without a first line of `//! `: {silent:?}");
+}
+
+/// The modules that stand behind `crate::`, alone or in a group.
+fn modules_used(source: &str) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for (place, path) in source.match_indices("crate::") {
+        // `wideroom_crate::` is none of ours.
+        if source[..place].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+            continue;
+        }
+        let rest = &source[place + path.len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => {
+                let group = &group[..group.find("};").unwrap_or(group.len())];
+                used.extend(top_level_names(group));
+            }
+            None => used.extend(first_name(rest)),
+        }
+    }
+    used.retain(|name| name.chars().next().is_some_and(char::is_lowercase));
+    used
+}
+
+fn top_level_names(group: &str) -> Vec<String> {
+    let mut depth = 0_usize;
+    let mut names = Vec::new();
+    for part in group.split_inclusive(['{', '}', ',']) {
+        if depth == 0 {
+            names.extend(first_name(part.trim_start()));
+        }
+        match part.chars().last() {
+            Some('{') => depth += 1,
+            Some('}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    names
+}
+
+fn first_name(text: &str) -> Option<String> {
+    let name: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    (!name.is_empty()).then_some(name)
+}
+
+fn source_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![source_dir()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    assert!(found.len() > 10, "the sources were not found");
+    found
+}

@@ -1,0 +1,58 @@
+//! The committed schema is the one that is served, and it explains itself.
+
+use std::path::Path;
+use std::{env, fs};
+
+use async_graphql::parser::parse_schema;
+use async_graphql::parser::types::{InputValueDefinition, TypeKind, TypeSystemDefinition};
+
+#[test]
+fn the_committed_schema_is_the_one_that_is_served() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.graphql");
+    let served = wideroom::graphql::sdl();
+    if env::var_os("UPDATE_SCHEMA").is_some() {
+        fs::write(&path, &served).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == served, "schema.graphql is stale: run `UPDATE_SCHEMA=1 cargo test schema` and commit it");
+}
+
+#[test]
+fn everything_in_the_schema_has_a_description() {
+    let document = parse_schema(wideroom::graphql::sdl()).unwrap();
+    let mut bare = Vec::new();
+    for definition in &document.definitions {
+        let TypeSystemDefinition::Type(definition) = definition else { continue };
+        let definition = &definition.node;
+        let name = definition.name.node.as_str();
+        if definition.description.is_none() {
+            bare.push(name.to_owned());
+        }
+        match &definition.kind {
+            TypeKind::Object(object) => {
+                for field in &object.fields {
+                    let field = &field.node;
+                    let path = format!("{name}.{}", field.name.node);
+                    bare.extend(inputs_without_description(&path, field.arguments.iter().map(|argument| &argument.node)));
+                    if field.description.is_none() {
+                        bare.push(path);
+                    }
+                }
+            }
+            TypeKind::InputObject(input) => bare.extend(inputs_without_description(name, input.fields.iter().map(|field| &field.node))),
+            TypeKind::Enum(values) => {
+                let values = values.values.iter().filter(|value| value.node.description.is_none());
+                bare.extend(values.map(|value| format!("{name}.{}", value.node.value.node)));
+            }
+            TypeKind::Scalar | TypeKind::Interface(_) | TypeKind::Union(_) => {}
+        }
+    }
+    assert!(bare.is_empty(), "without a description: {}", bare.join(", "));
+}
+
+fn inputs_without_description<'a>(
+    owner: &'a str,
+    inputs: impl Iterator<Item = &'a InputValueDefinition> + 'a,
+) -> impl Iterator<Item = String> + 'a {
+    inputs.filter(|input| input.description.is_none()).map(move |input| format!("{owner}({})", input.name.node))
+}

@@ -1,0 +1,224 @@
+//! Short forms of what cases do and ask again and again, and the naive page that every page is compared with.
+
+use std::ops::Bound;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use wideroom::model::{
+    ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest, Participant, ReadMarker, Unread, UserId,
+};
+use wideroom::store::{Audience, Created, MarkerMove, Store, UnreadQuestion};
+
+use crate::support::words::{group, id, new, text};
+
+/// Walks are cut here: a page that does not move on must not hang a test.
+pub const PAGES_MAX: usize = 10_000;
+
+pub async fn make(store: &dyn Store, conversation: ConversationId, people: &[UserId]) {
+    assert_eq!(store.create_conversation(&group(conversation, people)).await.unwrap(), Created::New);
+}
+
+/// Sends one text at that microsecond.
+pub async fn send(store: &dyn Store, conversation: ConversationId, micros: i64, sender: &UserId) -> MessageId {
+    send_as(store, conversation, id(micros), sender).await;
+    id(micros)
+}
+
+pub async fn send_as(store: &dyn Store, conversation: ConversationId, id: MessageId, sender: &UserId) -> Audience {
+    store.append_messages(conversation, &[new(text(conversation, id, sender))]).await.unwrap()
+}
+
+/// Sends a text at each of these microseconds, in batches.
+pub async fn send_all(store: &dyn Store, conversation: ConversationId, micros: std::ops::Range<i64>, sender: &UserId) {
+    let all: Vec<_> = micros.map(|at| new(text(conversation, id(at), sender))).collect();
+    for batch in all.chunks(64) {
+        store.append_messages(conversation, batch).await.unwrap();
+    }
+}
+
+/// The whole history, the newest first.
+pub async fn history(store: &dyn Store, conversation: ConversationId) -> Vec<MessageId> {
+    let mut all = Vec::new();
+    let mut request = PageRequest::first(100);
+    for _ in 0..PAGES_MAX {
+        let page = store.history(conversation, &Cut::default(), &request).await.unwrap();
+        all.extend(page.items.iter().map(|message| message.id));
+        if !page.has_next {
+            return all;
+        }
+        request = request.after(all.last().unwrap().order_key());
+    }
+    panic!("the history of {conversation} has no end");
+}
+
+/// The whole inbox, in its order.
+pub async fn inbox(store: &dyn Store, user: &UserId) -> Vec<InboxRow> {
+    let mut all: Vec<InboxRow> = Vec::new();
+    let mut request = PageRequest::first(100);
+    for _ in 0..PAGES_MAX {
+        let page = store.inbox(user, &request).await.unwrap();
+        all.extend(page.items);
+        if !page.has_next {
+            return all;
+        }
+        request = request.after(all.last().unwrap().key());
+    }
+    panic!("the inbox of {user} has no end");
+}
+
+pub async fn inbox_ids(store: &dyn Store, user: &UserId) -> Vec<ConversationId> {
+    inbox(store, user).await.into_iter().map(|row| row.conversation).collect()
+}
+
+pub async fn row(store: &dyn Store, user: &UserId, conversation: ConversationId) -> InboxRow {
+    try_row(store, user, conversation).await.expect("the user is in the conversation")
+}
+
+pub async fn try_row(store: &dyn Store, user: &UserId, conversation: ConversationId) -> Option<InboxRow> {
+    only(store.inbox_rows(user, &[conversation]).await.unwrap())
+}
+
+pub async fn participant(store: &dyn Store, conversation: ConversationId, user: &UserId) -> Option<Participant> {
+    only(store.participants_by_name(&[(conversation, user.clone())]).await.unwrap())
+}
+
+/// All who are in it now, in the order of the list.
+pub async fn participants(store: &dyn Store, conversation: ConversationId) -> Vec<UserId> {
+    let page = store.participants(conversation, &PageRequest::first(1_000)).await.unwrap();
+    page.items.into_iter().map(|participant| participant.user).collect()
+}
+
+pub async fn unread(store: &dyn Store, user: &UserId, conversation: ConversationId, after: OrderKey, cap: u32) -> Unread {
+    only(store.unread(user, &[UnreadQuestion { conversation, after }], cap).await.unwrap())
+}
+
+pub async fn mark(store: &dyn Store, user: &UserId, conversation: ConversationId, to: MarkTo) {
+    let MarkTo { epoch, up_to, receipt, change } = to;
+    let moved = MarkerMove { conversation, marker: ReadMarker { epoch, up_to }, read_up_to: receipt.then_some(up_to), change };
+    store.move_read_marker(user, &moved).await.unwrap();
+}
+
+/// Where a marker goes, and whether receipts hear of it.
+#[derive(Clone, Copy)]
+pub struct MarkTo {
+    pub epoch: u64,
+    pub up_to: OrderKey,
+    pub receipt: bool,
+    pub change: MessageId,
+}
+
+/// The one answer to one question.
+pub fn only<T>(answers: Vec<T>) -> T {
+    let [answer] = <[T; 1]>::try_from(answers).unwrap_or_else(|answers| panic!("{} answers to one question", answers.len()));
+    answer
+}
+
+/// The piece of a list that a request means, by looking at all of it. `list` is in the order of the list, `place` gives a key's order.
+pub fn slice<T: Clone, K, O: Ord>(list: &[T], key: impl Fn(&T) -> O, place: impl Fn(&K) -> O, request: &PageRequest<K>) -> Page<T> {
+    let follows = |item: &&T| request.after.as_ref().is_none_or(|after| key(item) > place(after));
+    let precedes = |item: &&T| request.before.as_ref().is_none_or(|before| key(item) < place(before));
+    let window: Vec<T> = list.iter().filter(follows).filter(precedes).cloned().collect();
+    let is_window = request.after.is_some() && request.before.is_some();
+    let (items, is_cut_before, is_cut_after) = match request.direction {
+        Direction::Forward => (window.iter().take(request.count).cloned().collect::<Vec<_>>(), false, window.len() > request.count),
+        Direction::Backward => {
+            let skipped = window.len().saturating_sub(request.count);
+            (window[skipped..].to_vec(), skipped > 0, false)
+        }
+    };
+    // The side on which the page begins goes on where the list has something at its cursor, or behind it.
+    let is_behind = match request.direction {
+        Direction::Forward => !is_window && list.iter().any(|item| !follows(&item)),
+        Direction::Backward => !is_window && list.iter().any(|item| !precedes(&item)),
+    };
+    match request.direction {
+        Direction::Forward => Page { items, has_previous: is_behind, has_next: is_cut_after },
+        Direction::Backward => Page { items, has_previous: is_cut_before, has_next: is_behind },
+    }
+}
+
+/// Whether a key lies in a cut, the keys being in ascending order.
+pub fn is_in<K: Ord>(cut: &Cut<K>, key: &K) -> bool {
+    let is_after_start = match &cut.start {
+        Bound::Unbounded => true,
+        Bound::Included(start) => key >= start,
+        Bound::Excluded(start) => key > start,
+    };
+    let is_before_end = match &cut.end {
+        Bound::Unbounded => true,
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+    };
+    is_after_start && is_before_end
+}
+
+/// A page is another one. Of an empty page of none only the items are promised.
+#[track_caller]
+pub fn assert_page<T: PartialEq + std::fmt::Debug, K: std::fmt::Debug>(request: &PageRequest<K>, answer: &Page<T>, expected: &Page<T>) {
+    if request.count == 0 {
+        assert!(answer.items.is_empty(), "a page of none has items: {request:?}");
+    } else {
+        assert_eq!(answer, expected, "for {request:?}");
+    }
+}
+
+/// Any request over some keys. Both cursors may be given, in the wrong order too.
+pub fn requests<K: Clone + std::fmt::Debug + 'static>(
+    keys: impl Strategy<Value = K> + Clone + 'static,
+) -> impl Strategy<Value = PageRequest<K>> {
+    let cursor = proptest::option::of(keys);
+    (any::<bool>(), 0..12_usize, cursor.clone(), cursor).prop_map(|(is_forward, count, after, before)| PageRequest {
+        direction: if is_forward { Direction::Forward } else { Direction::Backward },
+        count,
+        after,
+        before,
+    })
+}
+
+/// A runner of so many cases that leaves no file behind: what fails is printed whole.
+pub fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() })
+}
+
+/// Walks a list page by page and gives what it saw, in the order of the list.
+pub async fn walk<T, K: Clone>(
+    direction: Direction,
+    sizes: &[usize],
+    key: impl Fn(&T) -> K,
+    page: impl AsyncFn(&PageRequest<K>) -> Page<T>,
+) -> Vec<T> {
+    let mut seen: Vec<T> = Vec::new();
+    let mut cursor = None;
+    for size in sizes.iter().cycle().take(PAGES_MAX) {
+        let mut request = if direction == Direction::Forward { PageRequest::first(*size) } else { PageRequest::last(*size) };
+        let is_first = cursor.is_none();
+        let read = match direction {
+            Direction::Forward => {
+                request.after = cursor;
+                let read = page(&request).await;
+                assert_eq!(read.has_previous, !is_first, "what was walked lies behind");
+                seen.extend(read.items);
+                cursor = seen.last().map(&key);
+                read.has_next
+            }
+            Direction::Backward => {
+                request.before = cursor;
+                let mut read = page(&request).await;
+                assert_eq!(read.has_next, !is_first, "what was walked lies behind");
+                read.items.append(&mut seen);
+                seen = read.items;
+                cursor = seen.first().map(&key);
+                read.has_previous
+            }
+        };
+        if !read {
+            return seen;
+        }
+    }
+    panic!("a list has no end");
+}
+
+/// The order of an inbox, as a plain pair: the later first, then the greater id.
+pub fn inbox_order(key: &InboxKey) -> std::cmp::Reverse<(i64, uuid::Uuid)> {
+    std::cmp::Reverse((key.activity.micros(), key.conversation.0))
+}

@@ -1,0 +1,353 @@
+//! Random operations, played on an engine and on the naive one: every answer must be the same, before and after the store was opened again.
+
+use std::ops::Bound;
+
+use proptest::prelude::*;
+use wideroom::model::{
+    Conversation, ConversationId, Cut, IdempotencyKey, InboxKey, Message, MessageId, MessageKind, OrderKey, PageRequest, Profile,
+    ReadMarker, UserId,
+};
+use wideroom::store::{ImportPlaces, ImportRow, MarkerMove, NewConversation, NewMessage, Seat, Store, UnreadQuestion};
+
+use super::Stage;
+use super::ask::{assert_page, only, requests, runner, try_row};
+use crate::support::words::{START, change, conversation, crowd, deleted, direct, group, id_with, key, message_row, new, room, text, user};
+
+/// The last two of them are large.
+const ROOMS: u8 = 8;
+const LARGE: u8 = 2;
+const NAMES: [&str; 5] = ["ann", "anna", "ben", "Ben", "é"];
+const KEYS: [&str; 3] = ["k", "kk", "K"];
+
+/// What happens. Numbers choose among what is there, and wrap around.
+#[derive(Debug, Clone)]
+enum Step {
+    Make { room: u8, people: u8, created: i64 },
+    MakeDirect { one: u8, other: u8 },
+    Append { room: u8, sends: Vec<Send> },
+    Mark { room: u8, user: u8, place: u8, how: Mark },
+    Import(Vec<Line>),
+}
+
+#[derive(Debug, Clone)]
+struct Send {
+    sender: u8,
+    gap: i64,
+    is_system: bool,
+    key: Option<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Mark {
+    Read,
+    Unread,
+    /// Of an epoch that is over, or of a place that lies behind.
+    Late,
+}
+
+#[derive(Debug, Clone)]
+enum Line {
+    Room { room: u8, activity: Option<i64>, created: i64 },
+    Participant { room: u8, user: u8, read: Option<u8>, has_left: bool },
+    Message { room: u8, back: i64, rest: u8, is_deleted: bool },
+    User(u8),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let send = (any::<u8>(), 0..3_i64, prop::bool::weighted(0.15), proptest::option::weighted(0.3, 0..3_u8))
+        .prop_map(|(sender, gap, is_system, key)| Send { sender, gap, is_system, key });
+    let how = prop::sample::select(vec![Mark::Read, Mark::Read, Mark::Unread, Mark::Late]);
+    let line = prop_oneof![
+        2 => (0..ROOMS, proptest::option::of(0..60_i64), 0..9_i64)
+            .prop_map(|(room, activity, created)| Line::Room { room, activity, created }),
+        3 => (0..ROOMS, 0..5_u8, proptest::option::of(any::<u8>()), prop::bool::weighted(0.2))
+            .prop_map(|(room, user, read, has_left)| Line::Participant { room, user, read, has_left }),
+        3 => (0..ROOMS, 0..40_i64, any::<u8>(), prop::bool::weighted(0.3))
+            .prop_map(|(room, back, rest, is_deleted)| Line::Message { room, back, rest, is_deleted }),
+        1 => (0..5_u8).prop_map(Line::User),
+    ];
+    prop_oneof![
+        3 => (0..ROOMS, 1..32_u8, 0..9_i64).prop_map(|(room, people, created)| Step::Make { room, people, created }),
+        1 => (0..5_u8, 0..5_u8).prop_map(|(one, other)| Step::MakeDirect { one, other }),
+        8 => (0..ROOMS, prop::collection::vec(send, 1..5)).prop_map(|(room, sends)| Step::Append { room, sends }),
+        4 => (0..ROOMS, any::<u8>(), any::<u8>(), how).prop_map(|(room, user, place, how)| Step::Mark { room, user, place, how }),
+        2 => prop::collection::vec(line, 1..8).prop_map(Step::Import),
+    ]
+}
+
+/// What is asked, besides what is always asked.
+#[derive(Debug, Clone)]
+struct Questions {
+    history: Vec<(Cut<OrderKey>, PageRequest<OrderKey>)>,
+    inbox: Vec<PageRequest<InboxKey>>,
+    participants: Vec<PageRequest<UserId>>,
+    cap: u32,
+    changes_after: i64,
+    changes_limit: usize,
+}
+
+fn any_questions() -> impl Strategy<Value = Questions> {
+    let place = (0..120_i64, prop::sample::select(vec![0_u8, 0x7f, 0x80, 0xff])).prop_map(|(micros, rest)| id_at(micros, rest).order_key());
+    let bound = prop_oneof![Just(Bound::Unbounded), place.clone().prop_map(Bound::Included), place.clone().prop_map(Bound::Excluded),];
+    let cut = (bound.clone(), bound).prop_map(|(start, end)| Cut { start, end });
+    let inbox_key = (0..120_i64, 0..ROOMS).prop_map(|(micros, n)| InboxKey { activity: START.plus_micros(micros), conversation: room(n) });
+    let name = prop::sample::select(NAMES.map(user).to_vec());
+    let history = prop::collection::vec((cut, requests(place)), 4);
+    let (inbox, participants) = (prop::collection::vec(requests(inbox_key), 6), prop::collection::vec(requests(name), 3));
+    (history, inbox, participants, 1..9_u32, 0..100_i64, 0..9_usize).prop_map(
+        |(history, inbox, participants, cap, changes_after, changes_limit)| Questions {
+            history,
+            inbox,
+            participants,
+            cap,
+            changes_after,
+            changes_limit,
+        },
+    )
+}
+
+fn id_at(micros: i64, rest: u8) -> MessageId {
+    id_with(micros, [rest, rest, 1, 0, 0, 0, 0, rest])
+}
+
+/// Plays steps on a store. Two players of the same steps do the same, as long as their stores answer alike.
+struct Player<'a> {
+    store: &'a dyn Store,
+    micros: i64,
+    /// A resume is not promised across an import.
+    is_imported: bool,
+}
+
+impl Player<'_> {
+    async fn play(&mut self, step: &Step) -> String {
+        self.micros += 1;
+        match step {
+            Step::Make { room, people, created } => {
+                format!("{:?}", self.store.create_conversation(&self.group(*room, *people, *created)).await)
+            }
+            Step::MakeDirect { one, other } => {
+                let new = NewConversation { change: change(self.micros), ..direct(&name(*one), &name(*other)) };
+                format!("{:?}", self.store.create_conversation(&new).await)
+            }
+            Step::Append { room: number, sends } => self.append(room(*number), sends).await,
+            Step::Mark { room: number, user, place, how } => self.mark(room(*number), *user, *place, *how).await,
+            Step::Import(lines) => {
+                self.is_imported = true;
+                let rows: Vec<_> = lines.iter().map(|line| self.row(line)).collect();
+                format!("{:?}", self.store.import(&rows).await)
+            }
+        }
+    }
+
+    fn group(&self, number: u8, people: u8, created: i64) -> NewConversation {
+        let mut users: Vec<_> = (0..5).filter(|n| people >> n & 1 == 1).map(name).collect();
+        if number >= ROOMS - LARGE {
+            users.extend(crowd(Conversation::FAN_OUT_MAX + 1));
+        }
+        let mut new = group(room(number), &users);
+        // Never after the first message, but at the same moment as others.
+        new.conversation.created_at = START.plus_micros(created - 10);
+        NewConversation { change: change(self.micros), ..new }
+    }
+
+    /// Sends as a chat does: from participants, with ids after all that is there.
+    async fn append(&mut self, conversation: ConversationId, sends: &[Send]) -> String {
+        let people: Vec<_> = self.people(conversation).await;
+        if people.is_empty() {
+            return "nobody is there".to_owned();
+        }
+        let mut last = only(self.store.last_messages(&[conversation]).await.unwrap());
+        let mut messages: Vec<NewMessage> = Vec::new();
+        for send in sends {
+            let rest = conversation.0.as_bytes()[0].wrapping_mul(0x1f);
+            let mut id = id_at(self.micros + send.gap, rest);
+            if last.is_some_and(|last| id <= last) {
+                id = id_at(last.unwrap().moment().micros() - START.micros() + 1, rest);
+            }
+            self.micros = id.moment().micros() - START.micros();
+            last = Some(id);
+            let kind = if send.is_system { MessageKind::System } else { MessageKind::Text };
+            let client_key = send.key.map(any_key);
+            messages.push(new(Message { kind, client_key, ..text(conversation, id, &people[usize::from(send.sender) % people.len()]) }));
+        }
+        let audience = self.store.append_messages(conversation, &messages).await.unwrap();
+        let mut users = audience.users.map(|users| users.to_vec());
+        users.iter_mut().for_each(|users| users.sort());
+        format!("{users:?}")
+    }
+
+    async fn people(&self, conversation: ConversationId) -> Vec<UserId> {
+        let page = self.store.participants(conversation, &PageRequest::first(100)).await.unwrap();
+        page.items.into_iter().map(|participant| participant.user).collect()
+    }
+
+    /// Marks as a chat does, from the row it sees.
+    async fn mark(&self, conversation: ConversationId, user: u8, place: u8, how: Mark) -> String {
+        let people = self.people(conversation).await;
+        let Some(user) = people.get(usize::from(user) % people.len().max(1)) else { return "nobody is there".to_owned() };
+        let row = try_row(self.store, user, conversation).await.expect("participants have entries");
+        let page = self.store.history(conversation, &Cut::default(), &PageRequest::first(100)).await.unwrap();
+        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else { return "nothing is there".to_owned() };
+        let up_to = message.id.order_key();
+        let now = START.plus_micros(self.micros).micros().cast_unsigned();
+        let (marker, read_up_to) = match how {
+            Mark::Read => (ReadMarker { up_to, ..row.marker }, Some(up_to)),
+            Mark::Unread => {
+                let epoch = now.max(row.marker.epoch + 1);
+                (ReadMarker { epoch, up_to: row.read_up_to().min(up_to.before()) }, None)
+            }
+            Mark::Late => (ReadMarker { epoch: row.marker.epoch / 2, up_to }, Some(up_to)),
+        };
+        // Whether a mark that moves nothing is a change is not promised: such a one has an id that can be the newest of nothing.
+        let micros = if marker > row.marker { self.micros } else { -100 };
+        let to = MarkerMove { conversation, marker, read_up_to, change: change(micros) };
+        format!("{:?} {:?}", to, self.store.move_read_marker(user, &to).await)
+    }
+
+    fn row(&self, line: &Line) -> ImportRow {
+        match *line {
+            Line::Room { room: number, activity, created } => {
+                let made = conversation(room(number), wideroom::model::ConversationKind::Group, START.plus_micros(created));
+                ImportRow::Conversation { conversation: made, last_activity: activity.map(|micros| START.plus_micros(micros)) }
+            }
+            Line::Participant { room: number, user, read, has_left } => {
+                let mut membership = wideroom::model::Membership::joined(wideroom::model::Role::Member);
+                if has_left {
+                    membership.state = wideroom::model::MembershipState::Left;
+                }
+                let read_up_to = read.map(|place| id_at(place.into(), place));
+                let places = ImportPlaces { read_up_to, delivered_up_to: read_up_to, ..ImportPlaces::default() };
+                ImportRow::Participant { conversation: room(number), user: name(user), membership, places }
+            }
+            Line::Message { room: number, back, rest, is_deleted } => {
+                let id = id_at((self.micros - back).max(0), rest);
+                let sender = name(rest % 5);
+                message_row(if is_deleted { deleted(room(number), id, &sender) } else { text(room(number), id, &sender) })
+            }
+            Line::User(n) => {
+                let profile = Profile { display_name: Some(format!("at {}", self.micros)), ..Profile::default() };
+                ImportRow::User { user: name(n), profile }
+            }
+        }
+    }
+}
+
+fn name(n: u8) -> UserId {
+    user(NAMES[usize::from(n) % NAMES.len()])
+}
+
+fn any_key(n: u8) -> IdempotencyKey {
+    key(KEYS[usize::from(n) % KEYS.len()])
+}
+
+fn all_rooms() -> Vec<ConversationId> {
+    let users = NAMES.map(user);
+    let mut rooms: Vec<_> = (0..ROOMS + 1).map(room).collect();
+    rooms.extend(users.iter().flat_map(|one| users.iter().map(|other| ConversationId::direct(one, other))));
+    rooms.sort_unstable();
+    rooms.dedup();
+    rooms
+}
+
+async fn compare(engine: &dyn Store, naive: &dyn Store, questions: &Questions, is_imported: bool) {
+    let rooms = all_rooms();
+    assert_eq!(engine.newest_id().await.unwrap(), naive.newest_id().await.unwrap());
+    assert_eq!(engine.participant_counts(&rooms).await.unwrap(), naive.participant_counts(&rooms).await.unwrap());
+    assert_eq!(engine.message_counts(&rooms).await.unwrap(), naive.message_counts(&rooms).await.unwrap());
+    assert_eq!(engine.last_messages(&rooms).await.unwrap(), naive.last_messages(&rooms).await.unwrap());
+    for conversation in &rooms {
+        compare_conversation(engine, naive, *conversation, questions).await;
+    }
+    let mut users = NAMES.map(user).to_vec();
+    users.extend([user("crowd000"), user("crowd032"), user("an")]);
+    assert_eq!(engine.profiles(&users).await.unwrap(), naive.profiles(&users).await.unwrap());
+    for user in &users {
+        compare_inbox(engine, naive, user, questions).await;
+        for other in &users {
+            assert_eq!(engine.direct_conversation(user, other).await.unwrap(), naive.direct_conversation(user, other).await.unwrap());
+        }
+        let (after, limit) = (change(questions.changes_after).order_key(), questions.changes_limit);
+        if !is_imported {
+            let changes = engine.inbox_changes(user, after, limit).await.unwrap();
+            assert_eq!(changes, naive.inbox_changes(user, after, limit).await.unwrap(), "changes of {user}, at most {limit}");
+        }
+    }
+}
+
+async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversation: ConversationId, questions: &Questions) {
+    for (cut, request) in &questions.history {
+        let answer = engine.history(conversation, cut, request).await.unwrap();
+        assert_page(request, &answer, &naive.history(conversation, cut, request).await.unwrap());
+    }
+    let (cut, request) = (Cut::default(), PageRequest::last(100));
+    let whole = naive.history(conversation, &cut, &request).await.unwrap();
+    assert_page(&request, &engine.history(conversation, &cut, &request).await.unwrap(), &whole);
+    let places: Vec<_> = whole.items.iter().flat_map(|message| [message.id.order_key(), message.id.order_key().before()]).collect();
+    let places: Vec<_> = places.into_iter().chain([OrderKey::MAX]).map(|place| (conversation, place)).collect();
+    assert_eq!(engine.messages_at(&places).await.unwrap(), naive.messages_at(&places).await.unwrap());
+    let ids: Vec<_> = whole.items.iter().map(|message| (conversation, message.id)).collect();
+    assert_eq!(engine.messages(&ids).await.unwrap(), naive.messages(&ids).await.unwrap());
+    for request in &questions.participants {
+        let answer = engine.participants(conversation, request).await.unwrap();
+        assert_page(request, &answer, &naive.participants(conversation, request).await.unwrap());
+    }
+    let keys: Vec<_> = NAMES.iter().flat_map(|name| (0..3).map(|n| (user(name), any_key(n)))).collect();
+    assert_eq!(engine.earlier_sends(conversation, &keys).await.unwrap(), naive.earlier_sends(conversation, &keys).await.unwrap());
+    let names: Vec<_> = NAMES.iter().map(|name| (conversation, user(name))).collect();
+    assert_eq!(engine.participants_by_name(&names).await.unwrap(), naive.participants_by_name(&names).await.unwrap());
+}
+
+async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, questions: &Questions) {
+    let rooms = all_rooms();
+    let seat = |seat: Option<Seat>| seat.map(|seat| (seat.conversation, seat.membership));
+    let seats: Vec<_> = engine.seats(user, &rooms).await.unwrap().into_iter().map(seat).collect();
+    assert_eq!(seats, naive.seats(user, &rooms).await.unwrap().into_iter().map(seat).collect::<Vec<_>>(), "seats of {user}");
+    let rows = naive.inbox_rows(user, &rooms).await.unwrap();
+    assert_eq!(engine.inbox_rows(user, &rooms).await.unwrap(), rows, "rows of {user}");
+    let mut large = engine.large_conversations(user).await.unwrap();
+    large.sort_unstable();
+    assert_eq!(large, naive.large_conversations(user).await.unwrap(), "large conversations of {user}");
+    let whole = [PageRequest::first(100), PageRequest::last(100), PageRequest::first(3), PageRequest::last(2)];
+    for request in whole.iter().chain(&questions.inbox) {
+        let answer = engine.inbox(user, request).await.unwrap();
+        assert_page(request, &answer, &naive.inbox(user, request).await.unwrap());
+    }
+    let asked: Vec<_> = rows
+        .iter()
+        .flatten()
+        .flat_map(|row| [row.read_up_to(), OrderKey::MIN].map(|after| UnreadQuestion { conversation: row.conversation, after }))
+        .collect();
+    for cap in [questions.cap, 99] {
+        let answers = engine.unread(user, &asked, cap).await.unwrap();
+        assert_eq!(answers, naive.unread(user, &asked, cap).await.unwrap(), "unread of {user} up to {cap}");
+    }
+}
+
+pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Stage) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // Most conversations are made at the start, so that later steps find something.
+    let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(ROOMS));
+    let make = |(room, (people, created))| Step::Make { room, people, created };
+    let steps = (made, prop::collection::vec(any_step(), 1..60))
+        .prop_map(move |(made, steps)| (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>());
+    let outcome = runner(32).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
+        runtime.block_on(async {
+            let (stage, oracle) = (open().await, Stage::naive().await);
+            let mut engine = Player { store: stage.store(), micros: 0, is_imported: false };
+            let mut naive = Player { store: oracle.store(), micros: 0, is_imported: false };
+            for (n, step) in steps.iter().enumerate() {
+                assert_eq!(engine.play(step).await, naive.play(step).await, "step {n}: {step:?}");
+                if n == steps.len() / 2 {
+                    compare(engine.store, naive.store, &questions, naive.is_imported).await;
+                }
+            }
+            let is_imported = naive.is_imported;
+            compare(stage.store(), oracle.store(), &questions, is_imported).await;
+            let stage = stage.reopened().await;
+            compare(stage.store(), oracle.store(), &later_questions, is_imported).await;
+            stage.close().await;
+        });
+        Ok(())
+    });
+    outcome.unwrap_or_else(|fault| panic!("{fault}"));
+}

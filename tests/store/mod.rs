@@ -1,0 +1,162 @@
+//! The contract of a store: what the comments of `store::Store` promise, written once and run by every engine.
+//!
+//! A case gets an empty store and knows no engine. A promise that is not here is none; a fault found in one engine becomes a case for all.
+
+mod ask;
+mod conversation;
+mod differential;
+mod disk;
+mod history;
+mod import;
+mod inbox;
+mod oracle;
+mod send;
+mod stage;
+mod unread;
+
+use stage::Stage;
+
+/// The list of cases, by file. `stores!` makes a test of each for an engine.
+///
+/// `cases` are async; `properties` are given a runtime, as proptest itself is not async.
+macro_rules! contract {
+    (cases { $($file:ident { $($case:ident),+ $(,)? })+ } properties { $($property_file:ident { $($property:ident),+ $(,)? })+ }) => {
+        macro_rules! stores {
+            ($engine:ident) => { stores!($engine, cfg(test)); };
+            ($engine:ident, $mark:meta) => {
+                mod $engine {
+                    use crate::store::Stage;
+                    $(mod $file {
+                        use super::Stage;
+                        $(
+                            #[tokio::test]
+                            #[$mark]
+                            async fn $case() {
+                                let stage = Stage::$engine().await;
+                                crate::store::$file::$case(stage.store()).await;
+                                stage.close().await;
+                            }
+                        )+
+                    })+
+                    mod properties {
+                        use super::Stage;
+                        $($(
+                            #[test]
+                            #[$mark]
+                            fn $property() {
+                                let runtime = tokio::runtime::Runtime::new().unwrap();
+                                let stage = runtime.block_on(Stage::$engine());
+                                crate::store::$property_file::$property(&runtime, stage.store());
+                                runtime.block_on(stage.close());
+                            }
+                        )+)+
+
+                        #[test]
+                        #[$mark]
+                        fn it_answers_as_the_oracle_does() {
+                            crate::store::differential::it_answers_as_the_oracle_does(async || Stage::$engine().await);
+                        }
+                    }
+                    #[tokio::test]
+                    #[$mark]
+                    async fn a_send_is_forgotten_as_a_retry_after_a_day() {
+                        let stage = Stage::$engine().await;
+                        crate::store::send::a_send_is_forgotten_as_a_retry_after_a_day(&stage).await;
+                        stage.close().await;
+                    }
+                }
+            };
+        }
+    };
+}
+
+contract! {
+    cases {
+        conversation {
+            a_new_conversation_is_there_for_its_participants,
+            a_stranger_has_no_seat,
+            seats_come_in_the_order_of_their_keys,
+            making_it_again_changes_nothing,
+            of_two_who_make_it_at_once_one_does,
+            a_pair_that_is_taken_stays_as_it_is,
+            a_direct_conversation_with_oneself_has_one_participant,
+            nobody_is_put_into_a_pair_by_names_that_run_together,
+            participants_are_in_the_order_of_their_names_bytes,
+            participants_by_name_come_in_the_order_of_their_keys,
+            more_than_the_fan_out_make_a_conversation_large,
+            notes_are_found_again,
+            an_empty_store_answers_everything,
+        }
+        history {
+            what_was_appended_is_read_back_whole,
+            history_is_read_newest_first,
+            ids_of_one_tick_are_in_the_order_of_signed_bytes,
+            a_page_of_none_is_empty,
+            histories_of_neighbours_do_not_mix,
+            the_message_at_a_place_is_the_newest_at_or_before_it,
+            messages_come_in_the_order_of_their_keys,
+            the_last_message_and_the_count_follow_each_send,
+            the_newest_id_is_the_greatest_kept,
+        }
+        send {
+            a_send_raises_the_conversation_for_everyone,
+            the_audience_is_who_is_in_it_now,
+            sending_reads_ones_own,
+            a_batch_is_kept_whole,
+            an_append_to_nowhere_is_refused,
+            an_earlier_send_is_found_by_its_key,
+            appends_to_many_conversations_at_once_lose_nothing,
+        }
+        inbox {
+            entries_of_one_moment_are_in_descending_order_of_ids,
+            after_thousands_of_sends_each_conversation_stands_once,
+            large_conversations_stand_at_their_place,
+            a_large_conversations_sends_show_in_rows_and_changes,
+            rows_come_in_the_order_of_their_keys,
+            an_empty_conversation_stands_at_its_making,
+            changes_are_ascending_and_complete,
+            changes_above_the_limit_are_none,
+            a_stranger_has_no_row,
+        }
+        unread {
+            messages_of_others_after_the_place_are_unread,
+            ones_own_system_and_deleted_messages_are_not_unread,
+            the_cap_ends_the_count,
+            no_more_rows_are_looked_at_than_may_be,
+            answers_come_in_the_order_of_their_questions,
+            a_marker_is_a_maximum_in_any_order_of_arrival,
+            a_later_epoch_wins,
+            receipts_never_go_back,
+            a_marker_is_its_users_alone,
+            a_system_message_moves_no_marker,
+        }
+        import {
+            importing_twice_is_importing_once,
+            what_is_there_stays_as_it_was,
+            messages_may_come_in_any_order,
+            participants_may_come_after_the_messages,
+            rows_without_their_conversation_are_not_kept,
+            the_activity_that_was_given_wins_over_older_messages,
+            without_one_the_last_message_is_the_activity,
+            a_pair_that_is_taken_refuses_another,
+            an_imported_pair_is_found_and_made_no_second_time,
+            markers_and_flags_are_kept,
+            a_mark_of_unread_puts_the_marker_before_its_message,
+            one_who_left_keeps_a_seat_but_no_entry,
+            the_33rd_participant_makes_it_large,
+            a_deleted_message_is_counted_but_has_no_content,
+            the_sends_of_the_last_day_are_recognised,
+            profiles_are_kept,
+            each_row_has_its_own_fate,
+        }
+    }
+    properties {
+        history { pages_tile_the_history, a_page_is_the_slice_of_its_list }
+        inbox { pages_tile_the_inbox, an_inbox_page_is_the_slice_of_its_list }
+        conversation { a_page_of_participants_is_the_slice_of_its_list }
+        import { the_order_of_an_import_does_not_matter }
+    }
+}
+
+stores!(naive);
+stores!(embedded);

@@ -1,0 +1,428 @@
+//! The naive engine: plain maps under one lock, each answer found by looking at everything. It cannot be fast, and so can be right.
+//!
+//! It is what the engines are compared with, and passes the same contract, so that the contract asks for nothing impossible.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use wideroom::clock::Clock;
+use wideroom::model::id::pair_key;
+use wideroom::model::{
+    Conversation, ConversationId, ConversationKind, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message,
+    MessageId, MessageKind, OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, TimeUuid, Timestamp, Unread, UserId,
+};
+use wideroom::store::{
+    Audience, ChangedRow, Created, EarlierSend, Error, ImportPlaces, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result,
+    Seat, Store, UnreadQuestion,
+};
+
+use super::ask::{inbox_order, is_in, slice};
+
+pub struct Naive {
+    clock: Arc<dyn Clock>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    rooms: BTreeMap<ConversationId, Room>,
+    sends: HashMap<(ConversationId, UserId, IdempotencyKey), EarlierSend>,
+    profiles: HashMap<UserId, Profile>,
+    notes: HashMap<String, String>,
+    newest: Option<TimeUuid>,
+}
+
+/// A conversation with all that is known of it.
+struct Room {
+    conversation: Conversation,
+    given_activity: Option<Timestamp>,
+    people: BTreeMap<UserId, Place>,
+    messages: BTreeMap<MessageId, Arc<Message>>,
+    /// The newest that was sent, and not imported: an import is no event.
+    newest_send: Option<MessageId>,
+}
+
+/// A user's part in a conversation.
+struct Place {
+    membership: Membership,
+    read_up_to: OrderKey,
+    delivered_up_to: OrderKey,
+    marker: ReadMarker,
+    sent_up_to: Option<MessageId>,
+    flags: Flags,
+    newest_change: Option<TimeUuid>,
+}
+
+impl Place {
+    fn new(membership: Membership) -> Self {
+        Self {
+            membership,
+            read_up_to: OrderKey::MIN,
+            delivered_up_to: OrderKey::MIN,
+            marker: ReadMarker::default(),
+            sent_up_to: None,
+            flags: Flags::default(),
+            newest_change: None,
+        }
+    }
+
+    fn imported(membership: Membership, places: &ImportPlaces) -> Self {
+        let read_up_to = places.read_up_to.map_or(OrderKey::MIN, MessageId::order_key);
+        let marker = match places.unread_from {
+            Some(from) => ReadMarker { epoch: 1, up_to: from.order_key().before() },
+            None => ReadMarker { epoch: 0, up_to: read_up_to },
+        };
+        let delivered_up_to = places.delivered_up_to.map_or(OrderKey::MIN, MessageId::order_key);
+        Self { read_up_to, delivered_up_to, marker, flags: places.flags, ..Self::new(membership) }
+    }
+}
+
+impl Room {
+    fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
+        Self { conversation, given_activity, people: BTreeMap::new(), messages: BTreeMap::new(), newest_send: None }
+    }
+
+    fn joined(&self) -> impl Iterator<Item = (&UserId, &Place)> {
+        self.people.iter().filter(|(_, place)| place.membership.is_joined())
+    }
+
+    fn last_message(&self) -> Option<MessageId> {
+        self.messages.keys().next_back().copied()
+    }
+
+    fn last_activity(&self) -> Timestamp {
+        let last = self.last_message().map(MessageId::moment);
+        last.max(self.given_activity).unwrap_or(self.conversation.created_at)
+    }
+
+    fn row(&self, user: &UserId) -> Option<InboxRow> {
+        let place = self.people.get(user).filter(|place| place.membership.is_joined())?;
+        Some(InboxRow {
+            conversation: self.conversation.id,
+            last_activity: self.last_activity(),
+            last_message: self.last_message(),
+            marker: place.marker,
+            sent_up_to: place.sent_up_to,
+            flags: place.flags,
+        })
+    }
+
+    fn participant(&self, user: &UserId) -> Option<Participant> {
+        self.people.get(user).map(|place| Participant {
+            conversation: self.conversation.id,
+            user: user.clone(),
+            membership: place.membership,
+            read_up_to: place.read_up_to,
+            delivered_up_to: place.delivered_up_to,
+        })
+    }
+
+    fn pair(&self) -> Option<Vec<u8>> {
+        let people: Vec<_> = self.people.keys().collect();
+        match (self.conversation.kind, people.as_slice()) {
+            (ConversationKind::Direct, [one, other]) => Some(pair_key(one, other)),
+            (ConversationKind::Direct, [one]) if self.conversation.id == ConversationId::direct(one, one) => Some(pair_key(one, one)),
+            (ConversationKind::Direct | ConversationKind::Group, _) => None,
+        }
+    }
+
+    fn grow(&mut self) {
+        self.conversation.is_large |= self.joined().count() > Conversation::FAN_OUT_MAX;
+    }
+
+    fn unread(&self, user: &UserId, after: OrderKey, cap: u32) -> Unread {
+        let mut unread = Unread::default();
+        for (rows, message) in self.messages.values().filter(|message| message.id.order_key() > after).enumerate() {
+            if message.counts_as_unread_for(user) {
+                unread.count += 1;
+                unread.first = unread.first.or(Some(message.id));
+            }
+            if unread.count == cap || rows + 1 == Unread::ROWS_MAX {
+                return Unread { is_capped: true, ..unread };
+            }
+        }
+        unread
+    }
+}
+
+impl Kept {
+    fn saw(&mut self, id: TimeUuid) {
+        self.newest = self.newest.max(Some(id));
+    }
+
+    fn by_pair(&self, pair: &[u8]) -> Option<ConversationId> {
+        self.rooms.iter().find(|(_, room)| room.pair().is_some_and(|of_room| of_room == pair)).map(|(id, _)| *id)
+    }
+
+    fn import(&mut self, row: &ImportRow, now: Timestamp) -> Imported {
+        match row {
+            ImportRow::User { user, profile } => {
+                if self.profiles.contains_key(user) {
+                    return Imported::Unchanged;
+                }
+                self.profiles.insert(user.clone(), profile.clone());
+            }
+            ImportRow::Conversation { conversation, last_activity } => {
+                if self.rooms.contains_key(&conversation.id) {
+                    return Imported::Unchanged;
+                }
+                self.rooms.insert(conversation.id, Room::new(conversation.clone(), *last_activity));
+            }
+            ImportRow::Participant { conversation, user, membership, places } => {
+                return self.import_participant(*conversation, user, Place::imported(*membership, places));
+            }
+            ImportRow::Message(message) => return self.import_message(message, now),
+        }
+        Imported::Added
+    }
+
+    fn import_participant(&mut self, conversation: ConversationId, user: &UserId, place: Place) -> Imported {
+        let Some(room) = self.rooms.get_mut(&conversation) else { return Imported::ConversationMissing };
+        if room.people.contains_key(user) {
+            return Imported::Unchanged;
+        }
+        room.people.insert(user.clone(), place);
+        room.grow();
+        let Some(pair) = room.pair() else { return Imported::Added };
+        let is_taken = self.rooms.iter().any(|(id, room)| *id != conversation && room.pair().as_ref() == Some(&pair));
+        if is_taken {
+            self.rooms.get_mut(&conversation).unwrap().people.remove(user);
+            return Imported::Refused("another conversation is the direct one of these two");
+        }
+        Imported::Added
+    }
+
+    fn import_message(&mut self, message: &Arc<Message>, now: Timestamp) -> Imported {
+        let Some(room) = self.rooms.get_mut(&message.conversation) else { return Imported::ConversationMissing };
+        if room.messages.contains_key(&message.id) {
+            return Imported::Unchanged;
+        }
+        room.messages.insert(message.id, message.clone());
+        self.saw(message.id);
+        let is_young = now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
+        if let (Some(key), Some(content), true) = (&message.client_key, &message.content, is_young) {
+            let input_hash = InputHash::of_send(content, message.reply_to);
+            let send = EarlierSend { message: message.id, input_hash };
+            self.sends.entry((message.conversation, message.sender.clone(), key.clone())).or_insert(send);
+        }
+        Imported::Added
+    }
+}
+
+impl Naive {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap()
+    }
+
+    /// An answer for each of these conversations.
+    fn each<T>(&self, conversations: &[ConversationId], answer: impl Fn(&Room) -> T) -> Vec<Option<T>> {
+        let kept = self.kept();
+        conversations.iter().map(|id| kept.rooms.get(id).map(&answer)).collect()
+    }
+
+    fn changed_rows(&self, user: &UserId) -> Vec<ChangedRow> {
+        let kept = self.kept();
+        let changed = |room: &Room| {
+            let newest_change = room.people.get(user)?.newest_change.max(room.newest_send)?;
+            Some(ChangedRow { newest_change, row: room.row(user)? })
+        };
+        kept.rooms.values().filter_map(changed).collect()
+    }
+}
+
+impl fmt::Display for Naive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("naive")
+    }
+}
+
+#[async_trait]
+impl Store for Naive {
+    fn overlap_micros(&self) -> i64 {
+        0
+    }
+
+    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+        Ok(self.kept().newest)
+    }
+
+    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+        let seat = |room: &Room| {
+            let place = room.people.get(viewer)?;
+            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: place.membership })
+        };
+        Ok(self.each(conversations, seat).into_iter().map(Option::flatten).collect())
+    }
+
+    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+        Ok(self.kept().by_pair(&pair_key(one, other)))
+    }
+
+    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
+        let mut kept = self.kept();
+        let mut room = Room::new(new.conversation.clone(), Some(new.conversation.created_at));
+        for (user, role) in &new.participants {
+            let place = Place { newest_change: Some(new.change), ..Place::new(Membership::joined(*role)) };
+            room.people.insert(user.clone(), place);
+        }
+        room.grow();
+        let by_pair = room.pair().and_then(|pair| kept.by_pair(&pair));
+        if let Some(there) = kept.rooms.get(&new.conversation.id).or(by_pair.and_then(|id| kept.rooms.get(&id))) {
+            return Ok(Created::Existing(Arc::new(there.conversation.clone())));
+        }
+        kept.rooms.insert(new.conversation.id, room);
+        kept.saw(new.change);
+        Ok(Created::New)
+    }
+
+    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        let all: Vec<Participant> =
+            only(self.each(&[conversation], |room| room.joined().filter_map(|(user, _)| room.participant(user)).collect()));
+        Ok(slice(&all, |one: &Participant| one.user.as_str().to_owned(), |user| user.as_str().to_owned(), page))
+    }
+
+    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+        Ok(keys.iter().map(|(id, user)| only(self.each(&[*id], |room| room.participant(user)))).collect())
+    }
+
+    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        Ok(self.each(conversations, |room| room.joined().count() as u64).into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Audience> {
+        let mut kept = self.kept();
+        let Some(room) = kept.rooms.get_mut(&conversation) else {
+            return Err(Error::Corrupt { table: "conversations", cause: "it is not there".into() });
+        };
+        for NewMessage { message, .. } in messages {
+            room.messages.insert(message.id, message.clone());
+            room.newest_send = room.newest_send.max(Some(message.id));
+            if let (MessageKind::Text, Some(place)) = (message.kind, room.people.get_mut(&message.sender)) {
+                place.sent_up_to = place.sent_up_to.max(Some(message.id));
+            }
+        }
+        let users = (!room.conversation.is_large).then(|| room.joined().map(|(user, _)| user.clone()).collect());
+        for NewMessage { message, input_hash } in messages {
+            kept.saw(message.id);
+            if let (Some(key), Some(input_hash)) = (&message.client_key, *input_hash) {
+                let send = EarlierSend { message: message.id, input_hash };
+                kept.sends.insert((conversation, message.sender.clone(), key.clone()), send);
+            }
+        }
+        Ok(Audience { users })
+    }
+
+    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+        let kept = self.kept();
+        let oldest = self.clock.now().plus_micros(-IdempotencyKey::LIFETIME_MICROS);
+        let send = |(user, key): &(UserId, IdempotencyKey)| kept.sends.get(&(conversation, user.clone(), key.clone())).copied();
+        Ok(keys.iter().map(|key| send(key).filter(|send| send.message.moment() > oldest)).collect())
+    }
+
+    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
+        let inside = |room: &Room| {
+            let messages = room.messages.values().rev().filter(|message| is_in(cut, &message.id.order_key()));
+            messages.cloned().collect::<Vec<_>>()
+        };
+        let all = only(self.each(&[conversation], inside));
+        Ok(slice(&all, |message| std::cmp::Reverse(message.id.order_key()), |key| std::cmp::Reverse(*key), page))
+    }
+
+    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+        Ok(keys.iter().map(|(conversation, id)| only(self.each(&[*conversation], |room| room.messages.get(id).cloned()))).collect())
+    }
+
+    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+        let at = |room: &Room, place: OrderKey| room.messages.values().rfind(|message| message.id.order_key() <= place).cloned();
+        Ok(places.iter().map(|(conversation, place)| only(self.each(&[*conversation], |room| at(room, *place)))).collect())
+    }
+
+    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
+        Ok(self.each(conversations, Room::last_message).into_iter().map(Option::flatten).collect())
+    }
+
+    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        Ok(self.each(conversations, |room| room.messages.len() as u64).into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+        let mut rows: Vec<_> = self.kept().rooms.values().filter_map(|room| room.row(user)).collect();
+        rows.sort_by_key(|row| inbox_order(&row.key()));
+        Ok(slice(&rows, |row| inbox_order(&row.key()), inbox_order, page))
+    }
+
+    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+        Ok(self.each(conversations, |room| room.row(user)).into_iter().map(Option::flatten).collect())
+    }
+
+    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+        let mut changed: Vec<_> = self.changed_rows(user).into_iter().filter(|row| row.newest_change.order_key() > after).collect();
+        changed.sort_by_key(|row| row.newest_change);
+        Ok((changed.len() <= limit).then_some(changed))
+    }
+
+    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
+        let kept = self.kept();
+        let is_one = |room: &&Room| room.conversation.is_large && room.row(user).is_some();
+        Ok(kept.rooms.values().filter(is_one).map(|room| room.conversation.id).collect())
+    }
+
+    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+        let answer = |UnreadQuestion { conversation, after }: &UnreadQuestion| {
+            self.each(&[*conversation], |room| room.unread(user, *after, cap)).pop().flatten().unwrap_or_default()
+        };
+        Ok(questions.iter().map(answer).collect())
+    }
+
+    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
+        let mut kept = self.kept();
+        kept.saw(to.change);
+        let Some(place) = kept.rooms.get_mut(&to.conversation).and_then(|room| room.people.get_mut(user)) else { return Ok(()) };
+        place.marker = place.marker.max(to.marker);
+        place.read_up_to = place.read_up_to.max(to.read_up_to.unwrap_or(OrderKey::MIN));
+        place.newest_change = place.newest_change.max(Some(to.change));
+        Ok(())
+    }
+
+    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        let kept = self.kept();
+        Ok(users.iter().map(|user| kept.profiles.get(user).cloned()).collect())
+    }
+
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
+        let (mut kept, now) = (self.kept(), self.clock.now());
+        Ok(rows.iter().map(|row| kept.import(row, now)).collect())
+    }
+
+    async fn note(&self, name: &str) -> Result<Option<String>> {
+        Ok(self.kept().notes.get(name).cloned())
+    }
+
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
+        let mut kept = self.kept();
+        match value {
+            Some(value) => kept.notes.insert(name.to_owned(), value.to_owned()),
+            None => kept.notes.remove(name),
+        };
+        Ok(())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What there is of the one that was asked for, and nothing where it is not there.
+fn only<T: Default>(answers: Vec<Option<T>>) -> T {
+    answers.into_iter().flatten().next().unwrap_or_default()
+}

@@ -1,0 +1,4 @@
+//! What tests of several areas share.
+
+pub mod words;
+pub mod world;

@@ -1,0 +1,129 @@
+//! The words of the model, made short: users, conversations and messages for tests, at times that a test can name.
+//!
+//! Time is microseconds after [`START`]. The same number is always the same id.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+use wideroom::model::{
+    Body, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Membership, Message, MessageId,
+    MessageKind, Role, TimeUuid, Timestamp, UserId,
+};
+use wideroom::store::{ImportPlaces, ImportRow, NewConversation, NewMessage};
+
+/// 2026-01-01T00:00:00Z, from which tests count.
+pub const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+pub const HOUR: i64 = 3_600 * 1_000_000;
+/// Where the stores' clock stands.
+pub const NOW: Timestamp = START.plus_micros(HOUR);
+
+pub fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+pub fn users<const N: usize>(names: [&str; N]) -> [UserId; N] {
+    names.map(user)
+}
+
+/// So many users, whose names sort as their numbers do.
+pub fn crowd(count: usize) -> Vec<UserId> {
+    (0..count).map(|n| user(&format!("crowd{n:03}"))).collect()
+}
+
+/// A group's id: greater ones for greater numbers.
+pub fn room(number: u8) -> ConversationId {
+    ConversationId(Uuid::from_bytes([number, 0x5a, 0, 0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, number]))
+}
+
+/// The id of a message.
+pub fn id(micros: i64) -> MessageId {
+    TimeUuid::new(START.plus_micros(micros), [0x80, 0, 1, 0, 0, 0, 0, 0])
+}
+
+/// The id of a change: after the message of the same microsecond.
+pub fn change(micros: i64) -> ChangeId {
+    TimeUuid::new(START.plus_micros(micros), [0x80, 1, 1, 0, 0, 0, 0, 0])
+}
+
+/// Any order key of that time: its first eight bytes are the tick, the others these.
+pub fn id_with(micros: i64, rest: [u8; 8]) -> MessageId {
+    TimeUuid::new(START.plus_micros(micros), rest)
+}
+
+pub fn content(text: &str) -> Content {
+    Content { body: Body::parse(text.to_owned(), Body::BYTES_MAX, false).unwrap(), ..Content::default() }
+}
+
+/// A TEXT message without anything special.
+pub fn text(conversation: ConversationId, id: MessageId, sender: &UserId) -> Message {
+    Message {
+        conversation,
+        id,
+        sender: sender.clone(),
+        kind: MessageKind::Text,
+        content: Some(content(&format!("said by {sender} at {id}"))),
+        reply_to: None,
+        client_key: None,
+        deleted_at: None,
+    }
+}
+
+pub fn system(conversation: ConversationId, id: MessageId, sender: &UserId) -> Message {
+    Message { kind: MessageKind::System, ..text(conversation, id, sender) }
+}
+
+pub fn deleted(conversation: ConversationId, id: MessageId, sender: &UserId) -> Message {
+    Message { content: None, deleted_at: Some(NOW), ..text(conversation, id, sender) }
+}
+
+/// A message on its way in, with the hash of its input where it has a key.
+pub fn new(message: Message) -> NewMessage {
+    let input_hash = message.client_key.as_ref().and(message.content.as_ref()).map(|content| InputHash::of_send(content, message.reply_to));
+    NewMessage { message: Arc::new(message), input_hash }
+}
+
+pub fn key(text: &str) -> IdempotencyKey {
+    IdempotencyKey::parse(text).unwrap()
+}
+
+pub fn conversation(id: ConversationId, kind: ConversationKind, created_at: Timestamp) -> Conversation {
+    Conversation { id, kind, name: None, created_at, created_by: None, input_hash: None, is_large: false }
+}
+
+/// A group that was made at [`START`], its first participant being the owner.
+pub fn group(id: ConversationId, people: &[UserId]) -> NewConversation {
+    let role = |n| if n == 0 { Role::Owner } else { Role::Member };
+    NewConversation {
+        conversation: conversation(id, ConversationKind::Group, START),
+        participants: people.iter().enumerate().map(|(n, user)| (user.clone(), role(n))).collect(),
+        change: change(0),
+    }
+}
+
+/// The direct conversation of two, or of one with themselves.
+pub fn direct(one: &UserId, other: &UserId) -> NewConversation {
+    let mut participants = vec![(one.clone(), Role::Member)];
+    if one != other {
+        participants.push((other.clone(), Role::Member));
+    }
+    let id = ConversationId::direct(one, other);
+    NewConversation { conversation: conversation(id, ConversationKind::Direct, START), participants, change: change(0) }
+}
+
+/// An import line of a group that was made at [`START`].
+pub fn group_row(id: ConversationId, last_activity: Option<Timestamp>) -> ImportRow {
+    ImportRow::Conversation { conversation: conversation(id, ConversationKind::Group, START), last_activity }
+}
+
+/// An import line of one who is in it now.
+pub fn participant_row(conversation: ConversationId, user: &UserId) -> ImportRow {
+    participant_row_at(conversation, user, ImportPlaces::default())
+}
+
+pub fn participant_row_at(conversation: ConversationId, user: &UserId, places: ImportPlaces) -> ImportRow {
+    ImportRow::Participant { conversation, user: user.clone(), membership: Membership::joined(Role::Member), places }
+}
+
+pub fn message_row(message: Message) -> ImportRow {
+    ImportRow::Message(Arc::new(message))
+}

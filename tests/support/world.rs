@@ -1,0 +1,205 @@
+//! The chat under test, with the real store in a folder of its own, and the people who use it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::Variables;
+use async_graphql::parser::types::OperationType;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Chat};
+use wideroom::clock::{Clock, SystemClock};
+use wideroom::graphql::{Api, DocumentBounds, Executor};
+use wideroom::model::UserId;
+use wideroom::store::Store;
+use wideroom::store::embedded::{Embedded, Options};
+use wideroom::transfer::Import;
+
+/// How long a test waits for what must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct World {
+    api: Arc<Api>,
+    pub(crate) chat: Chat,
+    pub(crate) store: Arc<dyn Store>,
+    folder: TempDir,
+}
+
+pub(crate) struct Actor {
+    api: Arc<Api>,
+    user: Option<UserId>,
+}
+
+/// What one request was answered with.
+#[derive(Debug)]
+pub(crate) struct Answer(Value);
+
+/// What a subscription answers with, one after the other.
+pub(crate) struct Stream(BoxStream<'static, async_graphql::Response>);
+
+impl World {
+    pub(crate) async fn open() -> Self {
+        Self::open_in(tempfile::tempdir().unwrap()).await
+    }
+
+    async fn open_in(folder: TempDir) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
+        let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, Bounds::default()).await.unwrap();
+        let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
+        Self { api, chat, store, folder }
+    }
+
+    /// A world that holds the tutorial's people and messages.
+    pub(crate) async fn with_sample() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
+        let import = Import { store: Arc::clone(&store), clock, dir: folder.path().to_owned(), stop: CancellationToken::new() };
+        let outcome = import.pipe(include_bytes!("../../src/cli/demo.jsonl").as_slice(), &mut |_| {}).await.unwrap();
+        assert_eq!(outcome.counts.broken_lines, 0);
+        store.close().await.unwrap();
+        drop((import, store));
+        Self::open_in(folder).await
+    }
+
+    /// The same folder after the server was stopped and started again. Nobody may still hold on to the old one.
+    pub(crate) async fn restarted(self) -> Self {
+        self.chat.finish().await;
+        self.store.close().await.unwrap();
+        let Self { api, chat, store, folder } = self;
+        drop((api, chat, store));
+        Self::open_in(folder).await
+    }
+
+    pub(crate) fn user(&self, name: &str) -> Actor {
+        Actor { api: Arc::clone(&self.api), user: Some(UserId::parse(name).unwrap()) }
+    }
+
+    /// Somebody without a token.
+    pub(crate) fn nobody(&self) -> Actor {
+        Actor { api: Arc::clone(&self.api), user: None }
+    }
+}
+
+async fn open_store(folder: &TempDir, clock: Arc<dyn Clock>) -> Embedded {
+    let options = Options { path: folder.path().to_owned(), cache_bytes: 16 << 20, free_bytes_min: 0, accept_loss: false };
+    Embedded::open(options, clock).await.unwrap()
+}
+
+impl Actor {
+    pub(crate) async fn ask(&self, document: &str, variables: Value) -> Answer {
+        let prepared = self.api.prepare(document, None).unwrap();
+        assert_ne!(prepared.operation, OperationType::Subscription);
+        let response = self.api.execute(&prepared, Variables::from_json(variables), self.user.clone()).await;
+        Answer(serde_json::to_value(response).unwrap())
+    }
+
+    /// The data of an answer without errors.
+    pub(crate) async fn data(&self, document: &str, variables: Value) -> Value {
+        self.ask(document, variables).await.data()
+    }
+
+    pub(crate) fn subscribe(&self, document: &str, variables: Value) -> Stream {
+        let prepared = self.api.prepare(document, None).unwrap();
+        assert_eq!(prepared.operation, OperationType::Subscription);
+        Stream(self.api.subscribe(&prepared, Variables::from_json(variables), self.user.clone()))
+    }
+
+    /// The id of the direct conversation with this user.
+    pub(crate) async fn direct(&self, username: &str) -> String {
+        let document = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }";
+        let data = self.data(document, json!({"u": username})).await;
+        text(&data["startDirectConversation"]["conversation"]["id"])
+    }
+
+    pub(crate) async fn group(&self, name: &str, usernames: &[&str]) -> String {
+        let document = "mutation($n: String!, $u: [String!]!) {
+            createGroupConversation(input: {name: $n, usernames: $u}) { conversation { id } } }";
+        let data = self.data(document, json!({"n": name, "u": usernames})).await;
+        text(&data["createGroupConversation"]["conversation"]["id"])
+    }
+
+    /// Sends a text, and answers with `{id uuid cursor}` of the message.
+    pub(crate) async fn send(&self, conversation: &str, body: &str) -> Sent {
+        let document = "mutation($c: ID!, $b: String!) {
+            sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { cursor node { id uuid } } } }";
+        let data = self.data(document, json!({"c": conversation, "b": body})).await;
+        let edge = &data["sendMessage"]["messageEdge"];
+        Sent { id: text(&edge["node"]["id"]), uuid: text(&edge["node"]["uuid"]), cursor: text(&edge["cursor"]) }
+    }
+
+    pub(crate) async fn mark_read(&self, conversation: &str, message: Option<&str>) {
+        let document = "mutation($c: ID!, $m: ID) { markRead(input: {conversationId: $c, messageId: $m}) { inboxEntry { id } } }";
+        self.data(document, json!({"c": conversation, "m": message})).await;
+    }
+
+    pub(crate) async fn mark_unread(&self, conversation: &str, message: &str) {
+        let document = "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { inboxEntry { id } } }";
+        self.data(document, json!({"c": conversation, "m": message})).await;
+    }
+
+    pub(crate) async fn unread(&self, conversation: &str) -> i64 {
+        let document = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount } } }";
+        let data = self.data(document, json!({"c": conversation})).await;
+        data["conversation"]["inboxEntry"]["unreadCount"].as_i64().unwrap()
+    }
+}
+
+/// A message that was acknowledged.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) id: String,
+    pub(crate) uuid: String,
+    pub(crate) cursor: String,
+}
+
+impl Answer {
+    pub(crate) fn data(self) -> Value {
+        assert!(self.0.get("errors").is_none(), "{}", self.0);
+        self.0["data"].clone()
+    }
+
+    /// What was answered beside an error.
+    pub(crate) fn data_beside_errors(self) -> Value {
+        self.0["data"].clone()
+    }
+
+    /// The code of the only error.
+    pub(crate) fn code(&self) -> String {
+        text(&self.extensions()["code"])
+    }
+
+    pub(crate) fn extensions(&self) -> &Value {
+        let errors = self.0["errors"].as_array().unwrap_or_else(|| panic!("no error: {}", self.0));
+        assert_eq!(errors.len(), 1, "{}", self.0);
+        assert!(!text(&errors[0]["message"]).is_empty());
+        &errors[0]["extensions"]
+    }
+}
+
+impl Stream {
+    /// What comes next, without errors.
+    pub(crate) async fn next(&mut self) -> Value {
+        self.answer().await.data()
+    }
+
+    pub(crate) async fn answer(&mut self) -> Answer {
+        let response = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came");
+        Answer(serde_json::to_value(response.expect("the stream ended")).unwrap())
+    }
+
+    /// Whether nothing is there now: asked only after something that would have been told before.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        use futures_util::FutureExt as _;
+        self.0.next().now_or_never().is_none()
+    }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
+}
