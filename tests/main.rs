@@ -4,6 +4,7 @@
 
 mod api;
 mod browser;
+mod cli;
 mod house;
 mod licences;
 mod live;

@@ -61,12 +61,8 @@ pub(super) fn parse_key(text: &str) -> Result<IdempotencyKey> {
 }
 
 fn content_bytes(content: &Content) -> usize {
-    let attachments: usize = content.attachments.iter().map(attachment_bytes).sum();
+    let attachments: usize = content.attachments.iter().map(Attachment::bytes).sum();
     content.body.as_str().len() + attachments + content.metadata.as_ref().map_or(0, |metadata| metadata.as_str().len())
-}
-
-fn attachment_bytes(attachment: &Attachment) -> usize {
-    attachment.url.len() + attachment.mime_type.len() + attachment.name.as_ref().map_or(0, String::len) + 32
 }
 
 fn parse_attachments(drafts: Vec<AttachmentDraft>) -> Result<Vec<Attachment>> {
@@ -75,7 +71,7 @@ fn parse_attachments(drafts: Vec<AttachmentDraft>) -> Result<Vec<Attachment>> {
         return Err(refuse(format!("a message has at most {} attachments", Attachment::COUNT_MAX)));
     }
     let attachments = drafts.into_iter().map(|draft| parse_attachment(draft).map_err(refuse)).collect::<Result<Vec<_>>>()?;
-    let bytes: usize = attachments.iter().map(attachment_bytes).sum();
+    let bytes: usize = attachments.iter().map(Attachment::bytes).sum();
     if bytes > Attachment::BYTES_MAX {
         return Err(refuse(format!("the attachments of a message take {} bytes together, and {bytes} is more", Attachment::BYTES_MAX)));
     }

@@ -2,18 +2,26 @@
 //!
 //! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage.
 
+mod import;
+mod open;
+mod schema;
+mod serve;
 mod settings;
+mod stop;
 mod token;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use self::settings::{DATA, Given};
+use self::settings::{DATA, Given, STORE};
 use crate::model::{UserId, UserIdError};
-use crate::{auth, config, telemetry};
+use crate::store::{self, embedded};
+use crate::{auth, config, telemetry, transfer};
 
 #[derive(Parser)]
 #[command(name = "wideroom", version, about = "A chat backend: a GraphQL API over wide rows", after_help = EXAMPLES)]
@@ -37,9 +45,34 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(about = "Run the server", long_about = SERVE, after_help = SERVE_EXAMPLES)]
+    Serve(Given<{ settings::SERVE }>),
     #[command(about = "Print a signed token that names a user", long_about = TOKEN, after_help = TOKEN_EXAMPLES)]
     Token(TokenFlags),
+    #[command(about = "Bring conversations and their history into the store", long_about = IMPORT, after_help = IMPORT_EXAMPLES)]
+    Import(ImportFlags),
+    #[command(about = "Print the schema of the API", long_about = SCHEMA, after_help = SCHEMA_EXAMPLES)]
+    Schema,
 }
+
+const SCHEMA: &str = "\
+Print the schema of the API in GraphQL's schema language, as it is committed in schema.graphql. Nothing is opened.";
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  wideroom schema > schema.graphql";
+
+const SERVE: &str = "\
+Run the server until SIGTERM or SIGINT.
+
+It needs no configuration: messages are kept in the data folder, and it listens to this machine only. After a signal it takes nothing \
+new, lets what is under way finish, and closes the store; after a second signal it leaves at once. One server at a time has a data folder.";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  wideroom serve --demo
+  wideroom serve --listen 0.0.0.0:8080 --data /var/lib/wideroom --log-format json
+  WIDEROOM_LISTEN=127.0.0.1:9000 wideroom serve --config wideroom.toml";
 
 const TOKEN: &str = "\
 Print a signed token that names a user, and nothing else.
@@ -53,6 +86,37 @@ Examples:
   wideroom token --user alice
   wideroom token --user alice@example.org --ttl 15m --data /var/lib/wideroom
   curl -H \"Authorization: Bearer $(wideroom token --user alice)\" …";
+
+const IMPORT: &str = "\
+Bring conversations and their history into the store, from JSON lines.
+
+Each line is one JSON object, one fact, with `type` first. Lines may come in any order. Ids and times are kept as they are. \
+What the store has already stays as it is, so that importing twice changes nothing, and an import of a file that was interrupted goes on \
+where it was. A broken line is named by its number and left out; the rest goes on, and the exit code is 1. The store must not be served \
+meanwhile.";
+
+const IMPORT_EXAMPLES: &str = "\
+Lines, with all their fields; only those before the bar are needed:
+  user          username | displayName avatarUrl lastSeenAt
+  conversation  id | kind name createdAt createdBy lastActivityAt inputHash participants
+  participant   conversationId username | state role joinedAt leftAt readUpTo unreadFrom deliveredUpTo
+                muted pinned archivedAt
+  message       conversationId id sender | kind body attachments metadata replyTo clientKey editedAt deletedAt
+  header, end   first and last line of an export: format exportedAt; lines (how many stand before it)
+`participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids, and hold the time.
+
+Examples:
+  wideroom import chats.jsonl
+  zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
+
+#[derive(clap::Args)]
+struct ImportFlags {
+    /// The file, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    given: Given<STORE>,
+}
 
 #[derive(clap::Args)]
 struct TokenFlags {
@@ -79,6 +143,28 @@ enum Error {
     Key(#[from] auth::KeyError),
     #[error(transparent)]
     Log(#[from] telemetry::Error),
+    #[error("{0}{hint}", hint = if matches!(.0, embedded::OpenError::Lost { .. }) { " (--accept-loss)" } else { "" })]
+    Open(#[from] embedded::OpenError),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("{0}; what was imported stays, and the same command may be given again")]
+    Import(#[from] transfer::import::Error),
+    #[error("{} cannot be read: {source}", path.display())]
+    Input { path: PathBuf, source: io::Error },
+    #[error("the data folder {} cannot be made: {source}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("broken lines left out: {0}; the rest is imported")]
+    BrokenLines(u64),
+    #[error("interrupted; {}", if *.goes_on { "the same command goes on from here" } else { "what was imported stays" })]
+    Interrupted { goes_on: bool },
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("the server failed: {0}")]
+    Serve(#[source] io::Error),
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(#[source] io::Error),
+    #[error("left at once, by a second signal")]
+    Left,
     #[error("cannot write: {0}")]
     Write(#[source] io::Error),
 }
@@ -116,7 +202,10 @@ fn one_line(text: &str) -> String {
 fn run(line: &CommandLine) -> Result<(), Error> {
     match &line.command {
         Some(Command::Token(flags)) => token::run(flags),
-        None => line.serve.config().map(drop).map_err(Error::from),
+        Some(Command::Import(flags)) => import::run(flags),
+        Some(Command::Schema) => schema::run(),
+        Some(Command::Serve(given)) => serve::run(given.config()?),
+        None => serve::run(line.serve.config()?),
     }
 }
 

@@ -59,12 +59,17 @@ impl Eq for Attachment {}
 
 impl Attachment {
     pub const COUNT_MAX: usize = 10;
-    /// Of all attachments of a message together, as JSON.
+    /// Of all attachments of a message together, by [`Attachment::bytes`].
     pub const BYTES_MAX: usize = 8 * 1024;
     pub const URL_BYTES_MAX: usize = 2_048;
     pub const NAME_BYTES_MAX: usize = 255;
     pub const MIME_TYPE_BYTES_MAX: usize = 127;
     pub const SIZE_BYTES_MAX: u64 = 1 << 53;
+
+    /// What it counts for: its texts, and something for the rest.
+    pub fn bytes(&self) -> usize {
+        self.url.len() + self.mime_type.len() + self.name.as_ref().map_or(0, String::len) + 32
+    }
 }
 
 /// JSON of the client's own, kept as compact text.

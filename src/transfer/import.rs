@@ -4,6 +4,7 @@
 //! conversation is not there yet wait in a file beside the store; as conversations themselves wait for nothing, one more look at the end
 //! settles them.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ pub use super::reader::Fault;
 use super::reader::{BATCH_ROWS_MAX, Batch, Numbering, Reader, Unit};
 use super::spool::Spool;
 use crate::clock::Clock;
+use crate::model::id::pair_key;
+use crate::model::{ConversationId, ConversationKind, UserId};
 use crate::store::{self, ImportRow, Imported, Store};
 
 /// Of a file's beginning, by which it is recognised.
@@ -95,7 +98,7 @@ type Tell<'a> = dyn FnMut(Told<'_>) + Send + 'a;
 impl Import {
     /// What can be read only once. Another run begins anew, which does no harm.
     pub async fn pipe(&self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
-        let run = Run { import: self, note: None, spool: Spool::passing(&self.dir), progress: Progress::default() };
+        let run = Run { import: self, note: None, spool: Spool::passing(&self.dir), progress: Progress::default(), has_added: false };
         run.all(input, tell).await
     }
 
@@ -114,7 +117,7 @@ impl Import {
             tell(Told::Resumed(&progress));
         }
         file.seek(SeekFrom::Start(progress.offset)).map_err(Error::Read)?;
-        Run { import: self, note: Some(note), spool, progress }.all(file, tell).await
+        Run { import: self, note: Some(note), spool, progress, has_added: false }.all(file, tell).await
     }
 }
 
@@ -136,6 +139,7 @@ struct Run<'a> {
     note: Option<String>,
     spool: Spool,
     progress: Progress,
+    has_added: bool,
 }
 
 /// What to do with a line whose conversation is not there.
@@ -149,8 +153,9 @@ impl Run<'_> {
     async fn all(mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
         let mut batches = self.read(input, Numbering::Counted);
         while let Some(batch) = self.next(&mut batches).await? {
-            self.keep(&batch, Missing::Hold, tell).await?;
-            (self.progress.offset, self.progress.lines) = (batch.offset, batch.lines);
+            let (offset, lines) = (batch.offset, batch.lines);
+            self.keep(batch, Missing::Hold, tell).await?;
+            (self.progress.offset, self.progress.lines) = (offset, lines);
             self.spool.sync().await.map_err(Error::Hold)?;
             self.progress.held_bytes = self.spool.bytes();
             self.write_note().await?;
@@ -160,7 +165,7 @@ impl Run<'_> {
         if let Some(held) = self.spool.read().await.map_err(Error::Hold)? {
             let mut batches = self.read(held, Numbering::Written);
             while let Some(batch) = self.next(&mut batches).await? {
-                self.keep(&batch, Missing::Name, tell).await?;
+                self.keep(batch, Missing::Name, tell).await?;
                 tell(Told::Progress(&self.progress));
             }
         }
@@ -201,7 +206,8 @@ impl Run<'_> {
         }
     }
 
-    async fn keep(&mut self, batch: &Batch, missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
+    async fn keep(&mut self, mut batch: Batch, missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
+        self.leave_out_second_pairs(&mut batch).await?;
         for fault in &batch.faults {
             self.broken(fault, tell);
         }
@@ -210,12 +216,42 @@ impl Run<'_> {
         for chunk in rows.chunks(BATCH_ROWS_MAX) {
             fates.extend(self.import.store.import(chunk).await?);
         }
+        self.expire_positions(&fates).await?;
         let mut fates = &fates[..];
         for unit in &batch.units {
             let (own, rest) = fates.split_at(unit.rows.len());
             fates = rest;
             self.judge(unit, own, missing, tell).await?;
         }
+        Ok(())
+    }
+
+    /// Once in a run, with the first row that is new: what was given out before knows nothing of it.
+    async fn expire_positions(&mut self, fates: &[Imported]) -> Result<(), Error> {
+        if !self.has_added && fates.contains(&Imported::Added) {
+            self.has_added = true;
+            self.import.store.set_note(store::NOTE_IMPORTED_AT, Some(&self.import.clock.now().to_string())).await?;
+        }
+        Ok(())
+    }
+
+    /// Two people have one direct conversation. The store would keep half of a second one, as it takes its rows one by one.
+    async fn leave_out_second_pairs(&self, batch: &mut Batch) -> Result<(), Error> {
+        let mut pairs = HashMap::new();
+        let mut units = Vec::with_capacity(batch.units.len());
+        for unit in batch.units.drain(..) {
+            if let Some((id, one, other)) = direct(&unit.rows) {
+                let earlier = *pairs.entry(pair_key(one, other)).or_insert(id);
+                let kept = self.import.store.direct_conversation(one, other).await?.unwrap_or(earlier);
+                if kept != id {
+                    let reason = format!("these two have another direct conversation already: {kept}");
+                    batch.faults.push(Fault { line: unit.number, reason });
+                    continue;
+                }
+            }
+            units.push(unit);
+        }
+        batch.units = units;
         Ok(())
     }
 
@@ -265,6 +301,17 @@ impl Counts {
     }
 }
 
+/// A direct conversation with those who are in it, where a unit brings both.
+fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
+    let ImportRow::Conversation { conversation, .. } = rows.first()? else { return None };
+    let mut users = rows.iter().filter_map(|row| match row {
+        ImportRow::Participant { user, .. } => Some(user),
+        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Message(_) => None,
+    });
+    let one = users.next().filter(|_| conversation.kind == ConversationKind::Direct)?;
+    Some((conversation.id, one, users.next().unwrap_or(one)))
+}
+
 fn absent(rows: &[ImportRow]) -> String {
     let conversation = rows.iter().find_map(|row| match row {
         ImportRow::User { .. } => None,
@@ -276,156 +323,5 @@ fn absent(rows: &[ImportRow]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use super::super::memory::Memory;
-    use super::*;
-    use crate::clock::SystemClock;
-    use crate::model::{MessageId, Timestamp};
-
-    const CONVERSATION: &str = "550e8400-e29b-41d4-a716-446655440001";
-
-    struct World {
-        store: Arc<Memory>,
-        dir: tempfile::TempDir,
-        heard: Vec<String>,
-        stop: CancellationToken,
-        /// Cancels `stop` once so many progresses were told.
-        stop_after: usize,
-    }
-
-    impl World {
-        fn new() -> Self {
-            let dir = tempfile::tempdir().unwrap();
-            Self { store: Arc::default(), dir, heard: Vec::new(), stop: CancellationToken::new(), stop_after: usize::MAX }
-        }
-
-        async fn file(&mut self, text: &str) -> Result<Outcome, Error> {
-            self.heard.clear();
-            let path = self.dir.path().join("input");
-            std::fs::write(&path, text).unwrap();
-            let dir = self.dir.path().to_owned();
-            let import = Import { store: self.store.clone(), clock: Arc::new(SystemClock), dir, stop: self.stop.clone() };
-            let (heard, mut left) = (&mut self.heard, self.stop_after);
-            let stop = self.stop.clone();
-            let mut tell = |told: Told<'_>| match told {
-                Told::Resumed(progress) => heard.push(format!("resumed after {}", progress.lines)),
-                Told::Broken(fault) => heard.push(format!("line {}: {}", fault.line, fault.reason)),
-                Told::Progress(_) => {
-                    left -= 1;
-                    if left == 0 {
-                        stop.cancel();
-                    }
-                }
-            };
-            import.file(File::open(path).unwrap(), &mut tell).await
-        }
-
-        fn files(&self) -> usize {
-            std::fs::read_dir(self.dir.path()).unwrap().count()
-        }
-
-        fn kept(&self) -> usize {
-            self.store.rows.lock().unwrap().len()
-        }
-    }
-
-    fn conversation() -> String {
-        format!("{{\"type\":\"conversation\",\"id\":\"{CONVERSATION}\",\"participants\":[{{\"username\":\"alice\"}}]}}\n")
-    }
-
-    fn messages(count: i64) -> String {
-        let mut lines = String::new();
-        for number in 0..count {
-            let id = MessageId::new(Timestamp::from_micros(1_700_000_000_000_000 + number), [0; 8]);
-            let fields = format!(r#""conversationId":"{CONVERSATION}","id":"{id}","sender":"alice","body":"{number}""#);
-            writeln!(lines, "{{\"type\":\"message\",{fields}}}").unwrap();
-        }
-        lines
-    }
-
-    fn count(added: u64, unchanged: u64) -> Count {
-        Count { added, unchanged }
-    }
-
-    #[tokio::test]
-    async fn importing_twice_changes_nothing() {
-        let mut world = World::new();
-        let text = include_str!("../cli/demo.jsonl");
-        let first = world.file(text).await.unwrap().counts;
-        assert_eq!((first.users, first.conversations), (count(4, 0), count(2, 0)));
-        assert_eq!((first.participants, first.messages, first.broken_lines), (count(6, 0), count(15, 0), 0));
-        let kept = world.kept();
-        let second = world.file(text).await.unwrap().counts;
-        assert_eq!((second.users, second.conversations), (count(0, 4), count(0, 2)));
-        assert_eq!((second.participants, second.messages, second.broken_lines), (count(0, 6), count(0, 15), 0));
-        assert_eq!((world.kept(), world.files()), (kept, 1), "nothing waits in the folder any more");
-    }
-
-    #[tokio::test]
-    async fn lines_may_come_in_any_order() {
-        let mut world = World::new();
-        let outcome = world.file(&format!("{}{}", messages(2_500), conversation())).await.unwrap();
-        assert_eq!((outcome.counts.messages, outcome.counts.conversations, outcome.counts.broken_lines), (count(2_500, 0), count(1, 0), 0));
-        assert_eq!(world.files(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_line_whose_conversation_never_comes_is_named_by_its_number() {
-        let mut world = World::new();
-        let outcome = world.file(&format!("{{\"type\":\"user\",\"username\":\"a\"}}\n\n{}", messages(2))).await.unwrap();
-        let sentence = format!("conversation {CONVERSATION} is not in the file or in the store");
-        assert_eq!(world.heard, [format!("line 3: {sentence}"), format!("line 4: {sentence}")]);
-        assert_eq!(outcome.counts.broken_lines, 2);
-        assert!(world.store.notes.lock().unwrap().is_empty());
-    }
-
-    #[tokio::test]
-    async fn what_the_store_refuses_is_a_broken_line() {
-        let mut world = World::new();
-        let refused = conversation().replace("\"participants\"", "\"name\":\"refused\",\"participants\"");
-        assert_eq!(world.file(&refused).await.unwrap().counts.broken_lines, 1);
-        assert_eq!(world.heard, ["line 1: it is refused"]);
-    }
-
-    #[tokio::test]
-    async fn an_import_that_was_stopped_goes_on_where_it_was() {
-        let mut world = World::new();
-        let text = format!("nonsense\n{}{}", messages(3_000), conversation());
-        world.stop_after = 2;
-        assert!(world.file(&text).await.unwrap().is_interrupted);
-        assert_eq!(world.kept(), 0, "all that was read waits");
-        (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
-        let outcome = world.file(&text).await.unwrap();
-        assert_eq!(world.heard, ["resumed after 2001"], "the broken line was named by the first run");
-        assert_eq!((outcome.counts.messages, outcome.counts.broken_lines), (count(3_000, 0), 1));
-        assert_eq!(world.files(), 1);
-    }
-
-    #[tokio::test]
-    async fn an_import_that_failed_goes_on_where_it_was() {
-        let mut world = World::new();
-        let text = format!("{}{}", conversation(), messages(3_000));
-        *world.store.imports_left.lock().unwrap() = Some(2);
-        assert!(matches!(world.file(&text).await, Err(Error::Store(_))));
-        *world.store.imports_left.lock().unwrap() = None;
-        let outcome = world.file(&text).await.unwrap();
-        assert_eq!(world.heard.len(), 1);
-        assert_eq!(outcome.counts.messages, count(3_000, 0));
-    }
-
-    #[tokio::test]
-    async fn lines_that_waited_and_are_gone_are_read_again() {
-        let mut world = World::new();
-        let text = format!("{}{}", messages(1_500), conversation());
-        world.stop_after = 1;
-        assert!(world.file(&text).await.unwrap().is_interrupted);
-        for entry in std::fs::read_dir(world.dir.path()).unwrap() {
-            std::fs::remove_file(entry.unwrap().path()).unwrap();
-        }
-        (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
-        assert_eq!(world.file(&text).await.unwrap().counts.messages, count(1_500, 0));
-        assert!(world.heard.is_empty(), "it began anew: {:?}", world.heard);
-    }
-}
+#[path = "import_test.rs"]
+mod tests;

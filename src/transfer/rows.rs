@@ -139,9 +139,9 @@ fn attachments(lines: Vec<line::Attachment>) -> Result<Vec<Attachment>> {
         return Err(format!("`attachments` has {} of them, and {} is the most", lines.len(), Attachment::COUNT_MAX));
     }
     let attachments = lines.into_iter().map(attachment).collect::<Result<Vec<_>>>()?;
-    let bytes = serde_json::to_string(&attachments).map_or(usize::MAX, |json| json.len());
+    let bytes: usize = attachments.iter().map(Attachment::bytes).sum();
     if bytes > Attachment::BYTES_MAX {
-        return Err(format!("`attachments` has {bytes} bytes as JSON, and {} is the most", Attachment::BYTES_MAX));
+        return Err(format!("`attachments` has {bytes} bytes, and {} is the most", Attachment::BYTES_MAX));
     }
     Ok(attachments)
 }
@@ -303,7 +303,7 @@ mod tests {
         }
         let long = format!(r#"{{"url":"https://a.example/{}","mimeType":"x/y"}}"#, "x".repeat(2_000));
         assert!(with(&long, 3).is_ok());
-        assert!(with(&long, 4).unwrap_err().contains("bytes as JSON, and 8192 is the most"));
+        assert!(with(&long, 4).unwrap_err().contains("bytes, and 8192 is the most"));
     }
 
     #[test]

@@ -1,0 +1,105 @@
+//! `wideroom serve`: the one place where all parts are put together, and taken apart in order.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::stop::{self, Stop};
+use super::{Error, open, print};
+use crate::auth::Auth;
+use crate::bus::Bus;
+use crate::chat::{self, Chat};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::graphql::{Api, DocumentBounds};
+use crate::model::UserId;
+use crate::server::pages::{self, PageOptions};
+use crate::server::{self, DoorBounds, Doors};
+use crate::store::Store;
+use crate::telemetry;
+use crate::transfer::import::{Import, Told};
+use crate::transfer::line::Line;
+
+/// What `--demo` shows.
+const SAMPLE: &str = include_str!("demo.jsonl");
+const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
+
+pub(super) fn run(config: Config) -> Result<(), Error> {
+    telemetry::init(&config.log, config.log_format)?;
+    open::folder(&config)?;
+    let auth = Arc::new(Auth::open(&config.data)?);
+    stop::run(|stop| serve(config, auth, stop))
+}
+
+async fn serve(config: Config, auth: Arc<Auth>, stop: Stop) -> Result<(), Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = open::store(&config, clock.clone()).await?;
+    let served = serve_store(&config, &store, auth, clock, stop).await;
+    let closed = store.close().await;
+    served?;
+    closed?;
+    tracing::info!("closed in order");
+    Ok(())
+}
+
+async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, clock: Arc<dyn Clock>, stop: Stop) -> Result<(), Error> {
+    if config.demo {
+        load_sample(store, clock.clone(), &config.data).await?;
+    }
+    let listen = |source| Error::Listen { address: config.listen, source };
+    let listener = server::listen(config.listen).map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let chat = Chat::open(store.clone(), Bus::default(), clock.clone(), chat::Bounds::default()).await?;
+    if !chat.ahead_of_clock().is_zero() {
+        tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
+    }
+    let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
+    let bounds = DoorBounds { drain: config.drain, ..DoorBounds::default() };
+    let doors = Arc::new(Doors::new(api, auth.clone(), clock.clone(), bounds));
+    let pages = pages::router(PageOptions { demo_users: if config.demo { sample_users() } else { Vec::new() }, issue: issue(auth, clock) });
+    print(&greeting(address, config))?;
+    let served = server::run(listener, doors, pages, stop.cancelled_owned()).await;
+    chat.finish().await;
+    served.map_err(Error::Serve)
+}
+
+/// Tokens for the people of the sample, as the page hands them out in a demo.
+fn issue(auth: Arc<Auth>, clock: Arc<dyn Clock>) -> pages::Issue {
+    Arc::new(move |name| Some(auth.issue(&UserId::parse(name).ok()?, DEMO_TOKEN_LIFE, clock.now())))
+}
+
+fn sample_users() -> Vec<String> {
+    let user = |line: &str| if let Ok(Line::User(user)) = Line::parse(line.as_bytes()) { Some(user.username) } else { None };
+    SAMPLE.lines().filter_map(user).collect()
+}
+
+/// Into a store that has nothing yet. One that has is served as it is, so that a demo may be started again.
+async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path) -> Result<(), Error> {
+    if store.newest_id().await?.is_some() {
+        tracing::info!("the store is not empty, so the sample is not loaded");
+        return Ok(());
+    }
+    let import = Import { store: store.clone(), clock, dir: data.to_owned(), stop: CancellationToken::new() };
+    let tell = &mut |told: Told<'_>| {
+        if let Told::Broken(fault) = told {
+            tracing::warn!(line = fault.line, reason = fault.reason, "a line of the sample was left out");
+        }
+    };
+    let counts = import.pipe(SAMPLE.as_bytes(), tell).await?.counts;
+    tracing::info!(conversations = counts.conversations.added, messages = counts.messages.added, "the sample is loaded");
+    Ok(())
+}
+
+/// Where it listens, and what to do next.
+fn greeting(address: SocketAddr, config: &Config) -> String {
+    let mut lines = vec![format!("Wideroom listens on http://{address}"), format!("  open    http://{address}/")];
+    if address.ip().is_loopback() {
+        let data = if config.data == Config::default().data { String::new() } else { format!(" --data {}", config.data.display()) };
+        let user = if config.demo { "alice" } else { "NAME" };
+        lines.push(format!("  token   wideroom token --user {user}{data}"));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,156 @@
+//! An import around a store: order, resumption, refusals.
+
+use std::fmt::Write as _;
+
+use super::super::memory::Memory;
+use super::*;
+use crate::clock::SystemClock;
+use crate::model::{MessageId, Timestamp};
+
+const CONVERSATION: &str = "550e8400-e29b-41d4-a716-446655440001";
+
+struct World {
+    store: Arc<Memory>,
+    dir: tempfile::TempDir,
+    heard: Vec<String>,
+    stop: CancellationToken,
+    /// Cancels `stop` once so many progresses were told.
+    stop_after: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { store: Arc::default(), dir, heard: Vec::new(), stop: CancellationToken::new(), stop_after: usize::MAX }
+    }
+
+    async fn file(&mut self, text: &str) -> Result<Outcome, Error> {
+        self.heard.clear();
+        let path = self.dir.path().join("input");
+        std::fs::write(&path, text).unwrap();
+        let dir = self.dir.path().to_owned();
+        let import = Import { store: self.store.clone(), clock: Arc::new(SystemClock), dir, stop: self.stop.clone() };
+        let (heard, mut left) = (&mut self.heard, self.stop_after);
+        let stop = self.stop.clone();
+        let mut tell = |told: Told<'_>| match told {
+            Told::Resumed(progress) => heard.push(format!("resumed after {}", progress.lines)),
+            Told::Broken(fault) => heard.push(format!("line {}: {}", fault.line, fault.reason)),
+            Told::Progress(_) => {
+                left -= 1;
+                if left == 0 {
+                    stop.cancel();
+                }
+            }
+        };
+        import.file(File::open(path).unwrap(), &mut tell).await
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(self.dir.path()).unwrap().count()
+    }
+
+    fn kept(&self) -> usize {
+        self.store.rows.lock().unwrap().len()
+    }
+}
+
+fn conversation() -> String {
+    format!("{{\"type\":\"conversation\",\"id\":\"{CONVERSATION}\",\"participants\":[{{\"username\":\"alice\"}}]}}\n")
+}
+
+fn messages(count: i64) -> String {
+    let mut lines = String::new();
+    for number in 0..count {
+        let id = MessageId::new(Timestamp::from_micros(1_700_000_000_000_000 + number), [0; 8]);
+        let fields = format!(r#""conversationId":"{CONVERSATION}","id":"{id}","sender":"alice","body":"{number}""#);
+        writeln!(lines, "{{\"type\":\"message\",{fields}}}").unwrap();
+    }
+    lines
+}
+
+fn count(added: u64, unchanged: u64) -> Count {
+    Count { added, unchanged }
+}
+
+#[tokio::test]
+async fn importing_twice_changes_nothing() {
+    let mut world = World::new();
+    let text = include_str!("../cli/demo.jsonl");
+    let first = world.file(text).await.unwrap().counts;
+    assert_eq!((first.users, first.conversations), (count(4, 0), count(2, 0)));
+    assert_eq!((first.participants, first.messages, first.broken_lines), (count(6, 0), count(15, 0), 0));
+    let kept = world.kept();
+    let expired = |world: &World| world.store.notes.lock().unwrap().remove(store::NOTE_IMPORTED_AT);
+    assert!(expired(&world).is_some(), "positions from before an import are none any more");
+    let second = world.file(text).await.unwrap().counts;
+    assert_eq!((second.users, second.conversations), (count(0, 4), count(0, 2)));
+    assert_eq!((second.participants, second.messages, second.broken_lines), (count(0, 6), count(0, 15), 0));
+    assert_eq!((world.kept(), world.files()), (kept, 1), "nothing waits in the folder any more");
+    assert_eq!(expired(&world), None, "where nothing is new, positions stay");
+}
+
+#[tokio::test]
+async fn lines_may_come_in_any_order() {
+    let mut world = World::new();
+    let outcome = world.file(&format!("{}{}", messages(2_500), conversation())).await.unwrap();
+    assert_eq!((outcome.counts.messages, outcome.counts.conversations, outcome.counts.broken_lines), (count(2_500, 0), count(1, 0), 0));
+    assert_eq!(world.files(), 1);
+}
+
+#[tokio::test]
+async fn a_line_whose_conversation_never_comes_is_named_by_its_number() {
+    let mut world = World::new();
+    let outcome = world.file(&format!("{{\"type\":\"user\",\"username\":\"a\"}}\n\n{}", messages(2))).await.unwrap();
+    let sentence = format!("conversation {CONVERSATION} is not in the file or in the store");
+    assert_eq!(world.heard, [format!("line 3: {sentence}"), format!("line 4: {sentence}")]);
+    assert_eq!(outcome.counts.broken_lines, 2);
+    assert!(world.store.notes.lock().unwrap().keys().all(|note| !note.starts_with("import:")), "it is finished");
+}
+
+#[tokio::test]
+async fn what_the_store_refuses_is_a_broken_line() {
+    let mut world = World::new();
+    let refused = conversation().replace("\"participants\"", "\"name\":\"refused\",\"participants\"");
+    assert_eq!(world.file(&refused).await.unwrap().counts.broken_lines, 1);
+    assert_eq!(world.heard, ["line 1: it is refused"]);
+}
+
+#[tokio::test]
+async fn an_import_that_was_stopped_goes_on_where_it_was() {
+    let mut world = World::new();
+    let text = format!("nonsense\n{}{}", messages(3_000), conversation());
+    world.stop_after = 2;
+    assert!(world.file(&text).await.unwrap().is_interrupted);
+    assert_eq!(world.kept(), 0, "all that was read waits");
+    (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
+    let outcome = world.file(&text).await.unwrap();
+    assert_eq!(world.heard, ["resumed after 2001"], "the broken line was named by the first run");
+    assert_eq!((outcome.counts.messages, outcome.counts.broken_lines), (count(3_000, 0), 1));
+    assert_eq!(world.files(), 1);
+}
+
+#[tokio::test]
+async fn an_import_that_failed_goes_on_where_it_was() {
+    let mut world = World::new();
+    let text = format!("{}{}", conversation(), messages(3_000));
+    *world.store.imports_left.lock().unwrap() = Some(2);
+    assert!(matches!(world.file(&text).await, Err(Error::Store(_))));
+    *world.store.imports_left.lock().unwrap() = None;
+    let outcome = world.file(&text).await.unwrap();
+    assert_eq!(world.heard.len(), 1);
+    assert_eq!(outcome.counts.messages, count(3_000, 0));
+}
+
+#[tokio::test]
+async fn lines_that_waited_and_are_gone_are_read_again() {
+    let mut world = World::new();
+    let text = format!("{}{}", messages(1_500), conversation());
+    world.stop_after = 1;
+    assert!(world.file(&text).await.unwrap().is_interrupted);
+    for entry in std::fs::read_dir(world.dir.path()).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
+    assert_eq!(world.file(&text).await.unwrap().counts.messages, count(1_500, 0));
+    assert!(world.heard.is_empty(), "it began anew: {:?}", world.heard);
+}

@@ -1,0 +1,152 @@
+//! `wideroom serve` as a process: how it begins, how it ends, and that it is alone.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::Program;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+struct Server {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// `http://127.0.0.1:PORT`
+    url: String,
+}
+
+impl Server {
+    fn start(program: &Program, arguments: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut child = program.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        match line.trim().strip_prefix("Wideroom listens on ") {
+            Some(url) => Self { url: url.to_owned(), child, stdout },
+            None => panic!("{line}{}", log(&mut child)),
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Its exit code, the rest of stdout, and its log.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let (mut stdout, log) = (String::new(), log(&mut self.child));
+            self.stdout.read_to_string(&mut stdout).unwrap();
+            sender.send((self.child.wait().unwrap().code(), stdout, log)).unwrap();
+        });
+        receiver.recv_timeout(DEADLINE).expect("it ends")
+    }
+}
+
+fn log(child: &mut Child) -> String {
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn it_says_where_it_listens_and_what_to_do_next() {
+    let program = Program::new();
+    let server = Server::start(&program, &[]);
+    let url = server.url.clone();
+    server.signal("-TERM");
+    let (code, stdout, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    let data = program.data();
+    assert_eq!(stdout, format!("  open    {url}/\n  token   wideroom token --user NAME --data {}\n", data.display()));
+    assert!(log.contains("closed in order"), "{log}");
+}
+
+/// One request over a plain connection, and the whole answer.
+fn get(url: &str, path_and_headers: &str) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(stream, "{path_and_headers}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_token_of_its_folder_opens_its_doors() {
+    let program = Program::new();
+    let server = Server::start(&program, &["--demo"]);
+    let request = "GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1";
+    let token = program.run(&["token", "--user", "alice"]).stdout;
+    let answer = get(&server.url, &format!("{request}\r\nAuthorization: Bearer {}", token.trim()));
+    assert!(answer.contains(r#""username":"alice""#), "{answer}");
+    let forged = get(&server.url, &format!("{request}\r\nAuthorization: Bearer {}x", token.trim()));
+    assert!(forged.contains("UNAUTHENTICATED"), "{forged}");
+    assert!(get(&server.url, "GET / HTTP/1.1").starts_with("HTTP/1.1 200"));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn both_signals_end_it_in_order() {
+    for name in ["-TERM", "-INT"] {
+        let program = Program::new();
+        let server = Server::start(&program, &[]);
+        server.signal(name);
+        assert_eq!(server.end().0, Some(0), "{name}");
+    }
+}
+
+#[test]
+fn a_data_folder_has_one_server() {
+    let program = Program::new();
+    let server = Server::start(&program, &[]);
+    let data = program.data();
+    let line = format!("{} is in use by another wideroom (serve, import, …): stop it first, or name another folder", data.display());
+    program.run(&["serve", "--listen", "127.0.0.1:0"]).failed(1, &line);
+    program.run_with_input(&["import", "-"], "").failed(1, &line);
+    program.run(&["token", "--user", "alice"]).succeeded();
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn an_address_that_is_taken_is_one_clear_line() {
+    let (one, other) = (Program::new(), Program::new());
+    let server = Server::start(&one, &[]);
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let ended = other.run(&["serve", "--listen", &address, "--log", "error"]);
+    assert_eq!(ended.code, Some(1));
+    let line = format!("wideroom: cannot listen on {address}: Address already in use");
+    assert!(ended.stderr.starts_with(&line) && ended.stderr.lines().count() == 1, "{}", ended.stderr);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn the_demo_loads_the_sample_once() {
+    let program = Program::new();
+    for says in ["the sample is loaded", "the store is not empty, so the sample is not loaded"] {
+        let server = Server::start(&program, &["--demo", "--log-format", "json"]);
+        server.signal("-TERM");
+        let (code, stdout, log) = server.end();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(stdout.contains("--user alice"), "{stdout}");
+        let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines.iter().any(|line| line["message"] == says), "{log}");
+    }
+    let path = program.write("sample.jsonl", include_str!("../../src/cli/demo.jsonl"));
+    let again = program.run(&["import", &path]);
+    assert!(again.succeeded().contains("messages 0 / 15"), "{}", again.stdout);
+}
+
+#[test]
+fn a_log_filter_that_is_none_is_one_clear_line() {
+    let program = Program::new();
+    let ended = program.run(&["serve", "--log", "info,=,"]);
+    assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1));
+    assert!(ended.stderr.starts_with("wideroom: the log filter cannot be read: "), "{}", ended.stderr);
+}
