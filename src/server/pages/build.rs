@@ -15,7 +15,9 @@ const SOURCE: &str = "src/server/pages";
 const NPM_TIME: Duration = Duration::from_secs(120);
 
 fn main() -> Result<(), String> {
-    for path in ["src/server/pages/build.rs", "src/server/pages/vendored.rs", "src/server/pages/package.json", "src/server/pages/package-lock.json"] {
+    for path in
+        ["src/server/pages/build.rs", "src/server/pages/vendored.rs", "src/server/pages/package.json", "src/server/pages/package-lock.json"]
+    {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=WIDEROOM_PAGES");
