@@ -1,4 +1,64 @@
 //! Wideroom: a chat backend whose conversations are wide rows.
+//!
+//! One GraphQL server: conversations, messages and inboxes are read through Relay connections whose cursors are the clustering keys of
+//! wide rows, mutations send and mark read, subscriptions resume without a gap. It runs alone on an embedded store.
+//!
+//! # The layers
+//!
+//! They point one way, and `tests/house.rs` holds them to it:
+//!
+//! ```text
+//! cli  →  server  →  graphql  →  chat  →  store | bus  →  model
+//! ```
+//!
+//! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
+//! - [`store`]: what is kept. One trait; [`store::embedded`] is the engine in this process.
+//! - [`bus`]: what is told, in this process: a broadcast per topic.
+//! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
+//! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
+//! - [`server`]: the doors. GraphQL over HTTP, graphql-transport-ws, the pages.
+//! - [`cli`]: the commands; [`transfer`] is the import format that one of them reads.
+//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`config`] and [`telemetry`].
+//!
+//! # Invariants
+//!
+//! - Invariant: kept before told. Nothing is published, and nothing acknowledged, that is not on disk.
+//! - Invariant: one order. Messages and changes sort by the order key of their timeuuid ([`model::OrderKey`]), in keys, cursors and
+//!   markers alike. No two ids of a process share a microsecond.
+//! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time gives ids, keeps and tells.
+//! - Invariant: unread is computed from a marker, never counted up and down.
+//! - Invariant: markers are maxima; the greater bytes stay, whatever the order of arrival.
+//! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.
+//! - Invariant: what the viewer may not see answers like what does not exist, and only `chat::access` decides it.
+//! - Invariant: no word of a store's or a library's error reaches a client: `graphql::error` chooses a code and a sentence.
+//! - Invariant: every queue, page, body, document and socket has a bound, and every wait a deadline.
+//!
+//! # A mutation, from the socket to the disk
+//!
+//! `sendMessage` over HTTP:
+//!
+//! 1. `server::http` reads the body within its bound, finds the viewer by the bearer token, and has the document prepared:
+//!    `graphql::document` takes it from its cache or parses and guards it.
+//! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
+//! 3. [`chat::Chat::send`] checks that the viewer takes part, and puts the draft into the queue of the conversation (`chat::lane`).
+//! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::horizon`) and calls
+//!    [`store::Store::append_messages`].
+//! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
+//!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
+//! 6. Back in the queue's task: the events go to the bus, then the answers to the senders.
+//!
+//! # An event, from the bus to the socket
+//!
+//! `messageAdded` over a WebSocket, with a cursor:
+//!
+//! 1. `server::ws` has the `subscribe` message prepared and executed as a stream; `graphql::subscription` opens
+//!    [`chat::Chat::message_updates`], which checks that the viewer takes part.
+//! 2. That listens to the conversation's topic first, then reads the store after the cursor, and only then takes what it heard meanwhile;
+//!    what was given already is dropped by its identity.
+//! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read.
+//! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last
+//!    message; one that is too slow for its socket is closed with 4290 and comes back with its cursor.
+
 pub mod auth;
 pub mod bus;
 pub mod chat;

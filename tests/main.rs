@@ -6,6 +6,8 @@ mod api;
 mod browser;
 mod cli;
 mod house;
+mod licences;
+mod live;
 mod model;
 mod pages;
 mod schema;

@@ -10,7 +10,7 @@ use async_graphql::parser::types::{
     DocumentOperations, ExecutableDocument, Field, OperationDefinition, OperationType, Selection, SelectionSet,
 };
 use async_graphql::parser::{self, parse_query};
-use async_graphql::{Name, Pos, Positioned};
+use async_graphql::{Name, Pos, Positioned, Value, Variables};
 use lru::LruCache;
 
 use super::guard::{self, DocumentBounds, GuardError};
@@ -26,6 +26,33 @@ pub struct Prepared {
     pub operation: OperationType,
     /// The operation's name, where it has one.
     pub name: Option<Name>,
+}
+
+impl Prepared {
+    /// That no variable is missing which must be there. The library would notice while it executes, after what it did before.
+    pub fn check(&self, variables: &Variables) -> Result<(), Refused> {
+        let Some((_, operation)) = self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref()) else { return Ok(()) };
+        for definition in &operation.node.variable_definitions {
+            let (name, definition) = (&definition.node.name.node, &definition.node);
+            let is_needed = !definition.var_type.node.nullable;
+            match variables.get(name) {
+                None if is_needed && definition.default_value.is_none() => {
+                    return Err(Refused::invalid(format!(
+                        "The variable `${name}` is missing; it is of the type `{}`.",
+                        definition.var_type.node
+                    )));
+                }
+                Some(Value::Null) if is_needed => {
+                    return Err(Refused::invalid(format!(
+                        "The variable `${name}` must not be null; it is of the type `{}`.",
+                        definition.var_type.node
+                    )));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Why a document is refused, in a sentence for whoever wrote it.
@@ -59,9 +86,10 @@ impl From<GuardError> for Refused {
 
 impl From<parser::Error> for Refused {
     fn from(error: parser::Error) -> Self {
-        // The parser draws the place in several lines; its last one says what it expected.
+        // The parser draws the place in several lines; its last one says what it expected, in the names of its rules.
         let drawing = error.to_string();
-        let said = drawing.lines().last().unwrap_or_default().trim().trim_start_matches("= ");
+        let last = drawing.lines().last().unwrap_or_default().trim().trim_start_matches("= ");
+        let said = if drawing.lines().count() > 1 { last.replace('_', " ") } else { last.to_owned() };
         Self {
             kind: RefusedKind::Syntax,
             message: format!("The document cannot be parsed: {said}."),
@@ -274,6 +302,16 @@ mod tests {
         for (text, name) in [(both, None), (both, Some("C")), ("{ a }", Some("A"))] {
             assert_eq!(prepare(text, name).unwrap_err().kind, RefusedKind::Invalid);
         }
+    }
+
+    #[test]
+    fn a_variable_that_must_be_there_is_missed_before_anything_is_done() {
+        let prepared = prepare("query Q($a: Int!, $b: Int! = 1, $c: Int) { x(a: $a, b: $b, c: $c) }", None).unwrap();
+        let check = |json| prepared.check(&Variables::from_json(json));
+        check(serde_json::json!({ "a": 1, "c": null })).unwrap();
+        assert!(check(serde_json::json!({})).unwrap_err().message.contains("`$a` is missing"));
+        assert!(check(serde_json::json!({ "a": null })).unwrap_err().message.contains("`$a` must not be null"));
+        assert!(check(serde_json::json!({ "a": 1, "b": null })).unwrap_err().message.contains("`Int!`"));
     }
 
     #[test]

@@ -133,6 +133,9 @@ async fn execute(
         OperationType::Mutation | OperationType::Query => {}
     }
     let variables = request.variables(doors.bounds.variables_bytes)?;
+    if let Err(refused) = prepared.check(&variables) {
+        return Ok(Problem::from(refused).into());
+    }
     Ok(doors.execute(&prepared, variables, viewer, deadline).await)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows the schema. A request is read, bounded, given its viewer and handed to the [`Executor`]; its answer is written.
 
+mod accept;
 mod answer;
 mod http;
 mod operation;
@@ -17,9 +18,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use axum::serve::ListenerExt;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -32,7 +33,11 @@ use crate::graphql::Executor;
 pub struct DoorBounds {
     pub body_bytes: usize,
     pub variables_bytes: usize,
-    /// From the first byte of a request to its answer.
+    /// Connections that are not WebSockets. More wait to be accepted.
+    pub connections: usize,
+    /// How long a connection may be silent before a request, or take to send its head.
+    pub head: Duration,
+    /// From the head of a request to its answer.
     pub request: Duration,
     /// From the call to stop until what still runs is cut off.
     pub drain: Duration,
@@ -69,6 +74,8 @@ impl Default for DoorBounds {
         Self {
             body_bytes: 128 * 1024,
             variables_bytes: 64 * 1024,
+            connections: 10_000,
+            head: Duration::from_secs(60),
             request: Duration::from_secs(10),
             drain: Duration::from_secs(10),
             sockets: SocketBounds::default(),
@@ -148,33 +155,27 @@ pub async fn run(
     pages: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    // Without this the answer to a small request may wait 40 ms for the other side's acknowledgement.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection keeps Nagle's algorithm");
-        }
-    });
-    let stop = doors.stop.clone();
-    let stopping = stop.clone();
-    let serve = axum::serve(listener, router(Arc::clone(&doors), pages)).with_graceful_shutdown(async move {
-        shutdown.await;
-        stopping.cancel();
-    });
-    let overdue = async {
-        stop.cancelled().await;
-        tokio::time::sleep(doors.bounds.drain).await;
-    };
-    let drained = async {
-        let served = serve.await;
-        doors.sockets.close();
-        doors.sockets.wait().await;
-        served
-    };
+    let router = router(Arc::clone(&doors), pages);
+    let connections = TaskTracker::new();
     tokio::select! {
-        served = drained => served,
-        () = overdue => {
-            tracing::warn!(sockets = doors.open_sockets(), "the drain took too long; what still ran is cut off");
-            Ok(())
-        }
+        () = shutdown => {}
+        () = accept::accept(&listener, &router, &connections, &doors) => {}
     }
+    // From here on connections are refused, and go to another server.
+    drop(listener);
+    doors.stop.cancel();
+    connections.close();
+    doors.sockets.close();
+    let drained = async {
+        connections.wait().await;
+        doors.sockets.wait().await;
+    };
+    if timeout(doors.bounds.drain, drained).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            sockets = doors.open_sockets(),
+            "the drain took too long; what still runs is cut off"
+        );
+    }
+    Ok(())
 }

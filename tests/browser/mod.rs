@@ -102,7 +102,7 @@ impl Server {
     }
 }
 
-/// The first line with a URL of a page of ours names the listener; the internal one is named without.
+/// The first URL that is printed is that of the public listener.
 fn address_in(line: &str) -> Option<String> {
     let start = line.find("http://127.0.0.1:")?;
     let url = &line[start..];

@@ -10,6 +10,7 @@ mod history;
 mod import;
 mod inbox;
 mod oracle;
+mod race;
 mod send;
 mod stage;
 mod unread;
@@ -148,6 +149,11 @@ contract! {
             the_sends_of_the_last_day_are_recognised,
             profiles_are_kept,
             each_row_has_its_own_fate,
+        }
+        race {
+            marks_and_sends_at_once_lose_nothing,
+            a_reader_sees_each_send_as_a_whole,
+            growing_large_between_sends_loses_nothing,
         }
     }
     properties {

@@ -34,7 +34,7 @@ query Conversation($conversationId: ID!, $after: String) {
     messageCount
     messages(first: 5, after: $after) {
       edges {
-        node { id sender { username } body createdAt status }
+        node { id sender { username } body createdAt }
       }
       pageInfo { hasNextPage endCursor }
     }
@@ -47,7 +47,7 @@ mutation Send($input: SendMessageInput!) {
   sendMessage(input: $input) {
     messageEdge {
       cursor
-      node { id body createdAt clientKey status }
+      node { id body createdAt clientKey }
     }
   }
 }
@@ -277,10 +277,7 @@ function subscribe(params, takesAfter) {
   };
 }
 
-let calls = 0;
-
 function fetcher(params, options) {
-  calls += 1;
   const operations = options?.documentAST?.definitions.filter(({ kind }) => kind === "OperationDefinition") ?? [];
   const operation = operations.find(({ name }) => name?.value === params.operationName) ?? operations[0];
   if (operation?.operation !== "subscription") return ask(params);
@@ -366,7 +363,7 @@ function signInWith(newToken) {
 }
 
 if (!window.GraphiQL || !window.graphqlWs) {
-  say("GraphiQL could not be loaded. This build takes it from a CDN: build where npm is to have it inside.");
+  say("GraphiQL could not be loaded from its CDN. A build made where npm works has it inside and needs no internet.");
 } else if (isDemo) {
   part("person").append(...people.map((name) => new Option(name)));
   const wanted = new URLSearchParams(location.search).get("as") ?? recall("wideroom:person");

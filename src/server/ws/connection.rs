@@ -147,7 +147,10 @@ impl Connection {
             Woken::Alarm => self.alarm(Instant::now()),
             Woken::Written(written) => written.map_err(|_| End::Gone),
             Woken::Read(frame) => self.read(frame),
-            Woken::Answered(id, answer) => self.answered(&id, &answer),
+            Woken::Answered(id, answer) => {
+                self.answered(&id, &answer);
+                Ok(())
+            }
             Woken::Told(id, answer) => self.told(&id, answer),
         }
     }
@@ -164,7 +167,7 @@ impl Connection {
     }
 
     fn say(&mut self, message: &Outgoing<'_>) -> Result<(), End> {
-        Ok(self.outbox.push(message.json())?)
+        Ok(self.outbox.tell(message.json())?)
     }
 
     fn read(&mut self, frame: Option<Result<Message, axum::Error>>) -> Result<(), End> {
@@ -249,6 +252,7 @@ impl Connection {
         let prepared = self.doors.executor.prepare(request.query()?, request.operation_name.as_deref())?;
         line.operation(&prepared);
         let variables = request.variables(self.doors.bounds.variables_bytes)?;
+        prepared.check(&variables)?;
         Ok((prepared, variables))
     }
 
@@ -263,13 +267,14 @@ impl Connection {
     }
 
     /// A query or a mutation has its one answer.
-    fn answered(&mut self, id: &str, answer: &Answer) -> Result<(), End> {
+    fn answered(&mut self, id: &str, answer: &Answer) {
         self.operations.stop(id, answer.code());
         if answer.is_refusal() {
-            return self.say(&Outgoing::Error { id, payload: &answer.errors });
+            self.outbox.answer(Outgoing::Error { id, payload: &answer.errors }.json());
+        } else {
+            self.outbox.answer(Outgoing::Next { id, payload: answer }.json());
+            self.outbox.answer(Outgoing::Complete { id }.json());
         }
-        self.say(&Outgoing::Next { id, payload: answer })?;
-        self.say(&Outgoing::Complete { id })
     }
 
     /// A subscription has something to tell, or is over.

@@ -1,4 +1,7 @@
 //! What is still to be written to one socket: a queue with an end, and the time since when it has not moved.
+//!
+//! What subscriptions tell has a bound, and who lets it run full is a slow consumer. The answers to requests wait before they are put here,
+//! until there is room: a client may ask for many large pages at once, and gets them as fast as it reads.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,28 +20,42 @@ pub(super) struct Full;
 
 pub(super) struct Outbox<S> {
     sink: S,
-    queue: VecDeque<Utf8Bytes>,
+    queue: VecDeque<Queued>,
+    /// Of all there is.
     bytes: usize,
-    messages_max: usize,
-    bytes_max: usize,
+    /// Of what was told.
+    told: Load,
+    most: Load,
     /// Something was handed to the sink that may not be with the system yet.
     is_unflushed: bool,
     /// When a message last moved on.
     moved: Instant,
 }
 
+struct Queued {
+    text: Utf8Bytes,
+    is_told: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Load {
+    messages: usize,
+    bytes: usize,
+}
+
 impl<S: Sink<Message> + Unpin> Outbox<S> {
     pub(super) fn new(sink: S, messages_max: usize, bytes_max: usize) -> Self {
-        Self { sink, queue: VecDeque::new(), bytes: 0, messages_max, bytes_max, is_unflushed: false, moved: Instant::now() }
+        let most = Load { messages: messages_max, bytes: bytes_max };
+        Self { sink, queue: VecDeque::new(), bytes: 0, told: Load::default(), most, is_unflushed: false, moved: Instant::now() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && !self.is_unflushed
     }
 
-    /// Half of the queue is free: what can wait may go on.
+    /// Half of the queue is free: there is room for an answer.
     pub(super) fn has_room(&self) -> bool {
-        self.queue.len() <= self.messages_max / 2 && self.bytes <= self.bytes_max / 2
+        self.queue.len() <= self.most.messages / 2 && self.bytes <= self.most.bytes / 2
     }
 
     /// Since when nothing moved, where there is something to move.
@@ -46,18 +63,29 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
         (!self.is_idle()).then_some(self.moved)
     }
 
-    /// A single message may be larger than the queue: an answer must be sendable.
-    pub(super) fn push(&mut self, text: String) -> Result<(), Full> {
-        let is_over = self.queue.len() >= self.messages_max || self.bytes.saturating_add(text.len()) > self.bytes_max;
-        if is_over && !self.queue.is_empty() {
+    /// What cannot wait. A single message may be larger than the queue, else it could never be sent.
+    pub(super) fn tell(&mut self, text: String) -> Result<(), Full> {
+        let is_over = self.told.messages >= self.most.messages || self.told.bytes.saturating_add(text.len()) > self.most.bytes;
+        if is_over && self.told.messages > 0 {
             return Err(Full);
         }
+        self.told.messages += 1;
+        self.told.bytes += text.len();
+        self.push(text, true);
+        Ok(())
+    }
+
+    /// An answer, for which [`Outbox::has_room`] was asked before.
+    pub(super) fn answer(&mut self, text: String) {
+        self.push(text, false);
+    }
+
+    fn push(&mut self, text: String, is_told: bool) {
         if self.is_idle() {
             self.moved = Instant::now();
         }
         self.bytes += text.len();
-        self.queue.push_back(text.into());
-        Ok(())
+        self.queue.push_back(Queued { text: text.into(), is_told });
     }
 
     /// Writes all there is. It may be dropped at any await: nothing is lost, and nothing is written twice.
@@ -68,8 +96,12 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         while !self.queue.is_empty() {
             ready!(self.sink.poll_ready_unpin(cx))?;
-            if let Some(text) = self.queue.pop_front() {
+            if let Some(Queued { text, is_told }) = self.queue.pop_front() {
                 self.bytes -= text.len();
+                if is_told {
+                    self.told.messages -= 1;
+                    self.told.bytes -= text.len();
+                }
                 self.is_unflushed = true;
                 self.moved = Instant::now();
                 self.sink.start_send_unpin(Message::Text(text))?;
@@ -94,6 +126,7 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     pub(super) fn forget(&mut self) {
         self.queue.clear();
         self.bytes = 0;
+        self.told = Load::default();
     }
 }
 
@@ -106,33 +139,42 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_ends_by_messages_and_by_bytes() {
+    fn what_is_told_ends_by_messages_and_by_bytes() {
         let mut by_messages = outbox();
         for _ in 0..3 {
-            by_messages.push("a".to_owned()).unwrap();
+            by_messages.tell("a".to_owned()).unwrap();
         }
-        assert_eq!(by_messages.push("a".to_owned()), Err(Full));
+        assert_eq!(by_messages.tell("a".to_owned()), Err(Full));
         let mut by_bytes = outbox();
-        by_bytes.push("0123456".to_owned()).unwrap();
-        assert_eq!(by_bytes.push("789a".to_owned()), Err(Full));
-        by_bytes.push("789".to_owned()).unwrap();
+        by_bytes.tell("0123456".to_owned()).unwrap();
+        assert_eq!(by_bytes.tell("789a".to_owned()), Err(Full));
+        by_bytes.tell("789".to_owned()).unwrap();
         assert!(!by_bytes.has_room());
     }
 
     #[test]
     fn one_message_may_be_larger_than_the_queue() {
         let mut outbox = outbox();
-        outbox.push("x".repeat(100)).unwrap();
-        assert_eq!(outbox.push("x".to_owned()), Err(Full));
+        outbox.tell("x".repeat(100)).unwrap();
+        assert_eq!(outbox.tell("x".to_owned()), Err(Full));
+    }
+
+    #[test]
+    fn a_large_answer_makes_nobody_a_slow_consumer() {
+        let mut outbox = outbox();
+        outbox.answer("x".repeat(100));
+        assert!(!outbox.has_room());
+        outbox.tell("x".to_owned()).unwrap();
     }
 
     #[tokio::test]
     async fn what_is_written_makes_room_again() {
         let mut outbox = outbox();
-        outbox.push("x".repeat(100)).unwrap();
+        outbox.tell("x".repeat(100)).unwrap();
+        outbox.answer("x".repeat(100));
         assert!(outbox.waits_since().is_some());
         outbox.flush().await.unwrap();
         assert!(outbox.is_idle() && outbox.has_room() && outbox.waits_since().is_none());
-        assert_eq!(outbox.bytes, 0);
+        assert_eq!((outbox.bytes, outbox.told), (0, Load::default()));
     }
 }

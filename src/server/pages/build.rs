@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-#[path = "src/server/pages/vendored.rs"]
+#[path = "vendored.rs"]
 #[expect(dead_code, reason = "versions and integrity are for the page")]
 mod vendored;
 
@@ -15,7 +15,7 @@ const SOURCE: &str = "src/server/pages";
 const NPM_TIME: Duration = Duration::from_secs(120);
 
 fn main() -> Result<(), String> {
-    for path in ["build.rs", "src/server/pages/vendored.rs", "src/server/pages/package.json", "src/server/pages/package-lock.json"] {
+    for path in ["src/server/pages/build.rs", "src/server/pages/vendored.rs", "src/server/pages/package.json", "src/server/pages/package-lock.json"] {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=WIDEROOM_PAGES");
@@ -31,7 +31,7 @@ fn main() -> Result<(), String> {
         Err(reason) if wish == "embed" => Err(format!("GraphiQL could not be embedded: {reason}")),
         Err(reason) => {
             println!("cargo:warning=GraphiQL is not in this build ({reason}): the page at / will load it from a CDN.");
-            println!("cargo:warning=To try again: touch build.rs. To have this as an error: WIDEROOM_PAGES=embed.");
+            println!("cargo:warning=To try again: touch src/server/pages/build.rs. To have this as an error: WIDEROOM_PAGES=embed.");
             leave_empty(&out)
         }
     }

@@ -1,0 +1,74 @@
+//! Connections: each is accepted when there is a place for it, answers at once, and is not waited for without end.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Doors;
+
+/// How long to wait where the system has no more file descriptors.
+const EXHAUSTED: Duration = Duration::from_millis(200);
+
+/// Accepts connections until it is dropped.
+pub(super) async fn accept(listener: &TcpListener, router: &Router, connections: &TaskTracker, doors: &Arc<Doors>) {
+    let places = Arc::new(Semaphore::new(doors.bounds.connections.min(Semaphore::MAX_PERMITS)));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let stream = next(listener).await;
+        let (service, head, stop) = (TowerToHyperService::new(router.clone()), doors.bounds.head, doors.stop.clone());
+        connections.spawn(async move {
+            serve(stream, service, head, stop).await;
+            drop(place);
+        });
+    }
+}
+
+async fn next(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Without this the answer to a small request may wait 40 ms for the other side's acknowledgement.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "a connection keeps Nagle's algorithm");
+                }
+                return stream;
+            }
+            // That one was gone before it was accepted; the next one is not.
+            Err(error) if is_of_the_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "no connection can be accepted");
+                tokio::time::sleep(EXHAUSTED).await;
+            }
+        }
+    }
+}
+
+fn is_of_the_connection(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+}
+
+/// One connection, until it ends or becomes a WebSocket. Asked to stop, it answers what it has read and ends.
+async fn serve(stream: TcpStream, service: TowerToHyperService<Router>, head: Duration, stop: CancellationToken) {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(head);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection broke off");
+    }
+}

@@ -1,0 +1,8 @@
+//! Over real sockets: the doors with a small schema of their own behind them.
+
+mod drain;
+mod http;
+mod schema;
+mod world;
+mod ws;
+mod ws_bounds;

@@ -1,0 +1,161 @@
+//! A small schema for the doors: it echoes, fails, waits, counts and panics on demand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::{Context, Error, ErrorExtensions, Object, Request, Response, Schema, Subscription, Variables};
+use futures_util::stream::{self, BoxStream, Stream};
+use futures_util::{StreamExt, future};
+use tokio::sync::watch;
+use wideroom::graphql::{DocumentBounds, Documents, Executor, Prepared, Refused};
+use wideroom::model::UserId;
+
+/// How many of `forever` and `slow` are alive.
+type Alive = Arc<watch::Sender<usize>>;
+
+pub(super) struct TestApi {
+    schema: Schema<Query, Mutation, Told>,
+    documents: Documents,
+}
+
+impl TestApi {
+    pub(super) fn new(alive: Alive) -> Self {
+        let schema = Schema::build(Query, Mutation, Told).data(alive).finish();
+        Self { schema, documents: Documents::new(DocumentBounds::default()) }
+    }
+
+    fn request(prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {
+        let mut request = Request::new("").variables(variables).data(viewer);
+        request.operation_name = prepared.name.as_ref().map(ToString::to_string);
+        request.set_parsed_query((*prepared.document).clone());
+        request
+    }
+}
+
+#[async_trait::async_trait]
+impl Executor for TestApi {
+    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, Refused> {
+        self.documents.prepare(query, operation_name)
+    }
+
+    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response {
+        self.schema.execute(Self::request(prepared, variables, viewer)).await
+    }
+
+    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response> {
+        self.schema.execute_stream(Self::request(prepared, variables, viewer))
+    }
+}
+
+pub(super) struct Query;
+
+#[Object]
+impl Query {
+    async fn echo(&self, text: String) -> String {
+        text
+    }
+
+    async fn number(&self, n: i32) -> i32 {
+        n
+    }
+
+    async fn me(&self, context: &Context<'_>) -> Result<String, Error> {
+        let viewer = context.data::<Option<UserId>>()?.as_ref().map(ToString::to_string);
+        viewer.ok_or_else(|| Error::new("Sign in first.").extend_with(|_, extensions| extensions.set("code", "UNAUTHENTICATED")))
+    }
+
+    /// The library hands an error of `Result<Option<_>>` to the parent; this way round it stays with the field.
+    async fn missing(&self) -> Option<Result<String, Error>> {
+        Some(Err(Error::new("There is no such thing.").extend_with(|_, extensions| extensions.set("code", "NOT_FOUND"))))
+    }
+
+    async fn wait(&self) -> bool {
+        future::pending().await
+    }
+
+    async fn panic(&self, #[graphql(default)] really_not: bool) -> bool {
+        assert!(really_not, "on demand");
+        true
+    }
+
+    async fn large(&self, bytes: usize) -> String {
+        "x".repeat(bytes)
+    }
+}
+
+pub(super) struct Mutation;
+
+#[Object]
+impl Mutation {
+    async fn say(&self, text: String) -> String {
+        text
+    }
+
+    async fn wait(&self) -> bool {
+        future::pending().await
+    }
+
+    async fn slow(&self, context: &Context<'_>, ms: u64) -> Result<bool, Error> {
+        let _alive = Guard::new(context.data::<Alive>()?);
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        Ok(true)
+    }
+}
+
+pub(super) struct Told;
+
+#[Subscription(name = "Subscription")]
+impl Told {
+    async fn count(&self, to: i32) -> impl Stream<Item = i32> {
+        stream::iter(0..to)
+    }
+
+    async fn forever(&self, context: &Context<'_>) -> Result<impl Stream<Item = i32>, Error> {
+        let alive = Guard::new(context.data::<Alive>()?);
+        Ok(stream::iter([0]).chain(stream::pending()).map(move |number| {
+            let _alive = &alive;
+            number
+        }))
+    }
+
+    async fn broken(&self) -> impl Stream<Item = Faulty> {
+        stream::iter([Faulty])
+    }
+
+    async fn refused(&self) -> Result<stream::Empty<i32>, Error> {
+        Err(Error::new("There is no such thing.").extend_with(|_, extensions| extensions.set("code", "NOT_FOUND")))
+    }
+
+    async fn panic(&self) -> impl Stream<Item = i32> {
+        stream::iter([0, 1]).inspect(|&number| assert!(number < 1, "on demand"))
+    }
+
+    async fn flood(&self, bytes: usize) -> impl Stream<Item = String> {
+        stream::repeat_with(move || "x".repeat(bytes))
+    }
+}
+
+pub(super) struct Faulty;
+
+#[Object]
+impl Faulty {
+    async fn fault(&self) -> Result<bool, Error> {
+        Err(Error::new("It is broken.").extend_with(|_, extensions| extensions.set("code", "UNAVAILABLE")))
+    }
+}
+
+/// Counts itself while it lives.
+struct Guard(Alive);
+
+impl Guard {
+    fn new(alive: &Alive) -> Self {
+        alive.send_modify(|alive| *alive += 1);
+        Self(Arc::clone(alive))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.send_modify(|alive| *alive -= 1);
+    }
+}

@@ -1,0 +1,203 @@
+//! The running doors, and who knocks at them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use futures_util::{SinkExt, StreamExt};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::{HeaderMap, HeaderName};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tokio_util::sync::CancellationToken;
+use wideroom::auth::Auth;
+use wideroom::clock::{Clock, SystemClock};
+use wideroom::model::UserId;
+use wideroom::server::{self, DoorBounds, Doors};
+
+use super::schema::TestApi;
+
+/// No test waits longer than this for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+const SECRET: &[u8] = b"thirty-two bytes for a test key.";
+
+pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it happens in time")
+}
+
+pub(super) struct World {
+    address: SocketAddr,
+    pub(super) doors: Arc<Doors>,
+    alive: watch::Receiver<usize>,
+    stop: CancellationToken,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl World {
+    pub(super) async fn start() -> Self {
+        Self::with(DoorBounds::default()).await
+    }
+
+    pub(super) async fn with(bounds: DoorBounds) -> Self {
+        let (alive, watched) = watch::channel(0);
+        let api = Arc::new(TestApi::new(Arc::new(alive)));
+        let doors = Arc::new(Doors::new(api, Arc::new(Auth::with_secret(SECRET)), Arc::new(SystemClock), bounds));
+        let listener = server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server::run(listener, Arc::clone(&doors), Router::new(), stop.clone().cancelled_owned()));
+        Self { address, doors, alive: watched, stop, serving }
+    }
+
+    pub(super) fn token(&self, name: &str, ttl: Duration) -> String {
+        issue(SECRET, name, ttl)
+    }
+
+    pub(super) fn forged(&self) -> String {
+        issue(b"another key of thirty-two bytes.", "mallory", Duration::from_secs(60))
+    }
+
+    pub(super) fn expired(&self) -> String {
+        let past = SystemClock.now().plus_micros(-3_600_000_000);
+        Auth::with_secret(SECRET).issue(&UserId::parse("alice").unwrap(), Duration::from_secs(60), past)
+    }
+
+    /// Waits until so many of `forever` and `slow` live.
+    pub(super) async fn alive(&self, count: usize) {
+        soon(self.alive.clone().wait_for(|alive| *alive == count)).await.unwrap();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(super) async fn stopped(self) {
+        soon(self.serving).await.unwrap().unwrap();
+    }
+
+    pub(super) async fn tcp(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// One HTTP request: its status, headers and JSON.
+    pub(super) async fn http(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(self.tcp().await)).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = soon(sender.send_request(request.body(Full::new(Bytes::copy_from_slice(body))).unwrap())).await.unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = soon(body.collect()).await.unwrap().to_bytes();
+        Reply { status: head.status.as_u16(), headers: head.headers, body: serde_json::from_slice(&bytes).unwrap() }
+    }
+
+    pub(super) async fn post(&self, body: &Value) -> Reply {
+        self.http("POST", "/graphql", &[("content-type", "application/json")], body.to_string().as_bytes()).await
+    }
+
+    pub(super) async fn get(&self, query: &str) -> Reply {
+        self.http("GET", &format!("/graphql?{query}"), &[], b"").await
+    }
+
+    /// A socket that has not said anything yet.
+    pub(super) async fn socket(&self) -> Socket {
+        self.socket_of(Some("graphql-transport-ws")).await
+    }
+
+    pub(super) async fn socket_of(&self, subprotocol: Option<&str>) -> Socket {
+        Socket(self.try_socket(subprotocol).await.unwrap())
+    }
+
+    pub(super) async fn try_socket(
+        &self,
+        subprotocol: Option<&str>,
+    ) -> Result<WebSocketStream<MaybeTlsStream<TcpStream>>, tungstenite::Error> {
+        let mut request = format!("ws://{}/graphql/ws", self.address).into_client_request().unwrap();
+        if let Some(subprotocol) = subprotocol {
+            request.headers_mut().insert("sec-websocket-protocol", subprotocol.parse().unwrap());
+        }
+        soon(tokio_tungstenite::connect_async(request)).await.map(|(socket, _)| socket)
+    }
+
+    /// A socket after `connection_ack`.
+    pub(super) async fn open(&self) -> Socket {
+        let mut socket = self.socket().await;
+        socket.say(&json!({ "type": "connection_init" })).await;
+        assert_eq!(socket.hear().await, json!({ "type": "connection_ack" }));
+        socket
+    }
+}
+
+fn issue(secret: &[u8], name: &str, ttl: Duration) -> String {
+    Auth::with_secret(secret).issue(&UserId::parse(name).unwrap(), ttl, SystemClock.now())
+}
+
+pub(super) struct Reply {
+    pub(super) status: u16,
+    headers: HeaderMap,
+    pub(super) body: Value,
+}
+
+impl Reply {
+    pub(super) fn header(&self, name: &'static str) -> &str {
+        self.headers.get(HeaderName::from_static(name)).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(super) fn code(&self) -> &str {
+        self.body["errors"][0]["extensions"]["code"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn message(&self) -> &str {
+        self.body["errors"][0]["message"].as_str().unwrap_or_default()
+    }
+}
+
+/// The client's end of a WebSocket.
+pub(super) struct Socket(pub(super) WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+impl Socket {
+    pub(super) async fn say(&mut self, message: &Value) {
+        self.send(Message::text(message.to_string())).await;
+    }
+
+    pub(super) async fn send(&mut self, message: Message) {
+        soon(self.0.send(message)).await.unwrap();
+    }
+
+    pub(super) async fn subscribe(&mut self, id: &str, query: &str) {
+        self.say(&json!({ "type": "subscribe", "id": id, "payload": { "query": query } })).await;
+    }
+
+    /// The next message. Nothing else may come.
+    pub(super) async fn hear(&mut self) -> Value {
+        let message = soon(self.0.next()).await.unwrap().unwrap();
+        let Message::Text(text) = message else { panic!("{message:?}") };
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The close that comes, after whatever else: its code and reason.
+    pub(super) async fn closed(&mut self) -> (u16, String) {
+        loop {
+            match soon(self.0.next()).await {
+                Some(Ok(Message::Close(Some(frame)))) => return (frame.code.into(), frame.reason.to_string()),
+                Some(Ok(_)) => {}
+                other => panic!("no closing frame, but {other:?}"),
+            }
+        }
+    }
+
+    /// Waits until the connection is gone, with or without a word.
+    pub(super) async fn gone(&mut self) {
+        while let Some(Ok(_)) = soon(self.0.next()).await {}
+    }
+}

@@ -1,0 +1,143 @@
+//! What a socket may do and for how long: each bound with its end.
+
+use std::time::Duration;
+
+use futures_util::SinkExt;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::{self, Message};
+use wideroom::server::{DoorBounds, SocketBounds};
+
+use super::world::{World, soon};
+
+async fn world(change: impl FnOnce(&mut SocketBounds)) -> World {
+    let mut sockets = SocketBounds { close: Duration::from_millis(100), ..SocketBounds::default() };
+    change(&mut sockets);
+    World::with(DoorBounds { sockets, ..DoorBounds::default() }).await
+}
+
+const SHORT: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn who_does_not_begin_is_closed_4408() {
+    let world = world(|bounds| bounds.init = SHORT).await;
+    let mut socket = world.socket().await;
+    assert_eq!(socket.closed().await, (4408, "Connection initialisation timeout".to_owned()));
+}
+
+#[tokio::test]
+async fn who_has_begun_is_pinged_and_stays_while_it_answers() {
+    let world = world(|bounds| (bounds.init, bounds.ping, bounds.pong) = (Duration::from_secs(20), SHORT, Duration::from_secs(20))).await;
+    let mut socket = world.open().await;
+    for _ in 0..3 {
+        assert_eq!(socket.hear().await, json!({ "type": "ping" }));
+        socket.say(&json!({ "type": "pong" })).await;
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_answer_a_ping_is_closed_4408() {
+    let world = world(|bounds| (bounds.ping, bounds.pong) = (SHORT, SHORT)).await;
+    let mut socket = world.open().await;
+    socket.subscribe("1", "subscription { forever }").await;
+    assert_eq!(socket.closed().await, (4408, "Pong timeout".to_owned()));
+    world.alive(0).await;
+}
+
+#[tokio::test]
+async fn operations_over_the_bound_are_refused_one_by_one() {
+    let world = world(|bounds| bounds.operations = 2).await;
+    let mut socket = world.open().await;
+    for id in ["1", "2"] {
+        socket.subscribe(id, "subscription { forever }").await;
+        assert_eq!(socket.hear().await["type"], "next");
+    }
+    socket.subscribe("3", "{ number(n: 1) }").await;
+    let heard = socket.hear().await;
+    assert_eq!((&heard["type"], &heard["payload"][0]["extensions"]["code"]), (&json!("error"), &json!("RATE_LIMITED")));
+    socket.say(&json!({ "type": "complete", "id": "1" })).await;
+    world.alive(1).await;
+    socket.subscribe("3", "{ number(n: 1) }").await;
+    assert_eq!(socket.hear().await["type"], "next");
+}
+
+#[tokio::test]
+async fn who_is_too_fast_for_a_moment_is_only_read_more_slowly() {
+    let world = world(|bounds| (bounds.rate_per_second, bounds.rate_burst) = (100, 5)).await;
+    let mut socket = world.open().await;
+    let start = Instant::now();
+    for number in 0..25 {
+        socket.subscribe(&number.to_string(), "{ number(n: 1) }").await;
+    }
+    for _ in 0..50 {
+        socket.hear().await;
+    }
+    // Four were left of the burst; the others came at a hundred a second.
+    assert!(start.elapsed() >= Duration::from_millis(200), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn who_goes_on_being_too_fast_is_closed_4429() {
+    let world = world(|bounds| bounds.rate_patience = SHORT).await;
+    let mut socket = world.open().await;
+    let mut flood = Vec::new();
+    for _ in 0..200 {
+        flood.push(Ok(Message::text(json!({ "type": "pong" }).to_string())));
+    }
+    soon(socket.0.send_all(&mut futures_util::stream::iter(flood))).await.unwrap();
+    assert_eq!(socket.closed().await, (4429, "Too many messages: send at most 20 a second".to_owned()));
+}
+
+#[tokio::test]
+async fn a_slow_consumer_is_closed_4290() {
+    let world = world(|bounds| (bounds.queue_messages, bounds.queue_bytes) = (1_000_000, 4 * 1024 * 1024)).await;
+    let mut socket = world.open().await;
+    socket.subscribe("1", "subscription { forever }").await;
+    world.alive(1).await;
+    socket.subscribe("2", "subscription { flood(bytes: 100000) }").await;
+    // It reads nothing until the server has given it up; then it finds what was under way, and why.
+    world.alive(0).await;
+    assert_eq!(socket.closed().await, (4290, "Slow consumer: resume from your last cursor".to_owned()));
+}
+
+#[tokio::test]
+async fn a_slow_reader_of_large_answers_gets_them_all() {
+    let world = world(|bounds| bounds.queue_bytes = 100_000).await;
+    let mut socket = world.open().await;
+    for number in 0..40 {
+        socket.subscribe(&number.to_string(), "{ large(bytes: 500000) }").await;
+    }
+    let mut answers = 0;
+    while answers < 40 {
+        answers += usize::from(socket.hear().await["type"] == "next");
+    }
+}
+
+#[tokio::test]
+async fn who_reads_nothing_at_all_is_cut_off() {
+    let world = world(|bounds| (bounds.write, bounds.queue_messages, bounds.queue_bytes) = (SHORT, usize::MAX, usize::MAX)).await;
+    let mut socket = world.open().await;
+    socket.subscribe("1", "subscription { forever }").await;
+    world.alive(1).await;
+    socket.subscribe("2", "{ large(bytes: 50000000) }").await;
+    world.alive(0).await;
+    socket.gone().await;
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_sockets() {
+    let world = world(|bounds| bounds.total = 1).await;
+    let first = world.open().await;
+    match world.try_socket(Some("graphql-transport-ws")).await {
+        Err(tungstenite::Error::Http(response)) => assert_eq!(response.status(), 503),
+        other => panic!("{other:?}"),
+    }
+    drop(first);
+    let freed = async {
+        while world.doors.open_sockets() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(freed).await;
+    world.open().await;
+}
