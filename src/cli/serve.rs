@@ -61,7 +61,12 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     let doors = Arc::new(Doors::new(api, auth.clone(), clock.clone(), bounds));
     let pages = pages::router(PageOptions { demo_users: if config.demo { sample_users() } else { Vec::new() }, issue: issue(auth, clock) });
     print(&greeting(address, config))?;
-    let served = server::run(listener, doors, pages, stop.cancelled_owned()).await;
+    let drain = config.drain;
+    let stopping = async move {
+        stop.cancelled().await;
+        tracing::info!(?drain, "stopping");
+    };
+    let served = server::run(listener, doors, pages, stopping).await;
     chat.finish().await;
     served.map_err(Error::Serve)
 }

@@ -100,6 +100,32 @@ fn both_signals_end_it_in_order() {
     }
 }
 
+/// A request whose body never ends keeps the drain waiting, for longer than the test would.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let program = Program::new();
+    let token = program.run(&["token", "--user", "alice"]).stdout;
+    let mut server = Server::start(&program, &["--drain", "1h"]);
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+    let head = format!("POST /graphql HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}", token.trim());
+    write!(stream, "{head}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
+    // It asks for the body only once the request is under way.
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    server.signal("-TERM");
+    let mut log = BufReader::new(server.child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("stopping") {
+        line.clear();
+        assert!(log.read_line(&mut line).unwrap() > 0, "it says that it is stopping");
+    }
+    server.signal("-TERM");
+    let mut rest = String::new();
+    log.read_to_string(&mut rest).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.ends_with("wideroom: left at once, by a second signal\n"), "{rest}");
+}
+
 #[test]
 fn a_data_folder_has_one_server() {
     let program = Program::new();
