@@ -5,6 +5,7 @@
 mod ask;
 mod conversation;
 mod differential;
+mod disk;
 mod history;
 mod import;
 mod inbox;

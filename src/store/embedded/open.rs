@@ -57,6 +57,8 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
     let on_disk = |source| OpenError::Disk { path: path.to_owned(), source };
     std::fs::create_dir_all(path).map_err(on_disk)?;
     let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes).map_err(|error| open_error(path, error))?;
+    // The engine syncs its own folder; that it is there at all is ours to keep.
+    sync_folder(path).and_then(|()| sync_folder(&path.join(".."))).map_err(on_disk)?;
     let last = last_commit(path, &db)?;
     let note = File::options().read(true).write(true).create(true).truncate(false).open(path.join(NOTE_FILE)).map_err(on_disk)?;
     let noted = read_note(&note).map_err(on_disk)?;
@@ -69,6 +71,10 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
     }
     let engine = DbEngine { db: db.clone(), note, is_note_broken: false };
     Ok(Opened { db, engine, last })
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 fn open_error(path: &Path, error: fjall::Error) -> OpenError {

@@ -143,3 +143,44 @@ fn plan(core: &Core, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
 pub(super) fn spawn(inner: &Arc<Inner>) -> tokio::task::AbortHandle {
     tokio::spawn(run(Arc::downgrade(inner))).abort_handle()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::model::{ConversationId, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId};
+    use crate::store::embedded::{Embedded, Options};
+    use crate::store::{MarkerMove, Store};
+
+    const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
+
+    fn rows(core: &Core, span: key::Span) -> usize {
+        core.view().scan(span, Direction::Forward).count()
+    }
+
+    #[tokio::test]
+    async fn what_has_expired_is_swept_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = Timestamp::from_micros(1_767_225_600_000_000);
+        let clock = Arc::new(ManualClock::at(start));
+        let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+        let store = Embedded::open(options, clock.clone()).await.unwrap();
+        let user = UserId::parse("ann").unwrap();
+        let conversation = ConversationId::random();
+        for day in [0, 10] {
+            let change = TimeUuid::new(start.plus_micros(day * DAY_MICROS), [0; 8]);
+            let to = MarkerMove { conversation, marker: ReadMarker::default(), read_up_to: None, change };
+            store.move_read_marker(&user, &to).await.unwrap();
+        }
+        let core = store.inner.core.clone();
+        let changes = || rows(&core, key::changes_of_user_after(&user, OrderKey::MIN));
+        let all = || rows(&core, key::expired(Timestamp::MAX));
+        let mut sweep = Sweep::default();
+        for (day, left) in [(34, 2), (36, 1), (36, 1), (50, 0)] {
+            clock.set(start.plus_micros(day * DAY_MICROS));
+            sweep.run(&store.inner).await.unwrap();
+            assert_eq!((changes(), all()), (left, left), "on day {day}");
+        }
+        store.close().await.unwrap();
+    }
+}
