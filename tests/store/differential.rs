@@ -333,7 +333,7 @@ pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Stage) {
         let steps = steps.into_iter().filter(|step| may_import || !matches!(step, Step::Import(_)));
         (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>()
     });
-    let outcome = runner(32).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
+    let outcome = runner(24).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
         runtime.block_on(async {
             let (stage, oracle) = (open().await, Stage::naive().await);
             let mut engine = Player { store: stage.store(), micros: 0, is_imported: false };
