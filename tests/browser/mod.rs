@@ -77,7 +77,7 @@ impl Server {
     fn start() -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
-        command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data"]).arg(data.path());
+        command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (lines, printed) = mpsc::sync_channel(1024);
         let errors: Box<dyn std::io::Read + Send> = Box::new(child.stderr.take().unwrap());
