@@ -70,8 +70,8 @@ impl Chat {
         participants: Vec<(UserId, Role)>,
         input_hash: Option<InputHash>,
     ) -> Result<Result<Arc<Conversation>, Arc<Conversation>>> {
-        let batch = self.0.horizon.begin(1);
-        let change = batch.newest();
+        let ids = self.0.horizon.begin(1);
+        let change = ids.newest();
         let conversation = Conversation {
             id,
             kind,
@@ -84,7 +84,7 @@ impl Chat {
         let new = NewConversation { conversation, participants, change };
         match self.0.store.create_conversation(&new).await? {
             Created::New => {
-                self.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, batch.settled());
+                self.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, ids.settled());
                 Ok(Ok(Arc::new(new.conversation)))
             }
             Created::Existing(existing) => Ok(Err(existing)),

@@ -1,7 +1,10 @@
 //! Read markers: forward with `markRead`, back with `markUnread`. Unread is never counted, only computed from them.
 
+use std::sync::Arc;
+
+use super::horizon::Ids;
 use super::{Chat, Error, Result};
-use crate::model::{ConversationId, InboxRow, MessageId, ReadMarker, UserId};
+use crate::model::{ConversationId, Event, InboxRow, MessageId, Notice, ReadMarker, Topic, UserId};
 use crate::store::MarkerMove;
 
 impl Chat {
@@ -38,16 +41,29 @@ impl Chat {
         self.entry(viewer, conversation).await?.ok_or(Error::NotFound("the conversation"))
     }
 
+    /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.
+    async fn tell_marker(&self, viewer: &UserId, conversation: ConversationId, ids: &Ids) -> Result<()> {
+        let topic = Topic::Conversation(conversation);
+        if self.0.bus.has_listeners(&topic) && !self.conversation_of(viewer, conversation).await?.is_large {
+            let event = Event::MarkerMoved(conversation, viewer.clone());
+            self.0.bus.publish(&topic, Arc::new(Notice { id: ids.newest(), settled: ids.settled(), event }));
+        }
+        Ok(())
+    }
+
     async fn move_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
-        let batch = self.0.horizon.begin(1);
-        let change = batch.newest();
+        let ids = self.0.horizon.begin(1);
+        let change = ids.newest();
         if !is_read {
             // A new epoch is later than everything that was sent so far, so that none of it counts as read by having been sent.
             marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());
         }
         let read_up_to = is_read.then_some(marker.up_to);
         self.0.store.move_read_marker(viewer, &MarkerMove { conversation: row.conversation, marker, read_up_to, change }).await?;
-        self.tell_inboxes([viewer], row.conversation, change, batch.settled());
+        self.tell_inboxes([viewer], row.conversation, change, ids.settled());
+        if is_read {
+            self.tell_marker(viewer, row.conversation, &ids).await?;
+        }
         Ok(InboxRow { marker: row.marker.max(marker), ..row })
     }
 }
