@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use wideroom::model::{Body, Content, Event, Message, MessageId, MessageKind, Notice, OrderKey, Timestamp, Topic, UserId};
 
-use crate::world::{IDLER, READER, VIEWER, World, body, client_key, user};
+use crate::world::{Place, World, body, client_key};
 
 const HISTORY: &str = "query($c: ID!, $after: String, $until: DateTime) { conversation(id: $c) {
     messages(first: 50, after: $after, until: $until) { edges { cursor node { id body createdAt sender { username } } }
@@ -87,9 +87,9 @@ impl Operation {
     /// How often it is done for one measurement.
     pub const fn times(self) -> usize {
         match self {
-            Self::NewestPage | Self::DeepPage | Self::AnyPage | Self::InboxPage => 40,
-            Self::Unread | Self::UnreadCapped | Self::Delivery => 100,
-            Self::MarkRead | Self::Send => 30,
+            Self::NewestPage | Self::DeepPage | Self::AnyPage | Self::InboxPage => 10,
+            Self::Unread | Self::UnreadCapped | Self::Delivery => 25,
+            Self::MarkRead | Self::Send => 10,
         }
     }
 }
@@ -97,9 +97,7 @@ impl Operation {
 /// One who does the operations in a world.
 pub struct Client<'a> {
     world: &'a World,
-    viewer: UserId,
-    reader: UserId,
-    idler: UserId,
+    pub place: &'a Place,
     conversation: String,
     middle: String,
     /// Messages for the reader's marker, ascending.
@@ -109,59 +107,61 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub async fn new(world: &'a World) -> Self {
-        let viewer = user(VIEWER);
-        let conversation = world.first_in_inbox(&viewer).await;
-        let middle = world.span.0.plus_micros((world.span.1.micros() - world.span.0.micros()) / 2);
-        let page = world.data(&viewer, HISTORY, json!({"c": conversation, "until": middle.to_string()})).await;
+    pub async fn new(world: &'a World, place: &'a Place) -> Self {
+        let [viewer, ..] = &place.people;
+        let conversation = world.first_in_inbox(viewer).await;
+        let (first, last) = place.span;
+        let middle = first.plus_micros((last.micros() - first.micros()) / 2);
+        let page = world.data(viewer, HISTORY, json!({"c": conversation, "until": middle.to_string()})).await;
         let middle = text(&page["conversation"]["messages"]["pageInfo"]["endCursor"]);
-        let to_read = oldest_ids(world, &viewer, &conversation).await;
-        let mut updates = world.subscribe(&viewer, MESSAGE_ADDED, json!({"c": conversation}));
-        while world.bus.topic_count() == 0 {
+        let to_read = oldest_ids(world, viewer, &conversation).await;
+        let mut updates = world.subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation}));
+        let topics = world.bus.topic_count();
+        while world.bus.topic_count() == topics {
             // It listens from its first look on.
             assert!(updates.next().now_or_never().is_none(), "nobody has sent anything yet");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let (reader, idler) = (user(READER), user(IDLER));
-        Self { world, viewer, reader, idler, conversation, middle, to_read, updates, serial: AtomicU64::new(1) }
+        Self { world, place, conversation, middle, to_read, updates, serial: AtomicU64::new(1) }
     }
 
     /// Does it once, and answers with how many bytes came back.
     pub async fn run(&mut self, operation: Operation) -> usize {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let c = &self.conversation;
-        let (viewer, document, variables) = match operation {
-            Operation::NewestPage => (&self.viewer, HISTORY, json!({"c": c})),
-            Operation::DeepPage => (&self.viewer, HISTORY, json!({"c": c, "after": self.middle})),
-            Operation::AnyPage => (&self.viewer, HISTORY, json!({"c": c, "until": self.any_moment(serial).to_string()})),
-            Operation::InboxPage => (&self.viewer, INBOX, json!({})),
-            Operation::Unread => (&self.viewer, UNREAD, json!({"c": c})),
-            Operation::UnreadCapped => (&self.idler, UNREAD, json!({"c": c})),
+        let [viewer, reader, idler, _] = &self.place.people;
+        let (who, document, variables) = match operation {
+            Operation::NewestPage => (viewer, HISTORY, json!({"c": c})),
+            Operation::DeepPage => (viewer, HISTORY, json!({"c": c, "after": self.middle})),
+            Operation::AnyPage => (viewer, HISTORY, json!({"c": c, "until": self.any_moment(serial).to_string()})),
+            Operation::InboxPage => (viewer, INBOX, json!({})),
+            Operation::Unread => (viewer, UNREAD, json!({"c": c})),
+            Operation::UnreadCapped => (idler, UNREAD, json!({"c": c})),
             Operation::MarkRead => {
                 let message = self.to_read.pop().expect("there are more than are read");
-                (&self.reader, MARK_READ, json!({"c": c, "m": message}))
+                (reader, MARK_READ, json!({"c": c, "m": message}))
             }
-            Operation::Send => (&self.viewer, SEND, json!({"c": c, "b": body(serial), "k": client_key(serial)})),
+            Operation::Send => (viewer, SEND, json!({"c": c, "b": body(serial), "k": client_key(serial)})),
             Operation::Delivery => return self.deliver(serial).await,
         };
-        self.world.ask(viewer, document, variables).await.len()
+        self.world.ask(who, document, variables).await.len()
     }
 
     /// Somewhere with a whole page before it, never twice the same place in a row.
     fn any_moment(&self, serial: u64) -> Timestamp {
-        let (first, last) = (self.world.span.0.micros(), self.world.span.1.micros());
+        let (first, last) = (self.place.span.0.micros(), self.place.span.1.micros());
         let share = (serial as f64 * 0.618_033_988_749_895).fract();
         Timestamp::from_micros(first + ((last - first) as f64 * (0.06 + 0.94 * share)) as i64)
     }
 
     async fn deliver(&mut self, serial: u64) -> usize {
-        let conversation = self.world.conversation;
-        let id = MessageId::new(self.world.span.1.plus_micros(serial as i64), [0; 8]);
+        let conversation = self.place.conversation;
+        let id = MessageId::new(self.place.span.1.plus_micros(serial as i64), [0; 8]);
         let content = Content { body: Body::parse(body(serial), Body::BYTES_MAX, false).unwrap(), ..Content::default() };
         let message = Message {
             conversation,
             id,
-            sender: self.reader.clone(),
+            sender: self.place.people[1].clone(),
             kind: MessageKind::Text,
             content: Some(content),
             reply_to: None,

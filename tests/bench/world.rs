@@ -19,13 +19,8 @@ use wideroom::model::{
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{ImportPlaces, ImportRow, Imported, Store};
 
-/// Who asks.
-pub const VIEWER: &str = "vera";
-/// Whose markers are moved.
-pub const READER: &str = "rita";
-/// Who has read nothing.
-pub const IDLER: &str = "ida";
-const PEOPLE: [&str; 4] = [VIEWER, READER, IDLER, "adam"];
+/// Those in the conversation that is measured: who asks, whose marker is moved, who has read nothing, and one more.
+const PEOPLE: [&str; 4] = ["vera", "rita", "ida", "adam"];
 
 /// Between two messages of the long conversation, and between the last ones of two others.
 const STEP_MICROS: i64 = 2_000_000;
@@ -35,23 +30,30 @@ const UNREAD: u64 = 5;
 const IMPORT_ROWS: usize = 1_000;
 const OPEN_MAX: Duration = Duration::from_secs(10);
 
-/// What a world holds.
+/// How much there is of what is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// In the conversation that is measured.
+    /// In one conversation.
     pub messages: u64,
     /// Of the viewer, this one among them. The others have ten messages each.
     pub conversations: usize,
 }
 
-pub struct World {
+/// A viewer with all that is theirs. Others in the same store have no part in it.
+#[derive(Debug, Clone)]
+pub struct Place {
     pub shape: Shape,
-    pub chat: Chat,
-    pub bus: Bus,
+    pub people: [UserId; PEOPLE.len()],
     /// The conversation that is measured, which is the first in the inbox.
     pub conversation: ConversationId,
     /// Its first and its last moment.
     pub span: (Timestamp, Timestamp),
+}
+
+pub struct World {
+    pub bus: Bus,
+    pub places: Vec<Place>,
+    chat: Chat,
     api: Api,
     store: Arc<dyn Store>,
     folder: TempDir,
@@ -74,37 +76,36 @@ pub fn client_key(number: u64) -> String {
 }
 
 impl World {
-    pub async fn load(shape: Shape) -> Self {
+    /// A store that was filled, closed and opened again, and has nothing more to do. What is loaded first lies deepest.
+    pub async fn load(shapes: &[Shape]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let start = Instant::now();
         let store = open_store(&folder).await;
-        let last = SystemClock.now().plus_micros(-60_000_000);
-        let first = last.plus_micros(-STEP_MICROS * (shape.messages as i64 - 1));
         let mut loader = Loader { store: &*store, rows: Vec::new() };
-        for name in PEOPLE {
-            let profile = Profile { display_name: Some(name.to_uppercase()), ..Profile::default() };
-            loader.push(ImportRow::User { user: user(name), profile }).await;
+        let mut places = Vec::with_capacity(shapes.len());
+        for (number, shape) in shapes.iter().enumerate() {
+            places.push(loader.place(number, *shape).await);
         }
-        for number in 1..shape.conversations {
-            let last = last.plus_micros(-STEP_MICROS * number as i64);
-            loader.conversation(&format!("Group {number}"), &[VIEWER, "adam"], last, OTHERS_MESSAGES).await;
-        }
-        let conversation = loader.conversation("The long one", &PEOPLE, last, shape.messages).await;
         loader.flush().await;
-        println!("Loaded {} messages and {} conversations in {:.1} s.", shape.messages, shape.conversations, start.elapsed().as_secs_f64());
+        let took = start.elapsed();
         store.close().await.unwrap();
         drop(store);
-        let world = Self::open(shape, folder, conversation, (first, last)).await;
+        let world = Self::open(folder, places).await;
+        println!("Loaded {} messages in {:.1} s.", world.message_count(), took.as_secs_f64());
         crate::measure::idle().await;
         world
     }
 
-    pub async fn open(shape: Shape, folder: TempDir, conversation: ConversationId, span: (Timestamp, Timestamp)) -> Self {
+    async fn open(folder: TempDir, places: Vec<Place>) -> Self {
         let store = open_store(&folder).await;
         let bus = Bus::default();
         let chat = Chat::open(Arc::clone(&store), bus.clone(), Arc::new(SystemClock), Bounds::default()).await.unwrap();
         let api = Api::new(chat.clone(), DocumentBounds::default());
-        Self { shape, chat, bus, conversation, span, api, store, folder }
+        Self { bus, places, chat, api, store, folder }
+    }
+
+    pub fn message_count(&self) -> u64 {
+        self.places.iter().map(|Place { shape, .. }| shape.messages + OTHERS_MESSAGES * (shape.conversations as u64 - 1)).sum()
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -113,16 +114,15 @@ impl World {
 
     /// A world without anything in it.
     pub async fn empty() -> Self {
-        let (shape, folder) = (Shape { messages: 0, conversations: 0 }, tempfile::tempdir().unwrap());
-        Self::open(shape, folder, ConversationId::random(), (Timestamp::ZERO, Timestamp::ZERO)).await
+        Self::open(tempfile::tempdir().unwrap(), Vec::new()).await
     }
 
     /// Ends it in order, and leaves the folder.
     pub async fn close(self) -> Closed {
         self.chat.finish().await;
         self.store.close().await.unwrap();
-        let Self { shape, conversation, span, folder, .. } = self;
-        Closed { shape, conversation, span, folder }
+        let Self { places, folder, .. } = self;
+        Closed { places, folder }
     }
 
     /// The text that the HTTP door would answer with.
@@ -159,15 +159,13 @@ impl World {
 
 /// A world that was closed in order.
 pub struct Closed {
-    shape: Shape,
-    conversation: ConversationId,
-    span: (Timestamp, Timestamp),
+    places: Vec<Place>,
     folder: TempDir,
 }
 
 impl Closed {
     pub async fn open(self) -> World {
-        World::open(self.shape, self.folder, self.conversation, self.span).await
+        World::open(self.folder, self.places).await
     }
 }
 
@@ -202,6 +200,23 @@ impl Loader<'_> {
         let fates = self.store.import(&self.rows).await.unwrap();
         assert!(fates.iter().all(|fate| *fate == Imported::Added), "everything is new");
         self.rows.clear();
+    }
+
+    async fn place(&mut self, number: usize, shape: Shape) -> Place {
+        let names = PEOPLE.map(|name| format!("{name}{number}"));
+        let people: Vec<&str> = names.iter().map(String::as_str).collect();
+        for name in &people {
+            let profile = Profile { display_name: Some(name.to_uppercase()), ..Profile::default() };
+            self.push(ImportRow::User { user: user(name), profile }).await;
+        }
+        let last = SystemClock.now().plus_micros(-60_000_000);
+        let first = last.plus_micros(-STEP_MICROS * (shape.messages as i64 - 1));
+        for back in (1..shape.conversations).rev() {
+            let last = last.plus_micros(-STEP_MICROS * back as i64);
+            self.conversation(&format!("Group {back}"), &[people[0], people[3]], last, OTHERS_MESSAGES).await;
+        }
+        let conversation = self.conversation("The long one", &people, last, shape.messages).await;
+        Place { shape, people: names.map(|name| user(&name)), conversation, span: (first, last) }
     }
 
     /// A group with so many messages up to this moment. The first of its people has read all but the last few, the third nothing.
