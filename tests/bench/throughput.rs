@@ -11,7 +11,7 @@ use wideroom::model::UserId;
 
 use crate::Size;
 use crate::bare::{Bare, Sender};
-use crate::measure::{Spread, cpu_micros, idle, quantile};
+use crate::measure::{Spread, cpu_micros, quantile};
 use crate::operations::{SEND, inbox_page};
 use crate::report::{self, Verdicts, number};
 use crate::world::{Loader, World, body, client_key, user};
@@ -84,7 +84,8 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
     }
     let (of_32, of_64) = (of_many(&world, 32).await, of_many(&world, SENDERS).await);
     let hub = user(HUB);
-    let before = inbox_cost(&world, &hub).await;
+    let quiet = inbox_cost(&world, &hub).await;
+    let mut busy = Spread::default();
     let mut ways = [
         bare(),
         ours("64 conversations of two", &world, of_two),
@@ -97,6 +98,7 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
             // The first round warms up.
             way.round(size.throughput_round, &serial, round > 0).await;
         }
+        busy.push(inbox_cost(&world, &hub).await.median());
     }
     report::heading("Sends of 64 at once: by the clock per second, ms until kept (p50, p99), and µs of each on the processor");
     println!("  {:<30} {:>26}  {:>7}  {:>7}  {:>26}", "", "sends/s", "p50", "p99", "µs/send");
@@ -106,14 +108,12 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
         let ratio = way.rate.median() / bare.rate.median();
         verdicts.push(&format!("sends/s, {}, to those of the engine alone", way.name), ratio, "at least 0.3", ratio >= AIM);
     }
-    idle().await;
-    let after = inbox_cost(&world, &hub).await;
     let sends = number(ways[1].latencies.len() as f64);
     report::heading("First inbox page of the one who is in all 64 conversations of two, in µs on the processor");
-    println!("  {:<30} {}", "before", report::spread(&before));
-    println!("  {:<30} {}", format!("after some {sends} sends"), report::spread(&after));
-    let ratio = after.median() / before.median();
-    verdicts.push(&format!("inbox, first page, after some {sends} sends"), ratio, "at most 1.3", ratio <= 1.3);
+    println!("  {:<30} {}", "before", report::spread(&quiet));
+    println!("  {:<30} {}", format!("during some {sends} sends"), report::spread(&busy));
+    let ratio = busy.max() / quiet.median();
+    verdicts.push("inbox, first page: at its most during these sends, to before", ratio, "at most 1.3", ratio <= 1.3);
 }
 
 /// Who sends, and the global id of the conversation that they send to.
