@@ -14,6 +14,9 @@ impl Verdicts {
     }
 
     pub fn print(&self) {
+        if self.0.is_empty() {
+            return;
+        }
         println!("\nWhat was aimed at");
         self.0.iter().for_each(|line| println!("  {line}"));
     }
