@@ -7,6 +7,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
@@ -41,10 +42,27 @@ struct Job {
     reply: oneshot::Sender<Result<Arc<Message>>>,
 }
 
+/// How long the end of the process waits for sends that are under way.
+const FINISH_MAX: Duration = Duration::from_secs(30);
+
 impl Lanes {
     pub(super) async fn finish(&self) {
         self.tasks.close();
-        self.tasks.wait().await;
+        if tokio::time::timeout(FINISH_MAX, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.len(), "some writes do not end; their outcome is not known");
+        }
+    }
+}
+
+impl Chat {
+    /// Runs a write to its end also when the one who asked goes away meanwhile: what is kept must be told.
+    pub(super) async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        let task = self.0.lanes.tasks.spawn(write.instrument(tracing::Span::none()));
+        match tokio::time::timeout(self.0.bounds.settle_wait, task).await {
+            Ok(Ok(outcome)) => outcome,
+            // It panicked, or the store is slower than one may wait for.
+            Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
+        }
     }
 }
 
@@ -122,8 +140,8 @@ impl Worker {
         let (jobs, twins) = split_twins(jobs);
         let batch = self.chat.0.horizon.begin(jobs.len());
         let messages: Vec<_> = jobs.iter().zip(batch.ids()).map(|(job, id)| self.message(job, *id)).collect();
-        match self.chat.0.store.append_messages(self.conversation, &messages).await {
-            Ok(audience) => {
+        match batch.if_kept(self.chat.0.store.append_messages(self.conversation, &messages).await) {
+            Ok((batch, audience)) => {
                 self.tell(&messages, &audience, &batch);
                 drop(batch);
                 for (index, twin) in twins {

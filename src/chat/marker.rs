@@ -38,7 +38,12 @@ impl Chat {
         self.entry(viewer, conversation).await?.ok_or(Error::NotFound("the conversation"))
     }
 
-    async fn move_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
+    async fn move_marker(&self, viewer: &UserId, row: InboxRow, marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
+        let (chat, viewer) = (self.clone(), viewer.clone());
+        self.to_the_end(async move { chat.keep_marker(&viewer, row, marker, is_read).await }).await
+    }
+
+    async fn keep_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
         let batch = self.0.horizon.begin(1);
         let change = batch.newest();
         if !is_read {
@@ -46,7 +51,8 @@ impl Chat {
             marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());
         }
         let read_up_to = is_read.then_some(marker.up_to);
-        self.0.store.move_read_marker(viewer, &MarkerMove { conversation: row.conversation, marker, read_up_to, change }).await?;
+        let to = MarkerMove { conversation: row.conversation, marker, read_up_to, change };
+        let (batch, ()) = batch.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
         self.tell_inboxes([viewer], row.conversation, change, batch.settled());
         Ok(InboxRow { marker: row.marker.max(marker), ..row })
     }
