@@ -23,8 +23,10 @@ impl Chat {
             participants.push((peer.clone(), Role::Member));
         }
         let id = ConversationId::direct(viewer, &peer);
-        let made = self.create(id, ConversationKind::Direct, None, viewer, participants, None).await?;
-        Ok(made.unwrap_or_else(|existing| existing))
+        match self.create(id, ConversationKind::Direct, None, viewer, participants, None).await? {
+            Ok(made) => Ok(made),
+            Err(existing) => self.conversation_of(viewer, existing.id).await,
+        }
     }
 
     /// A new group of the viewer, who is its OWNER, and these users. With an idempotency key it is made once.
@@ -70,25 +72,23 @@ impl Chat {
         participants: Vec<(UserId, Role)>,
         input_hash: Option<InputHash>,
     ) -> Result<Result<Arc<Conversation>, Arc<Conversation>>> {
-        let ids = self.0.horizon.begin(1);
-        let change = ids.newest();
-        let conversation = Conversation {
-            id,
-            kind,
-            name,
-            created_at: change.moment(),
-            created_by: Some(viewer.clone()),
-            input_hash,
-            is_large: participants.len() > Conversation::FAN_OUT_MAX,
-        };
-        let new = NewConversation { conversation, participants, change };
-        match self.0.store.create_conversation(&new).await? {
-            Created::New => {
-                self.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, ids.settled());
-                Ok(Ok(Arc::new(new.conversation)))
+        let (chat, created_by) = (self.clone(), Some(viewer.clone()));
+        let is_large = participants.len() > Conversation::FAN_OUT_MAX;
+        self.to_the_end(async move {
+            let ids = chat.0.horizon.begin(1);
+            let change = ids.newest();
+            let conversation = Conversation { id, kind, name, created_at: change.moment(), created_by, input_hash, is_large };
+            let new = NewConversation { conversation, participants, change };
+            let (ids, created) = ids.if_kept(chat.0.store.create_conversation(&new).await)?;
+            match created {
+                Created::New => {
+                    chat.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, ids.settled());
+                    Ok(Ok(Arc::new(new.conversation)))
+                }
+                Created::Existing(existing) => Ok(Err(existing)),
             }
-            Created::Existing(existing) => Ok(Err(existing)),
-        }
+        })
+        .await
     }
 
     /// A page of those who are in the conversation, by username bytes. The viewer's access was checked.

@@ -24,8 +24,8 @@ pub enum Error {
     /// Too much is under way; nothing of it was done.
     #[error("the conversation is busy, try again")]
     Busy,
-    /// The outcome of the write is not known within its deadline. A retry with the same idempotency key settles it.
-    #[error("the outcome is not known: try again with the same idempotencyKey")]
+    /// The outcome of the write is not known within its deadline. The same again settles it; a send wants the same idempotency key.
+    #[error("it is not known whether this was done: try again, with the same idempotencyKey where there is one")]
     OutcomeUnknown,
     /// The store's words, for the log alone. Shared, because one failed batch fails many.
     #[error("the store failed: {0}")]

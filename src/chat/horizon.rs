@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{OrderKey, TimeUuid};
+use crate::store;
 
 #[derive(Clone)]
 pub(super) struct Horizon {
@@ -65,6 +66,20 @@ impl Ids {
 
     pub(super) fn newest(&self) -> TimeUuid {
         self.ids[self.ids.len() - 1]
+    }
+
+    /// What was kept, with the ids that are now to be told. Where nobody knows whether it was, and will not before the store is opened
+    /// again, they stay under way: until then no position passes it.
+    pub(super) fn if_kept<T>(self, kept: store::Result<T>) -> store::Result<(Self, T)> {
+        match kept {
+            Ok(kept) => Ok((self, kept)),
+            Err(error) => {
+                if matches!(error, store::Error::OutcomeUnknown(_)) {
+                    std::mem::forget(self);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// What will be settled once these are told.

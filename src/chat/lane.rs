@@ -7,6 +7,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
@@ -60,7 +61,7 @@ impl Work {
 }
 
 /// A send that was taken from the queue.
-struct Send {
+struct SendJob {
     sender: UserId,
     draft: Draft,
     reply: oneshot::Sender<Result<Arc<Message>>>,
@@ -68,18 +69,33 @@ struct Send {
 
 /// What the task does next: sends together, anything else by itself.
 enum Batch {
-    Sends(Vec<Send>),
+    Sends(Vec<SendJob>),
     Revision { user: UserId, draft: RevisionDraft, reply: oneshot::Sender<Result<Arc<Message>>> },
 }
+
+/// How long the end of the process waits for sends that are under way.
+const FINISH_MAX: Duration = Duration::from_secs(30);
 
 impl Lanes {
     pub(super) async fn finish(&self) {
         self.tasks.close();
-        self.tasks.wait().await;
+        if tokio::time::timeout(FINISH_MAX, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.len(), "some writes do not end; their outcome is not known");
+        }
     }
 }
 
 impl Chat {
+    /// Runs a write to its end also when the one who asked goes away meanwhile: what is kept must be told.
+    pub(super) async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        let task = self.0.lanes.tasks.spawn(write.instrument(tracing::Span::none()));
+        match tokio::time::timeout(self.0.bounds.settle_wait, task).await {
+            Ok(Ok(outcome)) => outcome,
+            // It panicked, or the store is slower than one may wait for.
+            Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
+        }
+    }
+
     /// Puts work into its conversation's queue, and waits until it is kept and told, or for as long as one may. A caller that stops
     /// waiting does not stop the work.
     pub(super) async fn work(&self, conversation: ConversationId, user: &UserId, work: Work) -> Result<Arc<Message>> {
@@ -144,7 +160,7 @@ impl Worker {
             let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
             let Job { user, work, reply } = job;
             match work {
-                Work::Send(draft) if sends.is_empty() || !is_full => sends.push(Send { sender: user, draft, reply }),
+                Work::Send(draft) if sends.is_empty() || !is_full => sends.push(SendJob { sender: user, draft, reply }),
                 Work::Revise(draft) if sends.is_empty() => {
                     queue.bytes -= job_bytes;
                     return Some(Batch::Revision { user, draft, reply });
@@ -164,7 +180,7 @@ impl Worker {
         Some(Batch::Sends(sends))
     }
 
-    async fn send(&self, sends: Vec<Send>) {
+    async fn send(&self, sends: Vec<SendJob>) {
         let sends = match self.settle_retries(sends).await {
             Ok(sends) if sends.is_empty() => return,
             Ok(sends) => sends,
@@ -174,8 +190,8 @@ impl Worker {
         let (sends, twins) = split_twins(sends);
         let ids = self.chat.0.horizon.begin(sends.len());
         let messages: Vec<_> = sends.iter().zip(ids.ids()).map(|(send, id)| self.message(send, *id)).collect();
-        match self.chat.0.store.append_messages(self.conversation, &messages).await {
-            Ok(audience) => {
+        match ids.if_kept(self.chat.0.store.append_messages(self.conversation, &messages).await) {
+            Ok((ids, audience)) => {
                 self.tell_messages(&messages, &audience, &ids);
                 drop(ids);
                 for (index, twin) in twins {
@@ -195,7 +211,7 @@ impl Worker {
         let ids = self.chat.0.horizon.begin(1);
         let Some(revision) = draft.revision(&present, &user, ids.newest().moment())? else { return Ok(present) };
         let change = Change { id: ids.newest(), kind: revision.kind(), message: present.id, user };
-        let revised = self.chat.0.store.revise_message(self.conversation, &revision, &change).await?;
+        let (ids, revised) = ids.if_kept(self.chat.0.store.revise_message(self.conversation, &revision, &change).await)?;
         let Revised { message, audience } = revised.ok_or(Error::NotFound("the message"))?;
         self.tell(change.id, &ids, Event::MessageChanged(change.kind, Arc::clone(&message)));
         self.tell_audience(&audience, &ids);
@@ -203,7 +219,7 @@ impl Worker {
     }
 
     /// Answers those whose key was used before, and leaves the others.
-    async fn settle_retries(&self, sends: Vec<Send>) -> Result<Vec<Send>, ()> {
+    async fn settle_retries(&self, sends: Vec<SendJob>) -> Result<Vec<SendJob>, ()> {
         let keys: Vec<_> = sends.iter().filter_map(|send| Some((send.sender.clone(), send.draft.key.clone()?))).collect();
         if keys.is_empty() {
             return Ok(sends);
@@ -240,7 +256,7 @@ impl Worker {
         }
     }
 
-    fn message(&self, send: &Send, id: MessageId) -> NewMessage {
+    fn message(&self, send: &SendJob, id: MessageId) -> NewMessage {
         let message = Message {
             conversation: self.conversation,
             id,
@@ -288,7 +304,7 @@ impl Drop for Worker {
 }
 
 /// Sets aside the sends that repeat a key of an earlier one of the same batch, each with the place of that one.
-fn split_twins(sends: Vec<Send>) -> (Vec<Send>, Vec<(usize, Send)>) {
+fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<(usize, SendJob)>) {
     let mut seen: HashMap<(UserId, IdempotencyKey), usize> = HashMap::new();
     let (mut first, mut twins) = (Vec::with_capacity(sends.len()), Vec::new());
     for send in sends {
@@ -308,17 +324,17 @@ fn split_twins(sends: Vec<Send>) -> (Vec<Send>, Vec<(usize, Send)>) {
 }
 
 /// Answers a retry with the message of its first try, or says that it was another input.
-fn answer(send: Send, message: &Arc<Message>, input_hash: Option<InputHash>) {
+fn answer(send: SendJob, message: &Arc<Message>, input_hash: Option<InputHash>) {
     let is_same = input_hash == Some(send.draft.hash);
     let _ = send.reply.send(if is_same { Ok(Arc::clone(message)) } else { Err(Error::Conflict) });
 }
 
-fn fail<T>(sends: impl IntoIterator<Item = Send>, error: store::Error) -> Result<T, ()> {
+fn fail<T>(sends: impl IntoIterator<Item = SendJob>, error: store::Error) -> Result<T, ()> {
     fail_all(sends, error);
     Err(())
 }
 
-fn fail_all(sends: impl IntoIterator<Item = Send>, error: store::Error) {
+fn fail_all(sends: impl IntoIterator<Item = SendJob>, error: store::Error) {
     let error = Arc::new(error);
     for send in sends {
         let _ = send.reply.send(Err(Error::Store(Arc::clone(&error))));

@@ -51,7 +51,12 @@ impl Chat {
         Ok(())
     }
 
-    async fn move_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
+    async fn move_marker(&self, viewer: &UserId, row: InboxRow, marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
+        let (chat, viewer) = (self.clone(), viewer.clone());
+        self.to_the_end(async move { chat.keep_marker(&viewer, row, marker, is_read).await }).await
+    }
+
+    async fn keep_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
         let ids = self.0.horizon.begin(1);
         let change = ids.newest();
         if !is_read {
@@ -59,7 +64,8 @@ impl Chat {
             marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());
         }
         let read_up_to = is_read.then_some(marker.up_to);
-        self.0.store.move_read_marker(viewer, &MarkerMove { conversation: row.conversation, marker, read_up_to, change }).await?;
+        let to = MarkerMove { conversation: row.conversation, marker, read_up_to, change };
+        let (ids, ()) = ids.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
         self.tell_inboxes([viewer], row.conversation, change, ids.settled());
         if is_read {
             self.tell_marker(viewer, row.conversation, &ids).await?;

@@ -53,6 +53,7 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "document-depth-max" "WIDEROOM_DOCUMENT_DEPTH_MAX" documents.depth "Fields one inside the other"),
     bound!(count "document-aliases-max" "WIDEROOM_DOCUMENT_ALIASES_MAX" documents.aliases "Aliases of a document"),
     bound!(count "document-roots-max" "WIDEROOM_DOCUMENT_ROOTS_MAX" documents.root_fields "Root fields of an operation"),
+    bound!(count "document-complexity-max" "WIDEROOM_DOCUMENT_COMPLEXITY_MAX" documents.complexity "Fields that an answer may come to, by the sizes of its lists"),
     bound!(size "message-body-max" "WIDEROOM_MESSAGE_BODY_MAX" chat.body_bytes_max "A message's text"),
     bound!(size "metadata-max" "WIDEROOM_METADATA_MAX" chat.metadata_bytes_max "A message's metadata, as JSON"),
     bound!(count "unread-cap" "WIDEROOM_UNREAD_CAP" chat.unread_cap "The most that an unread count says; 999 at most"),

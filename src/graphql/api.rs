@@ -19,7 +19,7 @@ pub struct Api {
 
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
-        Self { chat, schema: schema(), documents: Documents::new(bounds) }
+        Self { chat, schema: schema(bounds.complexity), documents: Documents::new(bounds) }
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {

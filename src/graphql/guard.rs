@@ -27,6 +27,8 @@ pub struct DocumentBounds {
     /// Spreads and inline fragments, expanded.
     pub spreads: usize,
     pub root_fields: usize,
+    /// Fields of an answer, each counted as often as the lists around it may have elements. Checked with the variables, when executed.
+    pub complexity: usize,
     pub introspection_fields: usize,
     pub introspection_depth: usize,
     /// Lists of introspection one inside the other, such as the fields of the types of fields: each multiplies the answer.
@@ -46,6 +48,7 @@ impl Default for DocumentBounds {
             directives: 50,
             spreads: 200,
             root_fields: 5,
+            complexity: 10_000,
             introspection_fields: 500,
             introspection_depth: 20,
             introspection_lists: 2,

@@ -47,12 +47,13 @@ pub trait Executor: Send + Sync + 'static {
     fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response>;
 }
 
-fn schema() -> ChatSchema {
-    Schema::build(Query, Mutation, Subscription).disable_suggestions().finish()
+/// `complexity_max`: fields that one answer may come to, each counted as often as the lists around it may have elements.
+fn schema(complexity_max: usize) -> ChatSchema {
+    Schema::build(Query, Mutation, Subscription).disable_suggestions().limit_complexity(complexity_max).finish()
 }
 
 /// The schema in its text form.
 pub fn sdl() -> String {
     let options = SDLExportOptions::new().include_specified_by().use_space_ident().indent_width(2);
-    schema().sdl_with_options(options.prefer_single_line_descriptions())
+    schema(usize::MAX).sdl_with_options(options.prefer_single_line_descriptions())
 }

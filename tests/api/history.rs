@@ -111,3 +111,18 @@ async fn arguments_that_make_no_sense_are_refused() {
         assert_eq!(answer.extensions()["inputPath"], json!([path]));
     }
 }
+
+#[tokio::test]
+async fn lists_inside_lists_have_an_end() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let page = "query($c: ID!, $n: Int) { conversation(id: $c) { messages(first: $n) { edges { node { id body
+        conversation { messages(last: $n) { edges { node { id body sender { username } } } } } } } } } }";
+    alice.data(page, json!({"c": c, "n": 20})).await;
+    let refused = alice.ask(page, json!({"c": c, "n": 100})).await;
+    assert_eq!(refused.message(), "Query is too complex.");
+    let nodes = "query($ids: [ID!]!) { nodes(ids: $ids) { ... on Conversation { messages(first: 100) { edges { cursor } } } } }";
+    alice.data(nodes, json!({"ids": [c]})).await;
+    assert_eq!(alice.ask(nodes, json!({"ids": vec![&c; 100]})).await.message(), "Query is too complex.");
+}

@@ -1,6 +1,9 @@
 //! Subscriptions, live and resumed: each later message, once, in order.
 
+use std::task::Poll;
+
 use serde_json::{Value, json};
+use wideroom::model::{ConversationId, UserId};
 
 use crate::support::world::{Actor, PATIENCE, World, text};
 
@@ -210,4 +213,43 @@ async fn an_inbox_cursor_from_before_an_import_has_expired() {
     let world = world.restarted().await;
     let mut stream = world.user("alice").subscribe(UPDATED, json!({"after": updates}));
     assert_eq!(stream.answer().await.code(), "CURSOR_EXPIRED");
+}
+
+/// A phone that marks as read and is put away at once: the other devices are told all the same.
+#[tokio::test]
+async fn what_is_kept_is_told_also_when_who_asked_has_gone() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let (direct, group) = (alice.direct("bob").await, alice.group("others", &["bob"]).await);
+    let data = bob.data("query($c: ID!) { conversation(id: $c) { uuid } }", json!({"c": direct})).await;
+    let id = ConversationId(text(&data["conversation"]["uuid"]).parse().unwrap());
+    let viewer = UserId::parse("bob").unwrap();
+    let mut stream = bob.subscribe(UPDATED, json!({"after": null}));
+    assert_eq!(stream.next().await["inboxUpdated"]["event"], Value::Null);
+    let conversation = |payload: &Value| payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["conversation"]["id"].clone();
+    let mut was_kept = false;
+    for waits in 1..=4 {
+        alice.send(&direct, "hello").await;
+        stream.next().await;
+        let mut left = waits;
+        let mut marking = Box::pin(world.chat.mark_read(&viewer, id, None));
+        let gone = std::future::poll_fn(|cx| {
+            left -= 1;
+            let is_done = marking.as_mut().poll(cx).is_ready();
+            if is_done || left == 0 { Poll::Ready(!is_done) } else { Poll::Pending }
+        });
+        let has_gone = gone.await;
+        drop(marking);
+        // Writes are kept in order, so whatever was on its way is kept now.
+        alice.send(&group, "later").await;
+        world.chat.finish().await;
+        let is_read = bob.unread(&direct).await == 0;
+        was_kept |= is_read && has_gone;
+        let mut told = vec![conversation(&stream.next().await)];
+        if is_read {
+            told.push(conversation(&stream.next().await));
+        }
+        assert!(told.contains(&json!(group)) && told.contains(&json!(direct)) == is_read, "{told:?}");
+    }
+    assert!(was_kept, "nobody left in the middle of a write");
 }

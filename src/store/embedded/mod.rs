@@ -82,7 +82,7 @@ struct Inner {
     committer: Committer,
     core: Arc<Core>,
     disk: Arc<Disk>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     /// One import at a time.
     import: tokio::sync::Mutex<()>,
 }
@@ -108,7 +108,7 @@ impl Embedded {
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
             let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), clock });
-            let (turns, import) = (Semaphore::new(READS_MAX), tokio::sync::Mutex::new(()));
+            let (turns, import) = (Arc::new(Semaphore::new(READS_MAX)), tokio::sync::Mutex::new(()));
             Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, import }))
         });
         let inner = opening.await.map_err(|error| failed(Box::new(error)))??;
@@ -152,10 +152,15 @@ impl Inner {
     /// Off the runtime's threads, when it is its turn.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
         let busy = |busy| Error::Unavailable(Box::new(busy));
-        let turn = tokio::time::timeout(READ_TURN_MAX, self.turns.acquire()).await;
-        let _turn = turn.map_err(|_| busy(Busy::Reads))?.expect("the semaphore is never closed");
+        let turn = tokio::time::timeout(READ_TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await;
+        let turn = turn.map_err(|_| busy(Busy::Reads))?.expect("the semaphore is never closed");
         let core = self.core.clone();
-        spawn_blocking(move || read(&core)).await.map_err(|_| busy(Busy::Panic))?
+        let reading = spawn_blocking(move || {
+            // The turn ends with the read, not with the caller, who may go away before.
+            let _turn = turn;
+            read(&core)
+        });
+        reading.await.map_err(|_| busy(Busy::Panic))?
     }
 }
 
