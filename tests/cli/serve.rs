@@ -1,56 +1,13 @@
 //! `wideroom serve` as a process: how it begins, how it ends, and that it is alone.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use super::Program;
+use crate::support::server::Server;
 
 const DEADLINE: Duration = Duration::from_secs(30);
-
-struct Server {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    /// `http://127.0.0.1:PORT`
-    url: String,
-}
-
-impl Server {
-    fn start(program: &Program, arguments: &[&str]) -> Self {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
-        let mut child = program.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        match line.trim().strip_prefix("Wideroom listens on ") {
-            Some(url) => Self { url: url.to_owned(), child, stdout },
-            None => panic!("{line}{}", log(&mut child)),
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
-    }
-
-    /// Its exit code, the rest of stdout, and its log.
-    fn end(mut self) -> (Option<i32>, String, String) {
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
-            let (mut stdout, log) = (String::new(), log(&mut self.child));
-            self.stdout.read_to_string(&mut stdout).unwrap();
-            sender.send((self.child.wait().unwrap().code(), stdout, log)).unwrap();
-        });
-        receiver.recv_timeout(DEADLINE).expect("it ends")
-    }
-}
-
-fn log(child: &mut Child) -> String {
-    let mut text = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-    text
-}
 
 #[test]
 fn it_says_where_it_listens_and_what_to_do_next() {
