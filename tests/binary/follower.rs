@@ -72,7 +72,9 @@ impl Follower {
                 let there: Vec<_> = found.histories[at].messages.iter().map(|read| (read.id, read.body.clone().unwrap())).collect();
                 let _ = soon(self.heard.wait_for(|heard| heard.len() >= there.len())).await.unwrap();
                 let heard: Vec<_> = self.heard.borrow().iter().map(|data| message(&data["messageAdded"]["messageEdge"]["node"])).collect();
-                assert_eq!(heard, there, "the history of {at}, in order and without repeats");
+                let differs = heard.iter().zip(&there).position(|(heard, there)| heard != there);
+                let places = format!("{} heard, {} there, other from {differs:?} on", heard.len(), there.len());
+                assert!(heard == there, "conversation {at} was not heard in order and without repeats: {places}");
             }
             Subject::Inbox(user) => {
                 let newest: HashMap<_, _> = newest_of(stage, user, found).collect();
