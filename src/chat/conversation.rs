@@ -35,6 +35,9 @@ impl Chat {
         let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
         users.push(viewer.clone());
         let hash = InputHash::of_group(name.as_str(), &users);
+        if users.len() > Conversation::FAN_OUT_MAX {
+            self.check_room_for_a_large_one(&users).await?;
+        }
         let id = key.map_or_else(ConversationId::random, |key| ConversationId::group(viewer, key.as_str()));
         let role = |user: &UserId| if user == viewer { Role::Owner } else { Role::Member };
         let participants = users.into_iter().map(|user| (user.clone(), role(&user))).collect();
@@ -43,6 +46,18 @@ impl Chat {
             Err(existing) if existing.input_hash == Some(hash) => self.conversation_of(viewer, existing.id).await,
             Err(_) => Err(Error::Conflict),
         }
+    }
+
+    /// Large conversations are looked at one by one when an inbox is read, so a user may be in a bounded number of them.
+    async fn check_room_for_a_large_one(&self, users: &[UserId]) -> Result<()> {
+        let most = self.0.bounds.large_conversations_max;
+        for user in users {
+            if self.0.store.large_conversations(user).await?.len() >= most {
+                let message = format!("{user} takes part in {most} large conversations already, which is the most");
+                return Err(Error::bad_input(&["input", "usernames"], message));
+            }
+        }
+        Ok(())
     }
 
     /// `Err` inside: it was there already.

@@ -32,7 +32,7 @@ pub use inbox_updates::{InboxUpdate, InboxUpdates};
 pub use message_updates::MessageUpdates;
 
 /// What is bounded here, with the defaults of the design.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
     pub body_bytes_max: usize,
     pub metadata_bytes_max: usize,
@@ -42,6 +42,8 @@ pub struct Bounds {
     pub inbox_scan_max: usize,
     /// Entries that a resumed inbox stream repeats; more, and its cursor has expired.
     pub inbox_replay_max: usize,
+    /// Large conversations of one user.
+    pub large_conversations_max: usize,
     /// Sends that wait in one conversation.
     pub lane_jobs_max: usize,
     pub lane_bytes_max: usize,
@@ -57,6 +59,7 @@ impl Default for Bounds {
             unread_cap: Unread::CAP,
             inbox_scan_max: 1_000,
             inbox_replay_max: 1_000,
+            large_conversations_max: 200,
             lane_jobs_max: 256,
             lane_bytes_max: 1 << 20,
             settle_wait: Duration::from_secs(5),

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::settings::{DATA, Given, STORE};
 use crate::model::{UserId, UserIdError};
@@ -34,7 +34,7 @@ struct CommandLine {
 }
 
 const EXAMPLES: &str = "\
-Without a command it serves, as `wideroom serve`.
+Without a command it serves, as `wideroom serve`, whose help has the bounds too.
 
 Examples:
   wideroom --demo                        try it: a server with a sample to look at, on http://127.0.0.1:8080
@@ -176,9 +176,16 @@ impl Error {
     }
 }
 
+/// The bounds are flags of `wideroom` too, but there they would drown what a newcomer looks for.
+fn parse() -> Result<CommandLine, clap::Error> {
+    let is_bound = |argument: &clap::Arg| argument.get_help_heading() == Some(settings::BOUNDS_HEADING);
+    let command = CommandLine::command().mut_args(|argument| if is_bound(&argument) { argument.hide(true) } else { argument });
+    CommandLine::from_arg_matches(&command.try_get_matches()?)
+}
+
 /// The whole program.
 pub fn main() -> ExitCode {
-    let line = match CommandLine::try_parse() {
+    let line = match parse() {
         Ok(line) => line,
         Err(error) => {
             let _ = error.print();

@@ -11,13 +11,13 @@ use super::stop::{self, Stop};
 use super::{Error, open, print};
 use crate::auth::Auth;
 use crate::bus::Bus;
-use crate::chat::{self, Chat};
+use crate::chat::Chat;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::graphql::{Api, DocumentBounds};
+use crate::graphql::Api;
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
-use crate::server::{self, DoorBounds, Doors};
+use crate::server::{self, Doors};
 use crate::store::Store;
 use crate::telemetry;
 use crate::transfer::import::{Import, Told};
@@ -52,16 +52,20 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     let listen = |source| Error::Listen { address: config.listen, source };
     let listener = server::listen(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let chat = Chat::open(store.clone(), Bus::default(), clock.clone(), chat::Bounds::default()).await?;
+    let chat = Chat::open(store.clone(), Bus::default(), clock.clone(), config.chat.clone()).await?;
     if !chat.ahead_of_clock().is_zero() {
         tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
     }
-    let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
-    let bounds = DoorBounds { drain: config.drain, ..DoorBounds::default() };
-    let doors = Arc::new(Doors::new(api, auth.clone(), clock.clone(), bounds));
+    let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
+    let doors = Arc::new(Doors::new(api, auth.clone(), clock.clone(), config.doors.clone()));
     let pages = pages::router(PageOptions { demo_users: if config.demo { sample_users() } else { Vec::new() }, issue: issue(auth, clock) });
     print(&greeting(address, config))?;
-    let served = server::run(listener, doors, pages, stop.cancelled_owned()).await;
+    let drain = config.doors.drain;
+    let stopping = async move {
+        stop.cancelled().await;
+        tracing::info!(?drain, "stopping");
+    };
+    let served = server::run(listener, doors, pages, stopping).await;
     chat.finish().await;
     served.map_err(Error::Serve)
 }

@@ -8,7 +8,7 @@ use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::config::{Config, Error, SETTINGS, Scope, Setting, Source};
+use crate::config::{self, BOUNDS, Config, Error, Scope, Setting, Source};
 
 pub(super) const DATA: u8 = Scope::Data as u8;
 pub(super) const STORE: u8 = Scope::Store as u8;
@@ -22,6 +22,8 @@ pub(super) struct Given<const SCOPE: u8> {
 }
 
 const CONFIG: &str = "config";
+/// Where the help of a command shows the bounds.
+pub(super) const BOUNDS_HEADING: &str = "Bounds";
 
 impl<const SCOPE: u8> Given<SCOPE> {
     /// Everything put together, and validated.
@@ -39,12 +41,14 @@ impl<const SCOPE: u8> Given<SCOPE> {
 }
 
 fn settings<const SCOPE: u8>() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().filter(|setting| setting.scope as u8 <= SCOPE)
+    config::settings().filter(|setting| setting.scope as u8 <= SCOPE)
 }
 
 fn argument(setting: &'static Setting) -> Arg {
     let default = (setting.get)(&Config::default());
     let argument = Arg::new(setting.name).long(setting.name).env(setting.environment).hide_env_values(true);
+    let is_bound = BOUNDS.iter().any(|bound| bound.name == setting.name);
+    let argument = if is_bound { argument.help_heading(BOUNDS_HEADING).hide_short_help(true) } else { argument };
     match setting.value_name {
         Some(name) => argument.value_name(name).help(format!("{} [default: {default}]", setting.help)),
         None => argument

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Error, SETTINGS, Setting};
+use super::{Error, Setting, settings};
 
 /// A configuration is short; what is longer is something else.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -28,7 +28,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> String {
 }
 
 fn setting(path: &Path, key: &str) -> Result<&'static Setting, Error> {
-    SETTINGS.iter().find(|setting| setting.name == key).ok_or_else(|| Error::UnknownKey {
+    settings().find(|setting| setting.name == key).ok_or_else(|| Error::UnknownKey {
         path: path.to_owned(),
         key: key.escape_debug().take(64).collect(),
         nearest: nearest(key),
@@ -38,7 +38,7 @@ fn setting(path: &Path, key: &str) -> Result<&'static Setting, Error> {
 fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('_', "-").to_lowercase();
     let likeness = |setting: &Setting| strsim::jaro_winkler(setting.name, &key);
-    let best = SETTINGS.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    let best = settings().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
     (likeness(best) >= LIKENESS_MIN).then_some(best.name)
 }
 

@@ -2,13 +2,17 @@
 //!
 //! Nothing is opened before [`Config::validate`]. What may hold a secret is never shown.
 
+mod bounds;
 mod file;
 mod value;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use crate::model::Unread;
+use crate::{chat, graphql, server};
+
+pub use self::bounds::BOUNDS;
 pub use self::value::parse_duration;
 
 /// Everything that can be set. `Default` is the one place of the defaults.
@@ -18,12 +22,14 @@ pub struct Config {
     pub data: PathBuf,
     pub store: StoreChoice,
     pub demo: bool,
-    pub drain: Duration,
     pub log: String,
     pub log_format: LogFormat,
     pub accept_loss: bool,
     pub cache_bytes: u64,
     pub free_bytes_min: u64,
+    pub chat: chat::Bounds,
+    pub documents: graphql::DocumentBounds,
+    pub doors: server::DoorBounds,
 }
 
 impl Default for Config {
@@ -33,12 +39,14 @@ impl Default for Config {
             data: PathBuf::from("./wideroom-data"),
             store: StoreChoice::Embedded,
             demo: false,
-            drain: Duration::from_secs(10),
             log: "info".to_owned(),
             log_format: LogFormat::Text,
             accept_loss: false,
             cache_bytes: 64 << 20,
             free_bytes_min: 1 << 30,
+            chat: chat::Bounds::default(),
+            documents: graphql::DocumentBounds::default(),
+            doors: server::DoorBounds::default(),
         }
     }
 }
@@ -82,7 +90,7 @@ pub struct Setting {
     pub set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
-/// All settings, in the order in which the help shows them.
+/// All settings but the bounds, in the order in which the help shows them.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "listen",
@@ -145,9 +153,9 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("TIME"),
         help: "How long requests under way may take to finish after SIGTERM",
-        get: |config| value::show_duration(config.drain),
+        get: |config| value::show_duration(config.doors.drain),
         set: |config, text| {
-            config.drain = parse_duration(text)?;
+            config.doors.drain = parse_duration(text)?;
             Ok(())
         },
     },
@@ -211,6 +219,11 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
+/// Everything that can be set.
+pub fn settings() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(BOUNDS)
+}
+
 /// Where a value was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -230,6 +243,10 @@ pub enum Error {
     UnknownKey { path: PathBuf, key: String, nearest: Option<&'static str> },
     #[error("--store: this version has the embedded store only")]
     Cql,
+    #[error("--unread-cap: {} at most", Unread::CAP_MAX)]
+    UnreadCap,
+    #[error("--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max")]
+    MessageBody,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
 }
@@ -257,6 +274,13 @@ impl Config {
         if scope >= Scope::Store && self.store == StoreChoice::Cql {
             return Err(Error::Cql);
         }
+        let room = self.doors.variables_bytes.min(self.doors.body_bytes).min(self.doors.sockets.message_bytes);
+        if self.chat.body_bytes_max >= room {
+            return Err(Error::MessageBody);
+        }
+        if self.chat.unread_cap > Unread::CAP_MAX {
+            return Err(Error::UnreadCap);
+        }
         if scope >= Scope::Serve && self.demo && !self.listen.ip().is_loopback() {
             return Err(Error::DemoIsPublic(self.listen));
         }
@@ -270,7 +294,7 @@ mod tests {
 
     #[test]
     fn every_default_reads_back_as_itself() {
-        for setting in SETTINGS {
+        for setting in settings() {
             let mut config = Config::default();
             config.set(setting, &(setting.get)(&Config::default()), &Source::Flag).unwrap();
             assert_eq!(config, Config::default(), "{}", setting.name);
@@ -279,11 +303,11 @@ mod tests {
 
     #[test]
     fn settings_have_one_name_each_in_all_places() {
-        let mut names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        let mut names: Vec<_> = settings().map(|setting| setting.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), SETTINGS.len());
-        for setting in SETTINGS {
+        assert_eq!(names.len(), settings().count());
+        for setting in settings() {
             assert_eq!(setting.environment, format!("WIDEROOM_{}", setting.name.to_uppercase().replace('-', "_")));
         }
     }
@@ -305,6 +329,16 @@ mod tests {
         assert!(!format!("{config:?}{}", (store.get)(&config)).contains("hunter2"));
         assert!(matches!(config.validate(Scope::Store), Err(Error::Cql)));
         assert!(config.validate(Scope::Data).is_ok());
+    }
+
+    #[test]
+    fn bounds_that_do_not_fit_together_are_refused() {
+        let mut config = Config::default();
+        config.chat.body_bytes_max = 64 * 1024;
+        assert!(matches!(config.validate(Scope::Serve), Err(Error::MessageBody)));
+        let mut config = Config::default();
+        config.chat.unread_cap = 1_000;
+        assert!(matches!(config.validate(Scope::Serve), Err(Error::UnreadCap)));
     }
 
     #[test]

@@ -16,8 +16,15 @@ pub(super) fn show_duration(duration: Duration) -> String {
     show(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), &TIMES)
 }
 
-pub(super) fn set_size(to: &mut u64, text: &str) -> Result<(), String> {
-    *to = parse(text, &SIZES).ok_or("must be a size with its unit, as 512KiB, 64MiB or 1GiB")?;
+pub(super) fn set_size<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), String> {
+    let size = parse(text, &SIZES).and_then(|size| T::try_from(size).ok());
+    *to = size.ok_or("must be a size with its unit, as 512KiB, 64MiB or 1GiB")?;
+    Ok(())
+}
+
+pub(super) fn set_count<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), String> {
+    let count = text.parse().ok().filter(|count| *count > 0).and_then(|count: u64| T::try_from(count).ok());
+    *to = count.ok_or("must be a whole number from 1 on")?;
     Ok(())
 }
 

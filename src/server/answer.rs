@@ -5,33 +5,8 @@ use std::collections::BTreeMap;
 use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, StatusCode};
 
+pub(super) use crate::graphql::Code;
 use crate::graphql::{Refused, RefusedKind};
-
-/// The codes of the contract that the doors themselves give.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Code {
-    Unauthenticated,
-    NotFound,
-    BadUserInput,
-    RateLimited,
-    Unavailable,
-    Internal,
-    PersistedQueryNotSupported,
-}
-
-impl Code {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unauthenticated => "UNAUTHENTICATED",
-            Self::NotFound => "NOT_FOUND",
-            Self::BadUserInput => "BAD_USER_INPUT",
-            Self::RateLimited => "RATE_LIMITED",
-            Self::Unavailable => "UNAVAILABLE",
-            Self::Internal => "INTERNAL",
-            Self::PersistedQueryNotSupported => "PERSISTED_QUERY_NOT_SUPPORTED",
-        }
-    }
-}
 
 /// Why nothing is executed: what HTTP says of it, and a sentence for whoever asked.
 #[derive(Debug)]

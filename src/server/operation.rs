@@ -100,7 +100,7 @@ impl LogLine {
             door = self.door,
             operation.name = self.operation.as_deref(),
             viewer.id = self.viewer.as_ref().map(UserId::as_str),
-            duration_ms = self.started.elapsed().as_secs_f64() * 1e3,
+            duration_ms = self.started.elapsed().as_micros() as f64 / 1e3,
             code,
             "request"
         );

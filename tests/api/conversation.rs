@@ -1,6 +1,7 @@
 //! Starting conversations, and who is in them.
 
 use serde_json::json;
+use wideroom::chat::Bounds;
 
 use crate::support::world::{World, text};
 
@@ -124,4 +125,20 @@ async fn participants_page_by_the_bytes_of_their_names() {
     let data =
         zoe.data("query($id: ID!) { node(id: $id) { id ... on Participant { user { username } } } }", json!({"id": node["id"]})).await;
     assert_eq!(data["node"], *node);
+}
+
+#[tokio::test]
+async fn a_user_is_in_a_bounded_number_of_large_conversations() {
+    let world = World::with_bounds(Bounds { large_conversations_max: 2, ..Bounds::default() }).await;
+    let alice = world.user("alice");
+    let crowd = |from: usize| (from..from + 40).map(|i| format!("user-{i}")).collect::<Vec<_>>();
+    let document = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"crowd\", usernames: $u}) { clientMutationId } }";
+    for from in [0, 40] {
+        alice.data(document, json!({"u": crowd(from)})).await;
+    }
+    let answer = alice.ask(document, json!({"u": crowd(80)})).await;
+    assert_eq!(answer.code(), "BAD_USER_INPUT");
+    assert_eq!(answer.extensions()["inputPath"], json!(["input", "usernames"]));
+    world.user("user-3").data(document, json!({"u": crowd(3)[..32]})).await;
+    alice.group("small", &["bob"]).await;
 }

@@ -57,6 +57,26 @@ fn both_signals_end_it_in_order() {
     }
 }
 
+/// A request whose body never ends keeps the drain waiting, for longer than the test would.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let program = Program::new();
+    let token = program.run(&["token", "--user", "alice"]).stdout;
+    let server = Server::start(&program, &["--drain", "1h"]);
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+    let head = format!("POST /graphql HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}", token.trim());
+    write!(stream, "{head}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
+    // It asks for the body only once the request is under way.
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    server.signal("-TERM");
+    server.logs("stopping");
+    server.signal("-TERM");
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.ends_with("wideroom: left at once, by a second signal\n"), "{log}");
+}
+
 #[test]
 fn a_data_folder_has_one_server() {
     let program = Program::new();

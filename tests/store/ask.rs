@@ -177,7 +177,7 @@ pub fn requests<K: Clone + std::fmt::Debug + 'static>(
 
 /// A runner of so many cases that leaves no file behind: what fails is printed whole.
 pub fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() })
+    TestRunner::new(Config { cases, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() })
 }
 
 /// Walks a list page by page and gives what it saw, in the order of the list.

@@ -328,9 +328,12 @@ pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Stage) {
     // Most conversations are made at the start, so that later steps find something.
     let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(ROOMS));
     let make = |(room, (people, created))| Step::Make { room, people, created };
-    let steps = (made, prop::collection::vec(any_step(), 1..60))
-        .prop_map(move |(made, steps)| (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>());
-    let outcome = runner(32).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
+    // What changed since a place is compared where nothing was imported: so half of the cases import nothing.
+    let steps = (made, prop::collection::vec(any_step(), 1..60), any::<bool>()).prop_map(move |(made, steps, may_import)| {
+        let steps = steps.into_iter().filter(|step| may_import || !matches!(step, Step::Import(_)));
+        (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>()
+    });
+    let outcome = runner(24).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
         runtime.block_on(async {
             let (stage, oracle) = (open().await, Stage::naive().await);
             let mut engine = Player { store: stage.store(), micros: 0, is_imported: false };

@@ -2,6 +2,8 @@
 //!
 //! It is what the engines are compared with, and passes the same contract, so that the contract asks for nothing impossible.
 
+mod room;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,14 +12,15 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Conversation, ConversationId, ConversationKind, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message,
-    MessageId, MessageKind, OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, TimeUuid, Timestamp, Unread, UserId,
+    ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind, OrderKey, Page,
+    PageRequest, Participant, Profile, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Audience, ChangedRow, Created, EarlierSend, Error, ImportPlaces, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result,
-    Seat, Store, UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Seat, Store,
+    UnreadQuestion,
 };
 
+use self::room::{Place, Room};
 use super::ask::{inbox_order, is_in, slice};
 
 pub struct Naive {
@@ -32,119 +35,6 @@ struct Kept {
     profiles: HashMap<UserId, Profile>,
     notes: HashMap<String, String>,
     newest: Option<TimeUuid>,
-}
-
-/// A conversation with all that is known of it.
-struct Room {
-    conversation: Conversation,
-    given_activity: Option<Timestamp>,
-    people: BTreeMap<UserId, Place>,
-    messages: BTreeMap<MessageId, Arc<Message>>,
-    /// The newest that was sent, and not imported: an import is no event.
-    newest_send: Option<MessageId>,
-}
-
-/// A user's part in a conversation.
-struct Place {
-    membership: Membership,
-    read_up_to: OrderKey,
-    delivered_up_to: OrderKey,
-    marker: ReadMarker,
-    sent_up_to: Option<MessageId>,
-    flags: Flags,
-    newest_change: Option<TimeUuid>,
-}
-
-impl Place {
-    fn new(membership: Membership) -> Self {
-        Self {
-            membership,
-            read_up_to: OrderKey::MIN,
-            delivered_up_to: OrderKey::MIN,
-            marker: ReadMarker::default(),
-            sent_up_to: None,
-            flags: Flags::default(),
-            newest_change: None,
-        }
-    }
-
-    fn imported(membership: Membership, places: &ImportPlaces) -> Self {
-        let read_up_to = places.read_up_to.map_or(OrderKey::MIN, MessageId::order_key);
-        let marker = match places.unread_from {
-            Some(from) => ReadMarker { epoch: 1, up_to: from.order_key().before() },
-            None => ReadMarker { epoch: 0, up_to: read_up_to },
-        };
-        let delivered_up_to = places.delivered_up_to.map_or(OrderKey::MIN, MessageId::order_key);
-        Self { read_up_to, delivered_up_to, marker, flags: places.flags, ..Self::new(membership) }
-    }
-}
-
-impl Room {
-    fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
-        Self { conversation, given_activity, people: BTreeMap::new(), messages: BTreeMap::new(), newest_send: None }
-    }
-
-    fn joined(&self) -> impl Iterator<Item = (&UserId, &Place)> {
-        self.people.iter().filter(|(_, place)| place.membership.is_joined())
-    }
-
-    fn last_message(&self) -> Option<MessageId> {
-        self.messages.keys().next_back().copied()
-    }
-
-    fn last_activity(&self) -> Timestamp {
-        let last = self.last_message().map(MessageId::moment);
-        last.max(self.given_activity).unwrap_or(self.conversation.created_at)
-    }
-
-    fn row(&self, user: &UserId) -> Option<InboxRow> {
-        let place = self.people.get(user).filter(|place| place.membership.is_joined())?;
-        Some(InboxRow {
-            conversation: self.conversation.id,
-            last_activity: self.last_activity(),
-            last_message: self.last_message(),
-            marker: place.marker,
-            sent_up_to: place.sent_up_to,
-            flags: place.flags,
-        })
-    }
-
-    fn participant(&self, user: &UserId) -> Option<Participant> {
-        self.people.get(user).map(|place| Participant {
-            conversation: self.conversation.id,
-            user: user.clone(),
-            membership: place.membership,
-            read_up_to: place.read_up_to,
-            delivered_up_to: place.delivered_up_to,
-        })
-    }
-
-    fn pair(&self) -> Option<Vec<u8>> {
-        let people: Vec<_> = self.people.keys().collect();
-        match (self.conversation.kind, people.as_slice()) {
-            (ConversationKind::Direct, [one, other]) => Some(pair_key(one, other)),
-            (ConversationKind::Direct, [one]) if self.conversation.id == ConversationId::direct(one, one) => Some(pair_key(one, one)),
-            (ConversationKind::Direct | ConversationKind::Group, _) => None,
-        }
-    }
-
-    fn grow(&mut self) {
-        self.conversation.is_large |= self.joined().count() > Conversation::FAN_OUT_MAX;
-    }
-
-    fn unread(&self, user: &UserId, after: OrderKey, cap: u32) -> Unread {
-        let mut unread = Unread::default();
-        for (rows, message) in self.messages.values().filter(|message| message.id.order_key() > after).enumerate() {
-            if message.counts_as_unread_for(user) {
-                unread.count += 1;
-                unread.first = unread.first.or(Some(message.id));
-            }
-            if unread.count == cap || rows + 1 == Unread::ROWS_MAX {
-                return Unread { is_capped: true, ..unread };
-            }
-        }
-        unread
-    }
 }
 
 impl Kept {

@@ -18,6 +18,7 @@ pub(crate) struct Server {
     pub(crate) url: String,
     stdout: JoinHandle<String>,
     log: JoinHandle<String>,
+    logged: mpsc::Receiver<String>,
 }
 
 impl Server {
@@ -25,9 +26,13 @@ impl Server {
     pub(crate) fn start(program: &Program, arguments: &[&str]) -> Self {
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut process = Running::spawn(program.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
-        let mut stderr = process.child.stderr.take().unwrap();
+        let stderr = BufReader::new(process.child.stderr.take().unwrap());
+        let (lines, logged) = mpsc::channel();
         // Both are read to their end, so that the server never waits for a full pipe.
-        let log = std::thread::spawn(move || read_on(&mut stderr));
+        let log = std::thread::spawn(move || {
+            let tell = |line: &String| drop(lines.send(line.clone()));
+            stderr.lines().map_while(Result::ok).inspect(tell).map(|line| line + "\n").collect()
+        });
         let mut stdout = BufReader::new(process.child.stdout.take().unwrap());
         let (sender, first_line) = mpsc::channel();
         let stdout = std::thread::spawn(move || {
@@ -38,7 +43,7 @@ impl Server {
         });
         let line = first_line.recv_timeout(DEADLINE).unwrap_or_default();
         match line.trim().strip_prefix("Wideroom listens on ") {
-            Some(url) => Self { process, url: url.to_owned(), stdout, log },
+            Some(url) => Self { process, url: url.to_owned(), stdout, log, logged },
             None => {
                 process.kill();
                 panic!("the server did not start: {line}{}", log.join().unwrap())
@@ -52,6 +57,11 @@ impl Server {
 
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name);
+    }
+
+    /// Waits until its log says this.
+    pub(crate) fn logs(&self, part: &str) {
+        while !self.logged.recv_timeout(DEADLINE).expect("the log says it in time").contains(part) {}
     }
 
     /// SIGKILL. Answers with the log.

@@ -43,13 +43,17 @@ pub(crate) struct Stream(BoxStream<'static, async_graphql::Response>);
 
 impl World {
     pub(crate) async fn open() -> Self {
-        Self::open_in(tempfile::tempdir().unwrap()).await
+        Self::open_in(tempfile::tempdir().unwrap(), Bounds::default()).await
     }
 
-    async fn open_in(folder: TempDir) -> Self {
+    pub(crate) async fn with_bounds(bounds: Bounds) -> Self {
+        Self::open_in(tempfile::tempdir().unwrap(), bounds).await
+    }
+
+    async fn open_in(folder: TempDir, bounds: Bounds) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
-        let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, Bounds::default()).await.unwrap();
+        let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, bounds).await.unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         Self { api, chat, store, folder }
     }
@@ -64,7 +68,7 @@ impl World {
         assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
         drop((import, store));
-        Self::open_in(folder).await
+        Self::open_in(folder, Bounds::default()).await
     }
 
     /// The same folder after the server was stopped and started again. Nobody may still hold on to the old one.
@@ -73,7 +77,7 @@ impl World {
         self.store.close().await.unwrap();
         let Self { api, chat, store, folder } = self;
         drop((api, chat, store));
-        Self::open_in(folder).await
+        Self::open_in(folder, Bounds::default()).await
     }
 
     pub(crate) fn user(&self, name: &str) -> Actor {

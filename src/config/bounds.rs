@@ -1,0 +1,76 @@
+//! The bounds: a setting for each, all of one shape.
+
+use super::{Scope, Setting, parse_duration, value};
+
+macro_rules! bound {
+    (size $name:literal $environment:literal $($field:ident).+ $help:literal) => {
+        Setting {
+            name: $name,
+            environment: $environment,
+            scope: Scope::Serve,
+            value_name: Some("SIZE"),
+            help: $help,
+            get: |config| value::show_size(config.$($field).+ as u64),
+            set: |config, text| value::set_size(&mut config.$($field).+, text),
+        }
+    };
+    (count $name:literal $environment:literal $($field:ident).+ $help:literal) => {
+        Setting {
+            name: $name,
+            environment: $environment,
+            scope: Scope::Serve,
+            value_name: Some("COUNT"),
+            help: $help,
+            get: |config| config.$($field).+.to_string(),
+            set: |config, text| value::set_count(&mut config.$($field).+, text),
+        }
+    };
+    (time $name:literal $environment:literal $($field:ident).+ $help:literal) => {
+        Setting {
+            name: $name,
+            environment: $environment,
+            scope: Scope::Serve,
+            value_name: Some("TIME"),
+            help: $help,
+            get: |config| value::show_duration(config.$($field).+),
+            set: |config, text| {
+                config.$($field).+ = parse_duration(text)?;
+                Ok(())
+            },
+        }
+    };
+}
+
+/// All bounds, in the order in which the help shows them.
+pub const BOUNDS: &[Setting] = &[
+    bound!(size "http-body-max" "WIDEROOM_HTTP_BODY_MAX" doors.body_bytes "A request's body"),
+    bound!(size "variables-max" "WIDEROOM_VARIABLES_MAX" doors.variables_bytes "A request's variables, as JSON"),
+    bound!(time "request-deadline" "WIDEROOM_REQUEST_DEADLINE" doors.request "From the head of a request to its answer"),
+    bound!(count "connections-max" "WIDEROOM_CONNECTIONS_MAX" doors.connections "Connections that are not WebSockets; more wait to be accepted"),
+    bound!(size "document-max" "WIDEROOM_DOCUMENT_MAX" documents.bytes "A document's text"),
+    bound!(count "document-tokens-max" "WIDEROOM_DOCUMENT_TOKENS_MAX" documents.tokens "Tokens of a document"),
+    bound!(count "document-fields-max" "WIDEROOM_DOCUMENT_FIELDS_MAX" documents.fields "Fields of an operation, with its fragments expanded"),
+    bound!(count "document-depth-max" "WIDEROOM_DOCUMENT_DEPTH_MAX" documents.depth "Fields one inside the other"),
+    bound!(count "document-aliases-max" "WIDEROOM_DOCUMENT_ALIASES_MAX" documents.aliases "Aliases of a document"),
+    bound!(count "document-roots-max" "WIDEROOM_DOCUMENT_ROOTS_MAX" documents.root_fields "Root fields of an operation"),
+    bound!(size "message-body-max" "WIDEROOM_MESSAGE_BODY_MAX" chat.body_bytes_max "A message's text"),
+    bound!(size "metadata-max" "WIDEROOM_METADATA_MAX" chat.metadata_bytes_max "A message's metadata, as JSON"),
+    bound!(count "unread-cap" "WIDEROOM_UNREAD_CAP" chat.unread_cap "The most that an unread count says; 999 at most"),
+    bound!(count "inbox-scan-max" "WIDEROOM_INBOX_SCAN_MAX" chat.inbox_scan_max "Entries looked at for a filtered page, and for the summary"),
+    bound!(count "inbox-replay-max" "WIDEROOM_INBOX_REPLAY_MAX" chat.inbox_replay_max "Entries that a resumed inboxUpdated repeats; more, and its cursor has expired"),
+    bound!(count "large-conversations-max" "WIDEROOM_LARGE_CONVERSATIONS_MAX" chat.large_conversations_max "Conversations of more than 32 that one user may be in"),
+    bound!(count "sends-waiting-max" "WIDEROOM_SENDS_WAITING_MAX" chat.lane_jobs_max "Sends that wait in one conversation"),
+    bound!(size "sends-waiting-bytes-max" "WIDEROOM_SENDS_WAITING_BYTES_MAX" chat.lane_bytes_max "The same, in bytes"),
+    bound!(time "settle-wait" "WIDEROOM_SETTLE_WAIT" chat.settle_wait "How long a send waits for its outcome before it is told to be unknown"),
+    bound!(count "sockets-max" "WIDEROOM_SOCKETS_MAX" doors.sockets.total "WebSockets"),
+    bound!(count "socket-operations-max" "WIDEROOM_SOCKET_OPERATIONS_MAX" doors.sockets.operations "Operations of one socket at once"),
+    bound!(size "socket-message-max" "WIDEROOM_SOCKET_MESSAGE_MAX" doors.sockets.message_bytes "A message of a socket"),
+    bound!(count "socket-rate" "WIDEROOM_SOCKET_RATE" doors.sockets.rate_per_second "Messages of a socket in a second; more are read more slowly"),
+    bound!(count "socket-burst" "WIDEROOM_SOCKET_BURST" doors.sockets.rate_burst "Messages of a socket at once"),
+    bound!(time "socket-init-wait" "WIDEROOM_SOCKET_INIT_WAIT" doors.sockets.init "From the opening of a socket to its connection_init"),
+    bound!(time "socket-ping-every" "WIDEROOM_SOCKET_PING_EVERY" doors.sockets.ping "How often a socket is asked whether it is there"),
+    bound!(time "socket-pong-wait" "WIDEROOM_SOCKET_PONG_WAIT" doors.sockets.pong "How long it may take to say so"),
+    bound!(time "socket-write-wait" "WIDEROOM_SOCKET_WRITE_WAIT" doors.sockets.write "How long a message may wait for the network"),
+    bound!(count "socket-queue-max" "WIDEROOM_SOCKET_QUEUE_MAX" doors.sockets.queue_messages "Messages that wait for a slow reader of a socket"),
+    bound!(size "socket-queue-bytes-max" "WIDEROOM_SOCKET_QUEUE_BYTES_MAX" doors.sockets.queue_bytes "The same, in bytes"),
+];

@@ -1,0 +1,124 @@
+//! One conversation as the naive engine keeps it: everything of it in one place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use wideroom::model::id::pair_key;
+use wideroom::model::{
+    Conversation, ConversationId, ConversationKind, Flags, InboxRow, Membership, Message, MessageId, OrderKey, Participant, ReadMarker,
+    TimeUuid, Timestamp, Unread, UserId,
+};
+use wideroom::store::ImportPlaces;
+
+/// A conversation with all that is known of it.
+pub(super) struct Room {
+    pub(super) conversation: Conversation,
+    pub(super) given_activity: Option<Timestamp>,
+    pub(super) people: BTreeMap<UserId, Place>,
+    pub(super) messages: BTreeMap<MessageId, Arc<Message>>,
+    /// The newest that was sent, and not imported: an import is no event.
+    pub(super) newest_send: Option<MessageId>,
+}
+
+/// A user's part in a conversation.
+pub(super) struct Place {
+    pub(super) membership: Membership,
+    pub(super) read_up_to: OrderKey,
+    pub(super) delivered_up_to: OrderKey,
+    pub(super) marker: ReadMarker,
+    pub(super) sent_up_to: Option<MessageId>,
+    pub(super) flags: Flags,
+    pub(super) newest_change: Option<TimeUuid>,
+}
+
+impl Place {
+    pub(super) fn new(membership: Membership) -> Self {
+        Self {
+            membership,
+            read_up_to: OrderKey::MIN,
+            delivered_up_to: OrderKey::MIN,
+            marker: ReadMarker::default(),
+            sent_up_to: None,
+            flags: Flags::default(),
+            newest_change: None,
+        }
+    }
+
+    pub(super) fn imported(membership: Membership, places: &ImportPlaces) -> Self {
+        let read_up_to = places.read_up_to.map_or(OrderKey::MIN, MessageId::order_key);
+        let marker = match places.unread_from {
+            Some(from) => ReadMarker { epoch: 1, up_to: from.order_key().before() },
+            None => ReadMarker { epoch: 0, up_to: read_up_to },
+        };
+        let delivered_up_to = places.delivered_up_to.map_or(OrderKey::MIN, MessageId::order_key);
+        Self { read_up_to, delivered_up_to, marker, flags: places.flags, ..Self::new(membership) }
+    }
+}
+
+impl Room {
+    pub(super) fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
+        Self { conversation, given_activity, people: BTreeMap::new(), messages: BTreeMap::new(), newest_send: None }
+    }
+
+    pub(super) fn joined(&self) -> impl Iterator<Item = (&UserId, &Place)> {
+        self.people.iter().filter(|(_, place)| place.membership.is_joined())
+    }
+
+    pub(super) fn last_message(&self) -> Option<MessageId> {
+        self.messages.keys().next_back().copied()
+    }
+
+    pub(super) fn last_activity(&self) -> Timestamp {
+        let last = self.last_message().map(MessageId::moment);
+        last.max(self.given_activity).unwrap_or(self.conversation.created_at)
+    }
+
+    pub(super) fn row(&self, user: &UserId) -> Option<InboxRow> {
+        let place = self.people.get(user).filter(|place| place.membership.is_joined())?;
+        Some(InboxRow {
+            conversation: self.conversation.id,
+            last_activity: self.last_activity(),
+            last_message: self.last_message(),
+            marker: place.marker,
+            sent_up_to: place.sent_up_to,
+            flags: place.flags,
+        })
+    }
+
+    pub(super) fn participant(&self, user: &UserId) -> Option<Participant> {
+        self.people.get(user).map(|place| Participant {
+            conversation: self.conversation.id,
+            user: user.clone(),
+            membership: place.membership,
+            read_up_to: place.read_up_to,
+            delivered_up_to: place.delivered_up_to,
+        })
+    }
+
+    pub(super) fn pair(&self) -> Option<Vec<u8>> {
+        let people: Vec<_> = self.people.keys().collect();
+        match (self.conversation.kind, people.as_slice()) {
+            (ConversationKind::Direct, [one, other]) => Some(pair_key(one, other)),
+            (ConversationKind::Direct, [one]) if self.conversation.id == ConversationId::direct(one, one) => Some(pair_key(one, one)),
+            (ConversationKind::Direct | ConversationKind::Group, _) => None,
+        }
+    }
+
+    pub(super) fn grow(&mut self) {
+        self.conversation.is_large |= self.joined().count() > Conversation::FAN_OUT_MAX;
+    }
+
+    pub(super) fn unread(&self, user: &UserId, after: OrderKey, cap: u32) -> Unread {
+        let mut unread = Unread::default();
+        for (rows, message) in self.messages.values().filter(|message| message.id.order_key() > after).enumerate() {
+            if message.counts_as_unread_for(user) {
+                unread.count += 1;
+                unread.first = unread.first.or(Some(message.id));
+            }
+            if unread.count == cap || rows + 1 == Unread::ROWS_MAX {
+                return Unread { is_capped: true, ..unread };
+            }
+        }
+        unread
+    }
+}
