@@ -12,7 +12,7 @@ use super::page::read_page;
 use super::record::{self, ChangeKind, ConversationRecord, Head};
 use super::state::{People, State, States};
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, InboxKey, Membership, OrderKey, Page, PageRequest, Participant, UserId,
+    Conversation, ConversationId, ConversationKind, Direction, Membership, OrderKey, Page, PageRequest, Participant, UserId,
 };
 use crate::store::{NewConversation, Result, Seat};
 
@@ -44,11 +44,7 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
     }
     for (user, role) in &new.participants {
         ops.push(Op::Put(key::participant(id, user, Cell::Membership), record::encode(&Membership::joined(*role))));
-        ops.push(if is_large {
-            Op::Put(key::large(user, id), Vec::new())
-        } else {
-            Op::Put(key::activity(user, &InboxKey { activity: head.last_activity, conversation: id }), Vec::new())
-        });
+        ops.push(Op::Put(key::listed(user, id, head.listing(is_large)), Vec::new()));
         ops.extend(inbox::change(user, id, new.change, ChangeKind::ConversationMade));
     }
     let memberships = || new.participants.iter().map(|(user, role)| (user.clone(), Membership::joined(*role))).collect::<BTreeMap<_, _>>();

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::committer::{Condition, Op, Rows, Write};
 use super::core::Core;
 use super::db::{View, corrupt};
-use super::key::{self, Cell, EntryCell, Key};
+use super::key::{self, Cell, EntryCell, Key, Listing};
 use super::message;
 use super::record::{self, ConversationRecord, Head, MessageRecord};
 use super::state::State;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Flags, IdempotencyKey, InboxKey, InputHash, Membership, Message, Profile, ReadMarker,
-    TimeUuid, Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, Flags, IdempotencyKey, InputHash, Membership, Message, Profile, ReadMarker, TimeUuid,
+    Timestamp, UserId,
 };
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
 
@@ -69,7 +69,7 @@ struct Working {
 struct Before {
     head_bytes: Vec<u8>,
     is_large: bool,
-    activity: Timestamp,
+    listing: Listing,
     joined: BTreeSet<UserId>,
 }
 
@@ -86,7 +86,7 @@ impl Working {
         let before = Before {
             head_bytes: state.head_bytes,
             is_large: state.conversation.is_large,
-            activity: state.head.last_activity,
+            listing: state.head.listing(state.conversation.is_large),
             joined: joined.clone(),
         };
         Self {
@@ -312,21 +312,19 @@ impl Draft<'_> {
     /// Brings the order of everybody's entries to what the head says now.
     fn move_entries(&mut self, working: &Working) {
         let id = working.conversation.id;
-        let entry = |user: &UserId, activity| key::activity(user, &InboxKey { activity, conversation: id });
-        let activity = working.head.last_activity;
-        let is_large = working.conversation.is_large;
-        // Those whose entry stands in the index already, and where it should.
+        let listing = working.head.listing(working.conversation.is_large);
+        // Those whose entry stands in a list already, and where it should. A large one keeps no list of its people here: who is in
+        // `joined` is new.
         let mut in_place = None;
-        if let Some(before) = working.before.as_ref().filter(|before| !before.is_large) {
-            if is_large || before.activity != activity {
-                before.joined.iter().for_each(|user| drop(self.rows.insert(entry(user, before.activity), None)));
-            } else {
+        if let Some(before) = working.before.as_ref().filter(|before| before.listing != Listing::Large) {
+            if before.listing == listing {
                 in_place = Some(&before.joined);
+            } else {
+                before.joined.iter().for_each(|user| drop(self.rows.insert(key::listed(user, id, before.listing), None)));
             }
         }
         for user in working.joined.iter().filter(|user| in_place.is_none_or(|users| !users.contains(*user))) {
-            let key = if is_large { key::large(user, id) } else { entry(user, activity) };
-            self.put(key, Vec::new());
+            self.put(key::listed(user, id, listing), Vec::new());
         }
     }
 }

@@ -6,17 +6,36 @@ use std::collections::hash_map::Entry;
 use super::committer::{Op, Write};
 use super::core::Core;
 use super::db::{KeyError, Missing, View, corrupt};
-use super::key::{self, Cell, EntryCell, Span};
+use super::key::{self, Cell, EntryCell, Listing, Span};
 use super::page::read_page;
 use super::record::{self, ChangeKind, ChangeRecord, Head};
 use crate::model::{
-    ChangeId, ConversationId, Direction, InboxKey, InboxRow, Membership, MessageId, OrderKey, Page, PageRequest, TimeUuid, UserId,
+    ChangeId, ConversationId, Direction, InboxKey, InboxRow, Membership, MessageId, OrderKey, Page, PageRequest, TimeUuid, Timestamp,
+    UserId,
 };
 use crate::store::{ChangedRow, MarkerMove, Result};
 
 pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
 /// Changes looked at for one answer.
 const CHANGES_MAX: usize = 10_000;
+/// A conversation whose activity comes within so long of the last one is busy. To move its entries with each send would leave as many
+/// deleted rows behind the newest entry of every inbox, for each page to step over.
+pub(super) const BUSY_WITHIN_MICROS: i64 = 3_600 * 1_000_000;
+/// One without activity for so long is not.
+pub(super) const QUIET_AFTER_MICROS: i64 = 2 * 3_600 * 1_000_000;
+
+/// Lists a conversation otherwise for its people.
+pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Listing) -> Vec<Op> {
+    if from == to {
+        return Vec::new();
+    }
+    users.iter().flat_map(|user| [Op::Delete(key::listed(user, id, from)), Op::Put(key::listed(user, id, to), Vec::new())]).collect()
+}
+
+/// Has the sweep look at a busy conversation when it may have become quiet.
+pub(super) fn look_again(id: ConversationId, activity: Timestamp) -> Op {
+    Op::Put(key::expiry(&key::busy_conversation(id), activity.plus_micros(QUIET_AFTER_MICROS)), Vec::new())
+}
 
 /// A change of a user's inbox, and the row by which it is forgotten.
 pub(super) fn change(user: &UserId, conversation: ConversationId, id: ChangeId, kind: ChangeKind) -> [Op; 2] {
@@ -38,8 +57,14 @@ fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head> {
     view.record(&key::head(conversation))?.ok_or_else(|| corrupt("heads", Missing))
 }
 
-fn row(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<InboxRow> {
-    let head = head(view, conversation)?;
+/// The row of a conversation that stands at this activity.
+fn row(core: &Core, view: &View<'_>, user: &UserId, conversation: ConversationId, activity: Option<Timestamp>) -> Result<InboxRow> {
+    // What memory knows may be younger than the view: then it is another place in the list.
+    let known = core.states.get(conversation).map(|state| state.head);
+    let head = match known.filter(|head| activity.is_none_or(|activity| head.last_activity == activity)) {
+        Some(head) => head,
+        None => head(view, conversation)?,
+    };
     let sent = view.decoded(&key::entry(user, conversation, EntryCell::SentUpTo), record::decode_place)?;
     let sent_up_to = sent.map(|place| MessageId::from_order_key(place).ok_or_else(|| corrupt("inbox", KeyError))).transpose()?;
     Ok(InboxRow {
@@ -53,9 +78,27 @@ fn row(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<I
 }
 
 pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
-    let each =
-        |row: Result<(fjall::Slice, fjall::Slice)>| key::large_id(&row?.0).ok_or_else(|| corrupt("large_conversations_by_user", KeyError));
-    view.scan(key::larges(user), Direction::Forward).map(each).collect()
+    listed(view, key::larges(user)).collect()
+}
+
+fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<ConversationId>> {
+    view.scan(span, Direction::Forward).map(|row| {
+        let (key, _) = row?;
+        key::listed_id(&key).ok_or_else(|| corrupt("conversations_by_user", KeyError))
+    })
+}
+
+/// The user's conversations whose heads alone say where they stand.
+fn by_heads(core: &Core, view: &View<'_>, user: &UserId) -> Result<Vec<InboxKey>> {
+    let each = |conversation: Result<ConversationId>| {
+        let conversation = conversation?;
+        let known = core.states.get(conversation).map(|state| state.head);
+        let head = known.map_or_else(|| head(view, conversation), Ok)?;
+        Ok(InboxKey { activity: head.last_activity, conversation })
+    };
+    let mut keys: Vec<_> = listed(view, key::larges(user)).chain(listed(view, key::busy(user))).map(each).collect::<Result<_>>()?;
+    keys.sort_unstable();
+    Ok(keys)
 }
 
 fn indexed(view: &View<'_>, span: Span, direction: Direction) -> impl Iterator<Item = Result<InboxKey>> {
@@ -64,13 +107,9 @@ fn indexed(view: &View<'_>, span: Span, direction: Direction) -> impl Iterator<I
 
 pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
     let view = core.view();
-    let mut large = Vec::new();
-    for conversation in large_conversations(&view, user)? {
-        large.push(InboxKey { activity: head(&view, conversation)?.last_activity, conversation });
-    }
-    large.sort_unstable();
+    let by_heads = by_heads(core, &view, user)?;
     let read = |span: Span, direction: Direction, limit: usize| {
-        let in_span = large.iter().filter(|key| {
+        let in_span = by_heads.iter().filter(|key| {
             let bytes = key::activity(user, key).bytes;
             span.start <= bytes && bytes < span.end
         });
@@ -89,25 +128,28 @@ pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>)
         &key::activities(user),
         request,
         |key| key::activity_place(user, key),
-        |key| Ok(large.binary_search(key).is_ok() || view.has(&key::activity(user, key))?),
+        |key| Ok(by_heads.binary_search(key).is_ok() || view.has(&key::activity(user, key))?),
         read,
     )?;
     let Page { items, has_previous, has_next } = page;
-    let items = items.iter().map(|key| row(&view, user, key.conversation)).collect::<Result<_>>()?;
+    let items = items.iter().map(|key| row(core, &view, user, key.conversation, Some(key.activity))).collect::<Result<_>>()?;
     Ok(Page { items, has_previous, has_next })
 }
 
-fn row_if_joined(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
-    let membership: Option<Membership> = view.record(&key::participant(conversation, user, Cell::Membership))?;
+fn row_if_joined(core: &Core, view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
+    let membership = match core.states.get(conversation).and_then(|state| state.people.clone()) {
+        Some(people) => people.memberships.get(user).copied(),
+        None => view.record::<Membership>(&key::participant(conversation, user, Cell::Membership))?,
+    };
     match membership {
-        Some(membership) if membership.is_joined() => row(view, user, conversation).map(Some),
+        Some(membership) if membership.is_joined() => row(core, view, user, conversation, None).map(Some),
         _ => Ok(None),
     }
 }
 
 pub(super) fn rows(core: &Core, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
     let view = core.view();
-    conversations.iter().map(|conversation| row_if_joined(&view, user, *conversation)).collect()
+    conversations.iter().map(|conversation| row_if_joined(core, &view, user, *conversation)).collect()
 }
 
 /// The newest change of each conversation, for as long as they are not too many.
@@ -137,7 +179,7 @@ pub(super) fn changes(core: &Core, user: &UserId, after: OrderKey, limit: usize)
     let Some(newest) = newest_changes(&view, user, after, limit)? else { return Ok(None) };
     let mut rows = Vec::with_capacity(newest.len());
     for (conversation, newest_change) in newest {
-        if let Some(row) = row_if_joined(&view, user, conversation)? {
+        if let Some(row) = row_if_joined(core, &view, user, conversation)? {
             rows.push(ChangedRow { newest_change, row });
         }
     }
@@ -151,7 +193,7 @@ fn newest_changes(view: &View<'_>, user: &UserId, after: OrderKey, limit: usize)
     let recent = indexed(view, key::activities(user), Direction::Forward)
         .take_while(|key| key.as_ref().map_or(true, |key| key.activity >= after.moment()))
         .map(|key| Ok(key?.conversation));
-    for conversation in recent.chain(large_conversations(view, user)?.into_iter().map(Ok)) {
+    for conversation in recent.chain(listed(view, key::larges(user))).chain(listed(view, key::busy(user))) {
         let conversation = conversation?;
         let last = head(view, conversation)?.last_message.filter(|last| last.order_key() > after);
         if last.is_some_and(|last| !newest.note(conversation, last)) {

@@ -49,6 +49,8 @@ enum Tag {
     LargeByUser = 5,
     Expiry = 6,
     Note = 7,
+    BusyByUser = 8,
+    Busy = 9,
 }
 
 /// What a row of [`Table::Changes`] belongs to.
@@ -73,6 +75,17 @@ pub(super) enum EntryCell {
     Flags = 2,
 }
 
+/// How a user's inbox finds a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// By its activity, in the index.
+    Active(Timestamp),
+    /// Among those that are active just now: their heads say when. A send into one of these moves nothing.
+    Busy,
+    /// Among those that have too many people to move something for each.
+    Large,
+}
+
 /// Where one value lies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
@@ -83,8 +96,18 @@ pub(super) struct Key {
 impl Key {
     /// The table in the words of the design, for messages about it.
     pub(super) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 8] =
-            ["meta", "conversations", "direct_by_pair", "users", "sends_by_key", "large_conversations_by_user", "expiry", "notes"];
+        const NAMES: [&str; 10] = [
+            "meta",
+            "conversations",
+            "direct_by_pair",
+            "users",
+            "sends_by_key",
+            "large_conversations_by_user",
+            "expiry",
+            "notes",
+            "busy_conversations_by_user",
+            "busy_conversations",
+        ];
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
             (table, _) => table.name(),
@@ -321,16 +344,38 @@ pub(super) fn send_by_key(conversation: ConversationId, sender: &UserId, key: &I
     rows(Tag::SendByKey, &[conversation.0.as_bytes(), &name(sender), key.as_str().as_bytes()])
 }
 
-pub(super) fn large(user: &UserId, conversation: ConversationId) -> Key {
-    rows(Tag::LargeByUser, &[&name(user), conversation.0.as_bytes()])
+/// The row by which a user's inbox finds a conversation.
+pub(super) fn listed(user: &UserId, conversation: ConversationId, listing: Listing) -> Key {
+    match listing {
+        Listing::Active(activity) => self::activity(user, &InboxKey { activity, conversation }),
+        Listing::Busy => rows(Tag::BusyByUser, &[&name(user), conversation.0.as_bytes()]),
+        Listing::Large => rows(Tag::LargeByUser, &[&name(user), conversation.0.as_bytes()]),
+    }
+}
+
+pub(super) fn busy(user: &UserId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::BusyByUser, &[&name(user)]).bytes)
+}
+
+/// Names a busy conversation to the sweep, which looks at it again when it may have become quiet.
+pub(super) fn busy_conversation(id: ConversationId) -> Key {
+    rows(Tag::Busy, &[id.0.as_bytes()])
+}
+
+/// The conversation that [`busy_conversation`] names. `None` where it is another key.
+pub(super) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
+    match (key.table, key.bytes.split_first()) {
+        (Table::Rows, Some((&tag, id))) if tag == Tag::Busy as u8 => conversation_id(id.try_into().ok()?),
+        _ => None,
+    }
 }
 
 pub(super) fn larges(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::LargeByUser, &[&name(user)]).bytes)
 }
 
-/// The conversation that a key of [`larges`] ends with.
-pub(super) fn large_id(bytes: &[u8]) -> Option<ConversationId> {
+/// The conversation that a key of [`larges`] or [`busy`] ends with.
+pub(super) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
     conversation_id(bytes.last_chunk::<16>()?)
 }
 

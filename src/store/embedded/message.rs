@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::committer::{Condition, Op, Write};
 use super::core::Core;
 use super::db::{KeyError, View, corrupt};
+use super::inbox;
 use super::key::{self, EntryCell, Key, Span, Table};
 use super::page::read_page;
 use super::record::{self, MessageLead, MessageRecord, SendRecord};
 use super::state::{State, States};
 use crate::model::{
-    ConversationId, Cut, Direction, IdempotencyKey, InboxKey, InputHash, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
-    Timestamp, Unread, UserId,
+    ConversationId, Cut, Direction, IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, Page, PageRequest, Unread, UserId,
 };
 use crate::store::{EarlierSend, NewMessage, Result, UnreadQuestion};
 
@@ -38,7 +38,12 @@ pub(super) fn append(states: &Arc<States>, state: &State, messages: &[NewMessage
         ops.push(Op::Max(key::entry(sender, id, EntryCell::SentUpTo), record::encode_place(last.order_key())));
     }
     if let Some(people) = &state.people {
-        ops.extend(move_activity(&people.joined, id, state.head.last_activity, head.last_activity));
+        let became_active = head.last_activity > state.head.last_activity;
+        if became_active && !head.is_busy && head.last_activity < state.head.last_activity.plus_micros(inbox::BUSY_WITHIN_MICROS) {
+            head.is_busy = true;
+            ops.push(inbox::look_again(id, head.last_activity));
+        }
+        ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
     }
     let head_bytes = record::encode(&head);
     ops.push(Op::Put(key::head(id), head_bytes.clone()));
@@ -62,14 +67,6 @@ pub(super) fn not_yet_kept(core: &Core, conversation: ConversationId, messages: 
         }
     }
     Ok(rest)
-}
-
-fn move_activity(users: &[UserId], conversation: ConversationId, from: Timestamp, to: Timestamp) -> Vec<Op> {
-    if from == to {
-        return Vec::new();
-    }
-    let key = |user, activity| key::activity(user, &InboxKey { activity, conversation });
-    users.iter().flat_map(|user| [Op::Delete(key(user, from)), Op::Put(key(user, to), Vec::new())]).collect()
 }
 
 /// The row by which a retry is recognised, and the one by which it is forgotten.

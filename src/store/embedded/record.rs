@@ -5,6 +5,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::key::Listing;
 use crate::model::{
     self, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, MessageId, MessageKind,
     OrderKey, ReadMarker, TimeUuid, Timestamp, UserId, conversation::GroupName,
@@ -138,6 +139,8 @@ pub(super) struct Head {
     /// Of those who are in it now.
     pub(super) participant_count: u64,
     pub(super) newest_change: Option<ChangeId>,
+    /// See [`Listing::Busy`].
+    pub(super) is_busy: bool,
 }
 
 impl Head {
@@ -149,6 +152,16 @@ impl Head {
             message_count: 0,
             participant_count: 0,
             newest_change: None,
+            is_busy: false,
+        }
+    }
+
+    /// How the inboxes of its people find the conversation.
+    pub(super) fn listing(&self, is_large: bool) -> Listing {
+        match (is_large, self.is_busy) {
+            (true, _) => Listing::Large,
+            (false, true) => Listing::Busy,
+            (false, false) => Listing::Active(self.last_activity),
         }
     }
 

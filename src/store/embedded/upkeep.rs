@@ -9,15 +9,17 @@ use super::Inner;
 use super::committer::{Condition, Op, Outcome, Write};
 use super::core::Core;
 use super::db::{KeyError, corrupt};
+use super::inbox;
 use super::key;
-use super::record::{self, SendRecord};
-use crate::model::Direction;
+use super::record::{self, Head, SendRecord};
+use super::state::State;
+use crate::model::{ConversationId, Direction, Timestamp};
 use crate::store::{Error, Result};
 
 const TICK: Duration = Duration::from_secs(1);
 const TICKS_BETWEEN_SWEEPS: u64 = 60;
-/// Rows of one batch of a sweep, and batches of one sweep.
-const SWEEP_ROWS_MAX: usize = 1_000;
+/// Rows that one batch of a sweep writes, about, and batches of one sweep.
+const SWEEP_OPS_MAX: usize = 2_000;
 const SWEEP_BATCHES_MAX: usize = 100;
 
 /// How much room the disk has.
@@ -120,13 +122,16 @@ fn plan(core: &Core, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
     let next = span.end.clone();
     span.start = span.start.max(from);
     let mut write = Write::default();
-    for row in view.scan(span, Direction::Forward).take(SWEEP_ROWS_MAX) {
+    let mut quiet = Vec::new();
+    for row in view.scan(span, Direction::Forward) {
         let (bytes, _) = row?;
         let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", KeyError))?;
         write.ops.push(Op::Delete(key::Key { table: key::Table::Rows, bytes: bytes.to_vec() }));
         if of.table != key::Table::Rows {
             // A change: its key is never used again.
             write.ops.push(Op::Delete(of));
+        } else if let Some(id) = key::busy_conversation_id(&of) {
+            quiet.extend(settle(core, id, now, &mut write)?);
         } else if let Some(value) = view.get(&of)? {
             // An idempotency key: it may have been used again since, with a later end.
             let record: SendRecord = record::decode(&value).map_err(|error| corrupt("sends_by_key", error))?;
@@ -135,8 +140,29 @@ fn plan(core: &Core, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
                 write.ops.push(Op::Delete(of));
             }
         }
+        if write.ops.len() >= SWEEP_OPS_MAX {
+            break;
+        }
     }
+    let states = Arc::clone(&core.states);
+    write.applied = Some(Box::new(move || quiet.into_iter().for_each(|state| states.put_written(state))));
     Ok(((!write.ops.is_empty()).then_some(write), next))
+}
+
+/// Lists a conversation that was busy by its activity again, or looks at it again later. What it becomes, where it does.
+fn settle(core: &Core, id: ConversationId, now: Timestamp, write: &mut Write) -> Result<Option<Arc<State>>> {
+    let Some(state) = core.state(id)? else { return Ok(None) };
+    let (Some(people), true) = (&state.people, state.head.is_busy) else { return Ok(None) };
+    if state.head.last_activity.plus_micros(inbox::QUIET_AFTER_MICROS) > now {
+        write.ops.push(inbox::look_again(id, state.head.last_activity));
+        return Ok(None);
+    }
+    let head = Head { is_busy: false, ..state.head };
+    let head_bytes = record::encode(&head);
+    write.ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
+    write.ops.push(Op::Put(key::head(id), head_bytes.clone()));
+    write.conditions.push(Condition::Is(key::head(id), state.head_bytes.clone()));
+    Ok(Some(Arc::new(State { conversation: state.conversation.clone(), head, head_bytes, people: state.people.clone() })))
 }
 
 /// What [`run`] holds on to.
@@ -148,9 +174,12 @@ pub(super) fn spawn(inner: &Arc<Inner>) -> tokio::task::AbortHandle {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::model::{ConversationId, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId};
+    use crate::model::{
+        Content, Conversation, ConversationId, ConversationKind, Message, MessageKind, OrderKey, PageRequest, ReadMarker, Role, TimeUuid,
+        Timestamp, UserId,
+    };
     use crate::store::embedded::{Embedded, Options};
-    use crate::store::{MarkerMove, Store};
+    use crate::store::{MarkerMove, NewConversation, NewMessage, Store};
 
     const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 
@@ -180,6 +209,72 @@ mod tests {
             clock.set(start.plus_micros(day * DAY_MICROS));
             sweep.run(&store.inner).await.unwrap();
             assert_eq!((changes(), all()), (left, left), "on day {day}");
+        }
+        store.close().await.unwrap();
+    }
+
+    /// Where ann's inbox finds the conversation: in the index, and among the busy ones.
+    fn found(core: &Core, ann: &UserId) -> (usize, usize) {
+        (rows(core, key::activities(ann)), rows(core, key::busy(ann)))
+    }
+
+    #[tokio::test]
+    async fn a_conversation_is_busy_from_one_send_to_a_quiet_while_later() {
+        const HOUR: i64 = 3_600 * 1_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let start = Timestamp::from_micros(1_767_225_600_000_000);
+        let clock = Arc::new(ManualClock::at(start));
+        let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+        let store = Embedded::open(options, clock.clone()).await.unwrap();
+        let (ann, ben) = (UserId::parse("ann").unwrap(), UserId::parse("ben").unwrap());
+        let id = |micros| TimeUuid::new(start.plus_micros(micros), [0; 8]);
+        let new = NewConversation {
+            conversation: Conversation {
+                id: ConversationId::direct(&ann, &ben),
+                kind: ConversationKind::Direct,
+                name: None,
+                created_at: start,
+                created_by: None,
+                input_hash: None,
+                is_large: false,
+            },
+            participants: vec![(ann.clone(), Role::Member), (ben.clone(), Role::Member)],
+            change: id(0),
+        };
+        store.create_conversation(&new).await.unwrap();
+        let conversation = new.conversation.id;
+        let core = store.inner.core.clone();
+        let mut sweep = Sweep::default();
+        // After how many hours something is sent, where the entry then is, and where it is when the sweep has run at that time.
+        let steps = [
+            (Some(0), (0, 1), (0, 1)),
+            (Some(1), (0, 1), (0, 1)),
+            (None, (0, 1), (0, 1)),
+            (None, (0, 1), (1, 0)),
+            (None, (1, 0), (1, 0)),
+            (Some(5), (1, 0), (1, 0)),
+            (Some(6), (1, 0), (1, 0)),
+        ];
+        for (hour, (sent, before, after)) in (0_i64..).zip(steps) {
+            clock.set(start.plus_micros(hour * HOUR + HOUR / 2));
+            if sent.is_some() {
+                let message = Message {
+                    conversation,
+                    id: id(hour * HOUR + 1),
+                    sender: ann.clone(),
+                    kind: MessageKind::Text,
+                    content: Some(Content::default()),
+                    reply_to: None,
+                    client_key: None,
+                    deleted_at: None,
+                };
+                store.append_messages(conversation, &[NewMessage { message: Arc::new(message), input_hash: None }]).await.unwrap();
+            }
+            assert_eq!(found(&core, &ann), before, "in hour {hour}");
+            sweep.run(&store.inner).await.unwrap();
+            assert_eq!(found(&core, &ann), after, "after the sweep of hour {hour}");
+            let page = store.inbox(&ben, &PageRequest::first(9)).await.unwrap();
+            assert_eq!(page.items.len(), 1, "it is listed once, whatever it is");
         }
         store.close().await.unwrap();
     }
