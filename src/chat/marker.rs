@@ -13,7 +13,8 @@ impl Chat {
             None => row.last_message,
         };
         match target {
-            Some(target) if target.order_key() > row.read_up_to() => {
+            // Also where a message of one's own has moved the marker that counts: of that the receipts know nothing.
+            Some(target) if target.order_key() > row.marker.up_to => {
                 // Within the epoch that was seen: a `markUnread` that came meanwhile has a later one, and wins.
                 let marker = ReadMarker { epoch: row.marker.epoch, up_to: target.order_key() };
                 self.move_marker(viewer, row, marker, true).await
