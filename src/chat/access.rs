@@ -17,6 +17,11 @@ impl Chat {
         Ok(self.conversations(viewer, &[id]).await?.pop().flatten())
     }
 
+    pub(super) async fn seat_of(&self, viewer: &UserId, id: ConversationId) -> Result<Seat> {
+        let seat = self.0.store.seats(viewer, &[id]).await?.pop().flatten();
+        seat.filter(may_see).ok_or(Error::NotFound("the conversation"))
+    }
+
     pub(super) async fn conversation_of(&self, viewer: &UserId, id: ConversationId) -> Result<Arc<Conversation>> {
         self.conversation(viewer, id).await?.ok_or(Error::NotFound("the conversation"))
     }

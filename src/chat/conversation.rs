@@ -76,14 +76,14 @@ impl Chat {
         let (chat, created_by) = (self.clone(), Some(viewer.clone()));
         let is_large = participants.len() > Conversation::FAN_OUT_MAX;
         self.to_the_end(async move {
-            let batch = chat.0.horizon.begin(1);
-            let change = batch.newest();
+            let ids = chat.0.horizon.begin(1);
+            let change = ids.newest();
             let conversation = Conversation { id, kind, name, created_at: change.moment(), created_by, input_hash, is_large };
             let new = NewConversation { conversation, participants, change };
-            let (batch, created) = batch.if_kept(chat.0.store.create_conversation(&new).await)?;
+            let (ids, created) = ids.if_kept(chat.0.store.create_conversation(&new).await)?;
             match created {
                 Created::New => {
-                    chat.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, batch.settled());
+                    chat.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, ids.settled());
                     Ok(Ok(Arc::new(new.conversation)))
                 }
                 Created::Existing(existing) => Ok(Err(existing)),

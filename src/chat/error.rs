@@ -9,6 +9,9 @@ pub enum Error {
     /// There is no such thing, or the viewer may not see it: the two are never told apart.
     #[error("{0} was not found")]
     NotFound(&'static str),
+    /// The viewer sees it, and may not do that.
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// An input that no retry will make right. The path names it: `["input", "body"]`.
     #[error("{message}")]
     BadInput { path: &'static [&'static str], message: String },

@@ -56,10 +56,12 @@ impl Chat {
         Ok(self.0.store.message_counts(conversations).await?)
     }
 
-    /// The position of a conversation's event stream: that of the last stored event, never "now".
+    /// The position of a conversation's event stream: of its last stored event, or of the last moment of which nothing is under way, so
+    /// that the position of a quiet conversation does not grow old.
     pub async fn events_position(&self, conversation: ConversationId) -> Result<OrderKey> {
-        let last = self.0.store.last_messages(&[conversation]).await?.pop().flatten();
-        Ok(last.map_or(OrderKey::MIN, MessageId::order_key))
+        let settled = self.0.horizon.settled();
+        let newest = self.0.store.newest_events(&[conversation]).await?.pop().flatten();
+        Ok(newest.map_or(settled, |newest| settled.max(newest.order_key())))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::store;
 pub(super) struct Horizon {
     clock: Arc<dyn Clock>,
     ids: Arc<IdGenerator>,
-    /// The first id of each batch under way. Held while ids are given, so that an id is under way as soon as it exists.
+    /// The first of each ids under way. Held while ids are given, so that an id is under way as soon as it exists.
     under_way: Arc<Mutex<BTreeSet<TimeUuid>>>,
 }
 
@@ -25,14 +25,14 @@ impl Horizon {
         Self { clock, ids, under_way: Arc::default() }
     }
 
-    /// Gives `count` ids, ascending, which are under way until the batch is dropped: after what they stand for was told.
-    pub(super) fn begin(&self, count: usize) -> Batch {
+    /// Gives `count` ids, ascending, which are under way until they are dropped: after what they stand for was told.
+    pub(super) fn begin(&self, count: usize) -> Ids {
         debug_assert!(count > 0, "a batch has an id");
         let mut under_way = self.under_way.lock().expect("no panic while giving ids");
         let now = self.clock.now();
         let ids: Vec<_> = (0..count).map(|_| self.ids.next(now)).collect();
         under_way.insert(ids[0]);
-        Batch { ids, horizon: self.clone() }
+        Ids { ids, horizon: self.clone() }
     }
 
     /// Everything up to here was told, and nothing will get an id up to here any more.
@@ -54,12 +54,12 @@ impl Horizon {
 }
 
 /// Ids that were given together and whose events are not all told yet.
-pub(super) struct Batch {
+pub(super) struct Ids {
     ids: Vec<TimeUuid>,
     horizon: Horizon,
 }
 
-impl Batch {
+impl Ids {
     pub(super) fn ids(&self) -> &[TimeUuid] {
         &self.ids
     }
@@ -68,8 +68,8 @@ impl Batch {
         self.ids[self.ids.len() - 1]
     }
 
-    /// What was kept, with the batch that is now to be told. Where nobody knows whether it was, and will not before the store is opened
-    /// again, the batch stays under way: until then no position passes it.
+    /// What was kept, with the ids that are now to be told of. Where nobody knows whether it was, and will not before the store is opened
+    /// again, they stay under way: until then no position passes them.
     pub(super) fn if_kept<T>(self, kept: store::Result<T>) -> store::Result<(Self, T)> {
         match kept {
             Ok(kept) => Ok((self, kept)),
@@ -82,13 +82,13 @@ impl Batch {
         }
     }
 
-    /// What will be settled once this batch is told.
+    /// What will be settled once these are told.
     pub(super) fn settled(&self) -> OrderKey {
         self.horizon.settled_beside(Some(self.ids[0]))
     }
 }
 
-impl Drop for Batch {
+impl Drop for Ids {
     fn drop(&mut self) {
         self.horizon.under_way.lock().expect("no panic while giving ids").remove(&self.ids[0]);
     }

@@ -18,7 +18,7 @@ use crate::model::{ConversationId, Event, OrderKey, Topic, UserId};
 /// Changes are kept for 35 days; a cursor is good for 30.
 const CURSOR_LIFETIME_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
 /// A stream that is quiet for so long tells its position again, so that a client that comes back much later has a young one.
-const POSITION_EVERY: Duration = Duration::from_secs(45 * 60);
+pub(super) const POSITION_EVERY: Duration = Duration::from_secs(45 * 60);
 
 /// Where the stream is, and what changed there. Without a change it is only the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,12 @@ impl Chat {
         self.0.horizon.settled()
     }
 
+    /// Changes are forgotten after a while, and an import is none: a position from before that would have a gap.
+    pub(super) fn check_cursor_age(&self, after: OrderKey) -> Result<()> {
+        let oldest = self.0.clock.now().plus_micros(-CURSOR_LIFETIME_MICROS).max(self.0.imported_at);
+        if after.moment() < oldest { Err(Error::CursorExpired) } else { Ok(()) }
+    }
+
     /// The viewer's entries as they change. With `after`: first those that changed since, ascending by their newest change.
     pub async fn inbox_updates(&self, viewer: &UserId, after: Option<OrderKey>) -> Result<InboxUpdates> {
         let mut heard = vec![self.0.bus.subscribe(Topic::Inbox(viewer.clone()))];
@@ -60,7 +66,7 @@ impl Chat {
             quiet_since: Instant::now(),
         };
         if let Some(after) = after {
-            updates.check_age(after)?;
+            self.check_cursor_age(after)?;
             updates.read_changes().await?;
         }
         Ok(updates)
@@ -86,11 +92,6 @@ impl InboxUpdates {
         }
     }
 
-    fn check_age(&self, after: OrderKey) -> Result<()> {
-        let oldest = self.chat.0.clock.now().plus_micros(-CURSOR_LIFETIME_MICROS).max(self.chat.0.imported_at);
-        if after.moment() < oldest { Err(Error::CursorExpired) } else { Ok(()) }
-    }
-
     /// Puts all entries that changed after the position into the queue.
     async fn read_changes(&mut self) -> Result<()> {
         let settled = self.chat.updates_position();
@@ -112,10 +113,11 @@ impl InboxUpdates {
         let mut hear = |heard: Heard| match heard {
             Heard::Notice(notice) => {
                 position = position.max(notice.settled);
-                let conversation = match &notice.event {
-                    Event::Inbox(change) => change.conversation,
-                    Event::MessageAdded(message) => message.conversation,
-                };
+                // How far others have read shows in no entry of the viewer's.
+                if let Event::MarkerMoved(..) = notice.event {
+                    return;
+                }
+                let conversation = notice.event.conversation();
                 changed.retain(|other| *other != conversation);
                 changed.push(conversation);
             }

@@ -1,4 +1,4 @@
-//! The queue of a conversation: what gives its messages their ids and their order.
+//! The queue of a conversation: what gives its messages and changes their ids and their order.
 //!
 //! One task at a time works for a conversation. It takes what has gathered, gives the ids, keeps all of it in one batch, tells it in
 //! order, and only then takes more: so no smaller id can become visible after a greater one, and under load one commit serves many sends.
@@ -14,10 +14,13 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::draft::Draft;
-use super::horizon::Batch;
+use super::horizon::Ids;
+use super::revision::RevisionDraft;
 use super::{Chat, Error, Result};
-use crate::model::{ConversationId, Event, IdempotencyKey, InputHash, Message, MessageId, MessageKind, Notice, Topic, UserId};
-use crate::store::{self, Audience, NewMessage};
+use crate::model::{
+    Change, ConversationId, Event, IdempotencyKey, InputHash, Message, MessageId, MessageKind, Notice, TimeUuid, Topic, UserId,
+};
+use crate::store::{self, Audience, NewMessage, Revised};
 
 /// What one batch holds at most; one message always fits.
 const BATCH_MESSAGES_MAX: usize = 64;
@@ -37,9 +40,37 @@ struct Queue {
 }
 
 struct Job {
+    user: UserId,
+    work: Work,
+    reply: oneshot::Sender<Result<Arc<Message>>>,
+}
+
+/// What a job does. Everything that is told of takes its id in the queue.
+pub(super) enum Work {
+    Send(Draft),
+    Revise(RevisionDraft),
+}
+
+impl Work {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Send(draft) => draft.bytes,
+            Self::Revise(draft) => draft.bytes(),
+        }
+    }
+}
+
+/// A send that was taken from the queue.
+struct Send {
     sender: UserId,
     draft: Draft,
     reply: oneshot::Sender<Result<Arc<Message>>>,
+}
+
+/// What the task does next: sends together, anything else by itself.
+enum Batch {
+    Sends(Vec<Send>),
+    Revision { user: UserId, draft: RevisionDraft, reply: oneshot::Sender<Result<Arc<Message>>> },
 }
 
 /// How long the end of the process waits for sends that are under way.
@@ -56,7 +87,10 @@ impl Lanes {
 
 impl Chat {
     /// Runs a write to its end also when the one who asked goes away meanwhile: what is kept must be told.
-    pub(super) async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    pub(super) async fn to_the_end<T: std::marker::Send + 'static>(
+        &self,
+        write: impl Future<Output = Result<T>> + std::marker::Send + 'static,
+    ) -> Result<T> {
         let task = self.0.lanes.tasks.spawn(write.instrument(tracing::Span::none()));
         match tokio::time::timeout(self.0.bounds.settle_wait, task).await {
             Ok(Ok(outcome)) => outcome,
@@ -64,16 +98,19 @@ impl Chat {
             Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
         }
     }
-}
 
-impl Chat {
-    /// Puts a send into its conversation's queue. The answer comes when it is kept and told.
-    pub(super) fn enqueue(
-        &self,
-        conversation: ConversationId,
-        sender: UserId,
-        draft: Draft,
-    ) -> Result<oneshot::Receiver<Result<Arc<Message>>>> {
+    /// Puts work into its conversation's queue, and waits until it is kept and told, or for as long as one may. A caller that stops
+    /// waiting does not stop the work.
+    pub(super) async fn work(&self, conversation: ConversationId, user: &UserId, work: Work) -> Result<Arc<Message>> {
+        let answer = self.enqueue(conversation, user.clone(), work)?;
+        match tokio::time::timeout(self.0.bounds.settle_wait, answer).await {
+            Ok(Ok(answer)) => answer,
+            // The task of the conversation panicked, or the store is slower than one may wait for.
+            Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
+        }
+    }
+
+    fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<oneshot::Receiver<Result<Arc<Message>>>> {
         let (reply, answer) = oneshot::channel();
         let bounds = &self.0.bounds;
         let mut queues = self.0.lanes.queues.lock().expect("no panic while holding the queues");
@@ -81,12 +118,12 @@ impl Chat {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => (entry.insert(Queue::default()), true),
         };
-        let is_full = queue.jobs.len() >= bounds.lane_jobs_max || queue.bytes + draft.bytes > bounds.lane_bytes_max;
+        let is_full = queue.jobs.len() >= bounds.lane_jobs_max || queue.bytes + work.bytes() > bounds.lane_bytes_max;
         if is_full && !queue.jobs.is_empty() {
             return Err(Error::Busy);
         }
-        queue.bytes += draft.bytes;
-        queue.jobs.push_back(Job { sender, draft, reply });
+        queue.bytes += work.bytes();
+        queue.jobs.push_back(Job { user, work, reply });
         drop(queues);
         if is_new {
             let worker = Worker { chat: self.clone(), conversation };
@@ -104,121 +141,156 @@ struct Worker {
 
 impl Worker {
     async fn run(self) {
-        while let Some(jobs) = self.take() {
-            self.work(jobs).await;
+        while let Some(batch) = self.take() {
+            match batch {
+                Batch::Sends(sends) => self.send(sends).await,
+                Batch::Revision { user, draft, reply } => {
+                    // A client that has gone does not want the answer.
+                    let _ = reply.send(self.revise(user, draft).await);
+                }
+            }
         }
     }
 
-    /// The next batch of jobs. `None` when there are none: then the queue is gone, and the next job starts a new task.
-    fn take(&self) -> Option<Vec<Job>> {
+    /// What is done next. `None` when there is nothing: then the queue is gone, and the next job starts a new task.
+    fn take(&self) -> Option<Batch> {
         let mut queues = self.chat.0.lanes.queues.lock().expect("no panic while holding the queues");
         let queue = queues.get_mut(&self.conversation)?;
-        let mut jobs = Vec::new();
+        let mut sends = Vec::new();
         let mut bytes = 0;
-        while let Some(job) = queue.jobs.front() {
-            if !jobs.is_empty() && (jobs.len() >= BATCH_MESSAGES_MAX || bytes + job.draft.bytes > BATCH_BYTES_MAX) {
-                break;
+        while let Some(job) = queue.jobs.pop_front() {
+            let job_bytes = job.work.bytes();
+            let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
+            let Job { user, work, reply } = job;
+            match work {
+                Work::Send(draft) if sends.is_empty() || !is_full => sends.push(Send { sender: user, draft, reply }),
+                Work::Revise(draft) if sends.is_empty() => {
+                    queue.bytes -= job_bytes;
+                    return Some(Batch::Revision { user, draft, reply });
+                }
+                work @ (Work::Send(_) | Work::Revise(_)) => {
+                    queue.jobs.push_front(Job { user, work, reply });
+                    break;
+                }
             }
-            bytes += job.draft.bytes;
-            jobs.extend(queue.jobs.pop_front());
+            bytes += job_bytes;
         }
         queue.bytes -= bytes;
-        if jobs.is_empty() {
+        if sends.is_empty() {
             queues.remove(&self.conversation);
             return None;
         }
-        Some(jobs)
+        Some(Batch::Sends(sends))
     }
 
-    async fn work(&self, jobs: Vec<Job>) {
-        let jobs = match self.settle_retries(jobs).await {
-            Ok(jobs) if jobs.is_empty() => return,
-            Ok(jobs) => jobs,
-            // Their jobs were answered: the reason is shared by all of them.
+    async fn send(&self, sends: Vec<Send>) {
+        let sends = match self.settle_retries(sends).await {
+            Ok(sends) if sends.is_empty() => return,
+            Ok(sends) => sends,
+            // They were answered: the reason is shared by all of them.
             Err(()) => return,
         };
-        let (jobs, twins) = split_twins(jobs);
-        let batch = self.chat.0.horizon.begin(jobs.len());
-        let messages: Vec<_> = jobs.iter().zip(batch.ids()).map(|(job, id)| self.message(job, *id)).collect();
-        match batch.if_kept(self.chat.0.store.append_messages(self.conversation, &messages).await) {
-            Ok((batch, audience)) => {
-                self.tell(&messages, &audience, &batch);
-                drop(batch);
+        let (sends, twins) = split_twins(sends);
+        let ids = self.chat.0.horizon.begin(sends.len());
+        let messages: Vec<_> = sends.iter().zip(ids.ids()).map(|(send, id)| self.message(send, *id)).collect();
+        match ids.if_kept(self.chat.0.store.append_messages(self.conversation, &messages).await) {
+            Ok((ids, audience)) => {
+                self.tell_messages(&messages, &audience, &ids);
+                drop(ids);
                 for (index, twin) in twins {
                     answer(twin, &messages[index].message, messages[index].input_hash);
                 }
-                for (job, kept) in jobs.into_iter().zip(messages) {
-                    let _ = job.reply.send(Ok(kept.message));
+                for (send, kept) in sends.into_iter().zip(messages) {
+                    let _ = send.reply.send(Ok(kept.message));
                 }
             }
-            Err(error) => fail_all(jobs.into_iter().chain(twins.into_iter().map(|(_, twin)| twin)), error),
+            Err(error) => fail_all(sends.into_iter().chain(twins.into_iter().map(|(_, twin)| twin)), error),
         }
     }
 
+    /// Changes a message, where the rules let this user.
+    async fn revise(&self, user: UserId, draft: RevisionDraft) -> Result<Arc<Message>> {
+        let present = self.chat.message_of(self.conversation, draft.message).await?;
+        let ids = self.chat.0.horizon.begin(1);
+        let Some(revision) = draft.revision(&present, &user, ids.newest().moment())? else { return Ok(present) };
+        let change = Change { id: ids.newest(), kind: revision.kind(), message: present.id, user };
+        let (ids, revised) = ids.if_kept(self.chat.0.store.revise_message(self.conversation, &revision, &change).await)?;
+        let Revised { message, audience } = revised.ok_or(Error::NotFound("the message"))?;
+        self.tell(change.id, &ids, Event::MessageChanged(change.kind, Arc::clone(&message)));
+        self.tell_audience(&audience, &ids);
+        Ok(message)
+    }
+
     /// Answers those whose key was used before, and leaves the others.
-    async fn settle_retries(&self, jobs: Vec<Job>) -> Result<Vec<Job>, ()> {
-        let keys: Vec<_> = jobs.iter().filter_map(|job| Some((job.sender.clone(), job.draft.key.clone()?))).collect();
+    async fn settle_retries(&self, sends: Vec<Send>) -> Result<Vec<Send>, ()> {
+        let keys: Vec<_> = sends.iter().filter_map(|send| Some((send.sender.clone(), send.draft.key.clone()?))).collect();
         if keys.is_empty() {
-            return Ok(jobs);
+            return Ok(sends);
         }
         let store = &self.chat.0.store;
         let mut earlier = match store.earlier_sends(self.conversation, &keys).await {
             Ok(earlier) => earlier.into_iter(),
-            Err(error) => return fail(jobs, error),
+            Err(error) => return fail(sends, error),
         };
         let mut fresh = Vec::new();
         let mut retries = Vec::new();
-        for job in jobs {
-            match job.draft.key.as_ref().and_then(|_| earlier.next().flatten()) {
-                Some(send) => retries.push((job, send)),
-                None => fresh.push(job),
+        for send in sends {
+            match send.draft.key.as_ref().and_then(|_| earlier.next().flatten()) {
+                Some(first) => retries.push((send, first)),
+                None => fresh.push(send),
             }
         }
-        let ids: Vec<_> = retries.iter().map(|(_, send)| (self.conversation, send.message)).collect();
+        let ids: Vec<_> = retries.iter().map(|(_, first)| (self.conversation, first.message)).collect();
         if ids.is_empty() {
             return Ok(fresh);
         }
         match store.messages(&ids).await {
             Ok(messages) => {
-                for ((job, send), message) in retries.into_iter().zip(messages) {
+                for ((send, first), message) in retries.into_iter().zip(messages) {
                     match message {
-                        Some(message) => answer(job, &message, Some(send.input_hash)),
+                        Some(message) => answer(send, &message, Some(first.input_hash)),
                         // The key stands beside its message in one batch: one without the other is a damaged store.
-                        None => drop(job.reply.send(Err(Error::OutcomeUnknown))),
+                        None => drop(send.reply.send(Err(Error::OutcomeUnknown))),
                     }
                 }
                 Ok(fresh)
             }
-            Err(error) => fail(fresh.into_iter().chain(retries.into_iter().map(|(job, _)| job)), error),
+            Err(error) => fail(fresh.into_iter().chain(retries.into_iter().map(|(send, _)| send)), error),
         }
     }
 
-    fn message(&self, job: &Job, id: MessageId) -> NewMessage {
+    fn message(&self, send: &Send, id: MessageId) -> NewMessage {
         let message = Message {
             conversation: self.conversation,
             id,
-            sender: job.sender.clone(),
+            sender: send.sender.clone(),
             kind: MessageKind::Text,
-            content: Some(job.draft.content.clone()),
-            reply_to: job.draft.reply_to,
-            client_key: job.draft.key.clone(),
+            content: Some(send.draft.content.clone()),
+            reply_to: send.draft.reply_to,
+            client_key: send.draft.key.clone(),
             deleted_at: None,
         };
-        NewMessage { message: Arc::new(message), input_hash: job.draft.key.as_ref().map(|_| job.draft.hash) }
+        NewMessage { message: Arc::new(message), input_hash: send.draft.key.as_ref().map(|_| send.draft.hash) }
     }
 
-    fn tell(&self, messages: &[NewMessage], audience: &Audience, batch: &Batch) {
-        let bus = &self.chat.0.bus;
-        let topic = Topic::Conversation(self.conversation);
-        let settled = batch.settled();
-        if bus.has_listeners(&topic) {
-            for new in messages {
-                let event = Event::MessageAdded(Arc::clone(&new.message));
-                bus.publish(&topic, Arc::new(Notice { id: new.message.id, settled, event }));
-            }
+    fn tell_messages(&self, messages: &[NewMessage], audience: &Audience, ids: &Ids) {
+        for new in messages {
+            self.tell(new.message.id, ids, Event::MessageAdded(Arc::clone(&new.message)));
         }
+        self.tell_audience(audience, ids);
+    }
+
+    /// Tells those who listen to the conversation.
+    fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
+        let topic = Topic::Conversation(self.conversation);
+        if self.chat.0.bus.has_listeners(&topic) {
+            self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled: ids.settled(), event }));
+        }
+    }
+
+    fn tell_audience(&self, audience: &Audience, ids: &Ids) {
         if let Some(users) = &audience.users {
-            self.chat.tell_inboxes(users.iter(), self.conversation, batch.newest(), settled);
+            self.chat.tell_inboxes(users.iter(), self.conversation, ids.newest(), ids.settled());
         }
     }
 }
@@ -234,20 +306,20 @@ impl Drop for Worker {
     }
 }
 
-/// Sets aside the jobs that repeat a key of an earlier job of the same batch, each with the place of that job.
-fn split_twins(jobs: Vec<Job>) -> (Vec<Job>, Vec<(usize, Job)>) {
+/// Sets aside the sends that repeat a key of an earlier one of the same batch, each with the place of that one.
+fn split_twins(sends: Vec<Send>) -> (Vec<Send>, Vec<(usize, Send)>) {
     let mut seen: HashMap<(UserId, IdempotencyKey), usize> = HashMap::new();
-    let (mut first, mut twins) = (Vec::with_capacity(jobs.len()), Vec::new());
-    for job in jobs {
-        let Some(key) = &job.draft.key else {
-            first.push(job);
+    let (mut first, mut twins) = (Vec::with_capacity(sends.len()), Vec::new());
+    for send in sends {
+        let Some(key) = &send.draft.key else {
+            first.push(send);
             continue;
         };
-        match seen.entry((job.sender.clone(), key.clone())) {
-            Entry::Occupied(place) => twins.push((*place.get(), job)),
+        match seen.entry((send.sender.clone(), key.clone())) {
+            Entry::Occupied(place) => twins.push((*place.get(), send)),
             Entry::Vacant(place) => {
                 place.insert(first.len());
-                first.push(job);
+                first.push(send);
             }
         }
     }
@@ -255,20 +327,19 @@ fn split_twins(jobs: Vec<Job>) -> (Vec<Job>, Vec<(usize, Job)>) {
 }
 
 /// Answers a retry with the message of its first try, or says that it was another input.
-fn answer(job: Job, message: &Arc<Message>, input_hash: Option<InputHash>) {
-    let is_same = input_hash == Some(job.draft.hash);
-    // A client that has gone does not want the answer.
-    let _ = job.reply.send(if is_same { Ok(Arc::clone(message)) } else { Err(Error::Conflict) });
+fn answer(send: Send, message: &Arc<Message>, input_hash: Option<InputHash>) {
+    let is_same = input_hash == Some(send.draft.hash);
+    let _ = send.reply.send(if is_same { Ok(Arc::clone(message)) } else { Err(Error::Conflict) });
 }
 
-fn fail<T>(jobs: impl IntoIterator<Item = Job>, error: store::Error) -> Result<T, ()> {
-    fail_all(jobs, error);
+fn fail<T>(sends: impl IntoIterator<Item = Send>, error: store::Error) -> Result<T, ()> {
+    fail_all(sends, error);
     Err(())
 }
 
-fn fail_all(jobs: impl IntoIterator<Item = Job>, error: store::Error) {
+fn fail_all(sends: impl IntoIterator<Item = Send>, error: store::Error) {
     let error = Arc::new(error);
-    for job in jobs {
-        let _ = job.reply.send(Err(Error::Store(Arc::clone(&error))));
+    for send in sends {
+        let _ = send.reply.send(Err(Error::Store(Arc::clone(&error))));
     }
 }

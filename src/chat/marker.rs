@@ -1,7 +1,10 @@
 //! Read markers: forward with `markRead`, back with `markUnread`. Unread is never counted, only computed from them.
 
+use std::sync::Arc;
+
+use super::horizon::Ids;
 use super::{Chat, Error, Result};
-use crate::model::{ConversationId, InboxRow, MessageId, ReadMarker, UserId};
+use crate::model::{Conversation, ConversationId, Event, InboxRow, MessageId, Notice, ReadMarker, Topic, UserId};
 use crate::store::MarkerMove;
 
 impl Chat {
@@ -39,22 +42,36 @@ impl Chat {
         self.entry(viewer, conversation).await?.ok_or(Error::NotFound("the conversation"))
     }
 
+    /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.
+    fn tell_marker(&self, viewer: &UserId, conversation: &Conversation, ids: &Ids) {
+        let topic = Topic::Conversation(conversation.id);
+        if self.0.bus.has_listeners(&topic) && !conversation.is_large {
+            let event = Event::MarkerMoved(conversation.id, viewer.clone());
+            self.0.bus.publish(&topic, Arc::new(Notice { id: ids.newest(), settled: ids.settled(), event }));
+        }
+    }
+
     async fn move_marker(&self, viewer: &UserId, row: InboxRow, marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
         let (chat, viewer) = (self.clone(), viewer.clone());
         self.to_the_end(async move { chat.keep_marker(&viewer, row, marker, is_read).await }).await
     }
 
     async fn keep_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
-        let batch = self.0.horizon.begin(1);
-        let change = batch.newest();
+        // Read before the write: nothing may fail between what is kept and what is told.
+        let conversation = self.conversation_of(viewer, row.conversation).await?;
+        let ids = self.0.horizon.begin(1);
+        let change = ids.newest();
         if !is_read {
             // A new epoch is later than everything that was sent so far, so that none of it counts as read by having been sent.
             marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());
         }
         let read_up_to = is_read.then_some(marker.up_to);
         let to = MarkerMove { conversation: row.conversation, marker, read_up_to, change };
-        let (batch, ()) = batch.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
-        self.tell_inboxes([viewer], row.conversation, change, batch.settled());
+        let (ids, ()) = ids.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
+        self.tell_inboxes([viewer], row.conversation, change, ids.settled());
+        if is_read {
+            self.tell_marker(viewer, &conversation, &ids);
+        }
         Ok(InboxRow { marker: row.marker.max(marker), ..row })
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::draft::Draft;
+use super::lane::Work;
 use super::{Chat, Error, Result};
 use crate::model::{ConversationId, Message, MessageId, OrderKey, UserId};
 
@@ -10,18 +11,13 @@ impl Chat {
     /// Sends a message. It is kept when this returns, and then told.
     ///
     /// Under an idempotency key of the last 24 hours the answer is the message of the first try, or `Conflict` where that said something
-    /// else. A caller that stops waiting does not stop the send.
+    /// else.
     pub async fn send(&self, viewer: &UserId, conversation: ConversationId, draft: Draft) -> Result<Arc<Message>> {
         self.conversation_of(viewer, conversation).await?;
         if let Some(reply_to) = draft.reply_to {
             self.message_of(conversation, reply_to).await?;
         }
-        let answer = self.enqueue(conversation, viewer.clone(), draft)?;
-        match tokio::time::timeout(self.0.bounds.settle_wait, answer).await {
-            Ok(Ok(answer)) => answer,
-            // The task of the conversation panicked, or the store is slower than one may wait for.
-            Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
-        }
+        self.work(conversation, viewer, Work::Send(draft)).await
     }
 
     /// Messages by id, `None` for those that the viewer may not see.

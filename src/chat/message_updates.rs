@@ -3,18 +3,17 @@
 //! It listens first and reads the store then, so that nothing falls between; what is heard and was read already is dropped by its identity.
 //! A reader that falls behind loses its place on the bus and not a message: it reads the store from the last message it was given.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::given::Given;
 use super::{Chat, Result};
 use crate::bus::{Heard, Subscription};
-use crate::model::{ConversationId, Cut, Event, Message, MessageId, OrderKey, PageRequest, Topic, UserId};
+use crate::model::{ConversationId, Cut, Event, Message, OrderKey, PageRequest, Topic, UserId};
 
 /// Messages read from the store at a time.
 const REPLAY_PAGE: usize = 100;
-/// Messages that are remembered as given: more than can wait on the bus beside a page from the store.
-const GIVEN_MAX: usize = 1_024;
 
 pub struct MessageUpdates {
     chat: Chat,
@@ -86,28 +85,5 @@ impl MessageUpdates {
     fn give(&mut self, message: Arc<Message>) -> Option<Arc<Message>> {
         self.last = self.last.max(message.id.order_key());
         self.given.insert(message.id).then_some(message)
-    }
-}
-
-/// The last messages that were given, by identity.
-#[derive(Default)]
-struct Given {
-    order: VecDeque<MessageId>,
-    ids: HashSet<MessageId>,
-}
-
-impl Given {
-    /// Whether it is new.
-    fn insert(&mut self, id: MessageId) -> bool {
-        if !self.ids.insert(id) {
-            return false;
-        }
-        self.order.push_back(id);
-        if self.order.len() > GIVEN_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
-        true
     }
 }

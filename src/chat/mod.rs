@@ -5,8 +5,10 @@
 
 mod access;
 mod conversation;
+mod conversation_updates;
 mod draft;
 mod error;
+mod given;
 mod history;
 mod horizon;
 mod inbox;
@@ -15,6 +17,7 @@ mod lane;
 mod marker;
 mod message;
 mod message_updates;
+mod revision;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +27,7 @@ use crate::clock::{Clock, IdGenerator};
 use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
 use crate::store::{self, Store};
 
+pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
 pub use draft::{AttachmentDraft, Draft, DraftInput};
 pub use error::{Error, Result};
 pub use history::HistoryRequest;

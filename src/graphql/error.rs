@@ -98,6 +98,7 @@ impl From<chat::Error> for Error {
         let sentence = error.to_string();
         match error {
             chat::Error::NotFound(_) => Self::new(Code::NotFound, sentence),
+            chat::Error::Forbidden(_) => Self::new(Code::Forbidden, sentence),
             chat::Error::BadInput { path, message } => Self::bad_input(path, message),
             chat::Error::Conflict => Self::new(Code::Conflict, sentence),
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),

@@ -8,7 +8,7 @@ use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
 use super::scalar::Json;
 use super::scope::Scope;
-use super::types::{AttachmentInput, Conversation, InboxEntry, InboxEntryEdge, MessageEdge};
+use super::types::{AttachmentInput, Conversation, InboxEntry, InboxEntryEdge, Message, MessageEdge};
 use crate::chat::{Draft, DraftInput};
 use crate::model::{ConversationId, MessageId};
 
@@ -84,6 +84,44 @@ struct SendMessagePayload {
     message_edge: MessageEdge,
     /// The viewer's entry for the conversation.
     inbox_entry_edge: InboxEntryEdge,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+/// Another text for a message.
+#[derive(InputObject)]
+struct EditMessageInput {
+    /// A message of the viewer's own.
+    message_id: ID,
+    /// The new text: at most 16 KiB of UTF-8, not blank. May be empty where there are attachments; these stay.
+    body: String,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The message with its new text.
+#[derive(SimpleObject)]
+struct EditMessagePayload {
+    /// The message.
+    message: Message,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+/// A message that is to go.
+#[derive(InputObject)]
+struct DeleteMessageInput {
+    /// A message of the viewer's own, or of anybody where the viewer is OWNER or ADMIN of the group.
+    message_id: ID,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// What is left of the message.
+#[derive(SimpleObject)]
+struct DeleteMessagePayload {
+    /// The message, without its content.
+    message: Message,
     /// As it was given.
     client_mutation_id: Option<String>,
 }
@@ -191,6 +229,38 @@ impl Mutation {
             let message_edge = super::types::message_edge(&scope, message);
             let inbox_entry_edge = entry_edge(&scope, conversation).await?;
             Ok(Some(SendMessagePayload { message_edge, inbox_entry_edge, client_mutation_id }))
+        })
+        .await
+    }
+
+    /// Replaces the text of a message of the viewer's own. Its attachments and metadata stay.
+    async fn edit_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The new text.")] input: EditMessageInput,
+    ) -> Nullable<EditMessagePayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let (conversation, id) = message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let message = scope.chat.edit(&scope.viewer, conversation, id, input.body).await?;
+            Ok(Some(EditMessagePayload { message: Message::new(&scope, message), client_mutation_id }))
+        })
+        .await
+    }
+
+    /// Takes a message back: its content goes, its place in history stays. Once more changes nothing.
+    async fn delete_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message that is to go.")] input: DeleteMessageInput,
+    ) -> Nullable<DeleteMessagePayload> {
+        nullable(async {
+            let scope = Scope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let (conversation, id) = message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let message = scope.chat.delete(&scope.viewer, conversation, id).await?;
+            Ok(Some(DeleteMessagePayload { message: Message::new(&scope, message), client_mutation_id }))
         })
         .await
     }

@@ -7,9 +7,9 @@ use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use super::id::{GlobalId, conversation_of};
 use super::scope::Scope;
-use super::types::{InboxEntryEdge, MessageEdge, message_edge};
-use crate::chat::InboxUpdate;
-use crate::model::{ConversationId, OrderKey};
+use super::types::{InboxEntryEdge, Message, MessageEdge, Participant, message_edge};
+use crate::chat::{self, ConversationUpdate, InboxUpdate};
+use crate::model::{ChangeKind, ConversationId, OrderKey};
 
 /// A new message.
 #[derive(SimpleObject)]
@@ -50,6 +50,52 @@ struct InboxEntryRemovedEvent {
     conversation_id: ID,
 }
 
+/// Something that happened in a conversation, or only the position of the stream.
+#[derive(SimpleObject)]
+struct ConversationEventPayload {
+    /// Where this subscription goes on from.
+    cursor: String,
+    /// What happened. Null in the first payload, and about once an hour where nothing happens.
+    event: Option<ConversationEvent>,
+}
+
+/// What can happen in a conversation.
+#[derive(Union)]
+enum ConversationEvent {
+    MessageAdded(MessageAddedEvent),
+    MessageEdited(MessageEditedEvent),
+    MessageDeleted(MessageDeletedEvent),
+    MarkerMoved(MarkerMovedEvent),
+}
+
+/// A message was sent.
+#[derive(SimpleObject)]
+struct MessageAddedEvent {
+    /// The message at its place in `Conversation.messages`.
+    message_edge: MessageEdge,
+}
+
+/// A message has another text.
+#[derive(SimpleObject)]
+struct MessageEditedEvent {
+    /// The message as it is now.
+    message: Message,
+}
+
+/// A message was deleted.
+#[derive(SimpleObject)]
+struct MessageDeletedEvent {
+    /// The message, without its content.
+    message: Message,
+}
+
+/// A participant has read further. Not told in large conversations.
+#[derive(SimpleObject)]
+struct MarkerMovedEvent {
+    /// The participant as they are now.
+    participant: Participant,
+}
+
 pub struct Subscription;
 
 /// What can be listened to. A stream resumed from its cursor has no gap.
@@ -80,6 +126,29 @@ impl Subscription {
         }))
     }
 
+    /// Everything that changes in one conversation. The first payload has no event: only the position. With `after`: then the present
+    /// markers of all participants and every later event, oldest first, then live, with no gap between.
+    async fn conversation_events(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The conversation's id.")] conversation_id: ID,
+        #[graphql(desc = "An eventsCursor, or a cursor of this subscription.")] after: Option<String>,
+    ) -> Result<impl Stream<Item = Result<ConversationEventPayload>> + use<>> {
+        let scope = Scope::fresh(ctx)?;
+        let conversation = conversation_of(&conversation_id)?;
+        let after = after.map(|text| events_place(conversation, &text)).transpose()?;
+        let updates = scope.chat.conversation_updates(&scope.viewer, conversation, after).await?;
+        Ok(stream::unfold(Some((updates, scope)), move |state: Option<_>| async move {
+            let (mut updates, scope) = state?;
+            let update = match updates.next().await? {
+                Ok(update) => conversation_payload(&scope.renewed(), conversation, update).await,
+                Err(error) => Err(error.into()),
+            };
+            let state = update.is_ok().then_some((updates, scope));
+            Some((update, state))
+        }))
+    }
+
     /// The viewer's inbox entries as they change, in all conversations, new and removed ones included. The first payload has no event:
     /// only the position.
     async fn inbox_updated(
@@ -102,6 +171,30 @@ impl Subscription {
     }
 }
 
+async fn conversation_payload(scope: &Scope, conversation: ConversationId, update: ConversationUpdate) -> Result<ConversationEventPayload> {
+    let cursor = update.position.encode(List::Events(conversation));
+    let event = match update.event {
+        None => None,
+        Some(chat::ConversationEvent::MessageAdded(message)) => {
+            Some(ConversationEvent::MessageAdded(MessageAddedEvent { message_edge: message_edge(scope, message) }))
+        }
+        Some(chat::ConversationEvent::MessageChanged(kind, message)) => {
+            let message = Message::new(scope, message);
+            Some(match kind {
+                ChangeKind::MessageEdited => ConversationEvent::MessageEdited(MessageEditedEvent { message }),
+                ChangeKind::MessageDeleted => ConversationEvent::MessageDeleted(MessageDeletedEvent { message }),
+            })
+        }
+        // One who is gone by now has no marker: then it is the position alone.
+        Some(chat::ConversationEvent::MarkerMoved(user)) => {
+            let participant = scope.chat.participant(&scope.viewer, conversation, &user).await?;
+            participant
+                .map(|participant| ConversationEvent::MarkerMoved(MarkerMovedEvent { participant: Participant::new(scope, participant) }))
+        }
+    };
+    Ok(ConversationEventPayload { cursor, event })
+}
+
 async fn inbox_payload(scope: &Scope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {
     let cursor = update.position.encode(List::Updates(&scope.viewer));
     let Some(conversation) = update.conversation else {
@@ -121,6 +214,14 @@ fn message_place(conversation: ConversationId, text: &str) -> Result<OrderKey> {
     let lists = [List::Messages(conversation), List::Events(conversation)];
     let place = lists.into_iter().find_map(|list| OrderKey::decode(text, list));
     place.ok_or_else(|| Error::bad_input(&["after"], "`after` is neither a cursor of this conversation's messages nor its eventsCursor"))
+}
+
+/// Not a cursor of history: changes of the messages before it may lie behind it.
+fn events_place(conversation: ConversationId, text: &str) -> Result<OrderKey> {
+    let place = OrderKey::decode(text, List::Events(conversation));
+    place.ok_or_else(|| {
+        Error::bad_input(&["after"], "`after` is neither an eventsCursor of this conversation nor a cursor of this subscription")
+    })
 }
 
 fn inbox_place(scope: &Scope, text: &str) -> Result<OrderKey> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ConversationId, Message, OrderKey, TimeUuid, UserId};
+use super::{ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
 
 /// An address on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,7 +26,21 @@ pub struct Notice {
 #[derive(Debug, Clone)]
 pub enum Event {
     MessageAdded(Arc<Message>),
+    /// The message as it is now.
+    MessageChanged(ChangeKind, Arc<Message>),
+    /// A participant has read further. Not told in large conversations.
+    MarkerMoved(ConversationId, UserId),
     Inbox(InboxChange),
+}
+
+impl Event {
+    pub fn conversation(&self) -> ConversationId {
+        match self {
+            Self::MessageAdded(message) | Self::MessageChanged(_, message) => message.conversation,
+            Self::MarkerMoved(conversation, _) => *conversation,
+            Self::Inbox(change) => change.conversation,
+        }
+    }
 }
 
 /// An entry of the topic's inbox is another than it was.

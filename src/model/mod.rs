@@ -1,5 +1,6 @@
 //! The words of the system, as plain data. No I/O, nothing async, nothing of ours is imported.
 
+pub mod change;
 pub mod content;
 pub mod conversation;
 pub mod event;
@@ -10,6 +11,7 @@ pub mod page;
 pub mod time;
 pub mod user;
 
+pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content, Metadata, MetadataError, TextError};
 pub use conversation::{Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role};
 pub use event::{Event, InboxChange, Notice, Topic};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::model::{
-    ChangeId, Conversation, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId,
-    OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, Role, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message,
+    MessageId, OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Why a store did not do as asked, by what one can do about it. "Not there" is no error but `None`.
@@ -67,6 +67,15 @@ pub struct Seat {
 pub struct Audience {
     /// Those who are in the conversation now. `None` for a large one: its readers listen to the conversation itself.
     pub users: Option<Arc<[UserId]>>,
+}
+
+/// A message that was changed, and who is to be told of it.
+#[derive(Debug, Clone)]
+pub struct Revised {
+    /// As it is now.
+    pub message: Arc<Message>,
+    /// Whose entry for the conversation is another one now. `None` for a large conversation.
+    pub audience: Audience,
 }
 
 /// A message on its way into the store, with what a retry is recognised by.
@@ -177,6 +186,14 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// conversation. Of a conversation that is not there: `Corrupt`.
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Audience>;
 
+    /// Changes a message, and logs the change for streams that were away, and in `changes_by_user` where an inbox shows it: all or nothing.
+    /// The change's id lies after every id of the conversation, and one task at a time calls this and `append_messages` for it. Of a
+    /// message that is not there: `None`. One that is deleted already stays as it is, and nothing is logged.
+    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>>;
+
+    /// The changes of a conversation after a place, the oldest first, at most `limit`. They are kept for 35 days.
+    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>>;
+
     /// Earlier sends of the last 24 hours by their keys.
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>>;
 
@@ -190,6 +207,9 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// The newest message of each conversation.
     async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>>;
+
+    /// The newest message or change of each conversation: where its event stream stands.
+    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>>;
 
     /// How many messages each conversation has, deleted ones included: exact, at a cost that does not grow with history.
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;

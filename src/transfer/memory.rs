@@ -7,12 +7,12 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 
 use crate::model::{
-    ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    TimeUuid, Unread, UserId,
+    Change, ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Revision, TimeUuid, Unread, UserId,
 };
 use crate::store::{
-    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Seat, Store,
-    UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Revised, Seat,
+    Store, UnreadQuestion,
 };
 
 #[derive(Default)]
@@ -105,6 +105,15 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Audience> {
+        unreachable!("not part of an import")
+    }
+    async fn revise_message(&self, _: ConversationId, _: &Revision, _: &Change) -> Result<Option<Revised>> {
+        unreachable!("not part of an import")
+    }
+    async fn changes(&self, _: ConversationId, _: OrderKey, _: usize) -> Result<Vec<Change>> {
+        unreachable!("not part of an import")
+    }
+    async fn newest_events(&self, _: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
         unreachable!("not part of an import")
     }
     async fn earlier_sends(&self, _: ConversationId, _: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {

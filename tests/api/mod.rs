@@ -2,8 +2,10 @@
 
 mod access;
 mod conversation;
+mod events;
 mod history;
 mod inbox;
+mod revision;
 mod sample;
 mod send;
 mod subscription;

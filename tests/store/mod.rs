@@ -11,6 +11,7 @@ mod import;
 mod inbox;
 mod oracle;
 mod race;
+mod revision;
 mod send;
 mod stage;
 mod unread;
@@ -98,6 +99,15 @@ contract! {
             messages_come_in_the_order_of_their_keys,
             the_last_message_and_the_count_follow_each_send,
             the_newest_id_is_the_greatest_kept,
+        }
+        revision {
+            an_edit_replaces_the_content_and_nothing_else,
+            a_deletion_wins_over_every_edit,
+            a_change_of_nothing_is_none,
+            changes_are_logged_in_order_and_found_behind_a_place,
+            an_edit_of_the_last_message_and_every_deletion_change_the_inbox,
+            a_deleted_message_is_not_unread,
+            a_large_conversation_logs_changes_for_itself_alone,
         }
         send {
             a_send_raises_the_conversation_for_everyone,

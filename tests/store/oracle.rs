@@ -12,12 +12,12 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind, OrderKey, Page,
-    PageRequest, Participant, Profile, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind, OrderKey,
+    Page, PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Seat, Store,
-    UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Revised, Seat,
+    Store, UnreadQuestion,
 };
 
 use self::room::{Place, Room};
@@ -156,7 +156,7 @@ impl Store for Naive {
 
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
         let mut kept = self.kept();
-        let mut room = Room::new(new.conversation.clone(), Some(new.conversation.created_at));
+        let mut room = Room { made: Some(new.change), ..Room::new(new.conversation.clone(), Some(new.conversation.created_at)) };
         for (user, role) in &new.participants {
             let place = Place { newest_change: Some(new.change), ..Place::new(Membership::joined(*role)) };
             room.people.insert(user.clone(), place);
@@ -206,6 +206,29 @@ impl Store for Naive {
             }
         }
         Ok(Audience { users })
+    }
+
+    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
+        let mut kept = self.kept();
+        let Some(room) = kept.rooms.get_mut(&conversation) else {
+            return Err(Error::Corrupt { table: "conversations", cause: "it is not there".into() });
+        };
+        let before = room.changes.len();
+        let Some((message, users)) = room.revise(revision, change) else { return Ok(None) };
+        let users = (!room.conversation.is_large).then(|| users.into());
+        if room.changes.len() > before {
+            kept.saw(change.id);
+        }
+        Ok(Some(Revised { message, audience: Audience { users } }))
+    }
+
+    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+        let changes = |room: &Room| room.changes.iter().filter(|change| change.id.order_key() > after).take(limit).cloned().collect();
+        Ok(self.each(&[conversation], changes).pop().flatten().unwrap_or_default())
+    }
+
+    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
+        Ok(self.each(conversations, Room::newest_event).into_iter().map(Option::flatten).collect())
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {

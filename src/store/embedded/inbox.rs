@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::store::{ChangedRow, MarkerMove, Result};
 
-const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
+pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
 /// Changes looked at for one answer.
 const CHANGES_MAX: usize = 10_000;
 

@@ -51,7 +51,8 @@ enum Tag {
     Note = 7,
 }
 
-/// What a row of [`Table::Changes`] belongs to. 0 is left to the changes of a conversation.
+/// What a row of [`Table::Changes`] belongs to.
+const CHANGES_OF_CONVERSATION: u8 = 0;
 const CHANGES_OF_USER: u8 = 1;
 
 /// Values of one participant. Each has a key of its own, so that writers never share one.
@@ -260,6 +261,18 @@ pub(super) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
     let (micros, conversation) = rest.split_first_chunk::<8>()?;
     let activity = Timestamp::from_micros((!u64::from_be_bytes(*micros)).cast_signed());
     Some(InboxKey { activity, conversation: conversation_id(&turned(conversation.try_into().ok()?))? })
+}
+
+// Changes of a conversation: conversation ‖ order key, the oldest first.
+
+pub(super) fn change_of_conversation(conversation: ConversationId, change: OrderKey) -> Key {
+    let bytes = [&[CHANGES_OF_CONVERSATION], conversation.0.as_bytes().as_slice(), &change.0].concat();
+    Key { table: Table::Changes, bytes }
+}
+
+pub(super) fn changes_of_conversation_after(conversation: ConversationId, after: OrderKey) -> Span {
+    let prefix = [&[CHANGES_OF_CONVERSATION], conversation.0.as_bytes().as_slice()].concat();
+    Span::of_prefix(Table::Changes, prefix).behind(&Span::of_key(change_of_conversation(conversation, after)))
 }
 
 // Changes of a user: name ‖ 0 ‖ order key, the oldest first.

@@ -15,6 +15,7 @@ mod message;
 mod open;
 mod page;
 mod record;
+mod revision;
 mod state;
 mod upkeep;
 
@@ -34,13 +35,13 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Seat, Store,
-    UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Revised, Seat,
+    Store, UnreadQuestion,
 };
 use crate::clock::Clock;
 use crate::model::{
-    ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    TimeUuid, Unread, UserId,
+    Change, ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Revision, TimeUuid, Unread, UserId,
 };
 
 /// Calls that read at once.
@@ -244,6 +245,33 @@ impl Store for Embedded {
             self.states().forget(conversation);
         }
         Err(contended())
+    }
+
+    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
+        for _ in 0..TRIES_MAX {
+            let state = self.state(conversation).await?;
+            let (revision, change, of) = (revision.clone(), change.clone(), state.clone());
+            let plan = self.read(move |core| revision::plan(core, &of, &revision, &change)).await?;
+            let Some(revision::Plan { message, users, write }) = plan else { return Ok(None) };
+            let is_done = match write {
+                Some(write) => self.write(write).await? == Outcome::Done,
+                None => true,
+            };
+            if is_done {
+                let audience = Audience { users: state.people.is_some().then_some(users) };
+                return Ok(Some(Revised { message, audience }));
+            }
+            self.states().forget(conversation);
+        }
+        Err(contended())
+    }
+
+    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+        self.read(move |core| revision::changes(core, conversation, after, limit)).await
+    }
+
+    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
+        self.heads(conversations, |head| head.and_then(|head| head.last_message.max(head.newest_change))).await
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {

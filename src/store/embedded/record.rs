@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, MessageId, MessageKind,
+    self, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, MessageId, MessageKind,
     OrderKey, ReadMarker, TimeUuid, Timestamp, UserId, conversation::GroupName,
 };
 
@@ -180,6 +180,15 @@ pub(super) struct ChangeRecord {
 pub(super) enum ChangeKind {
     ConversationMade,
     MarkerMoved,
+    MessageChanged,
+}
+
+/// A change of a conversation, without what its key says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ConversationChangeRecord {
+    pub(super) kind: model::ChangeKind,
+    pub(super) message: MessageId,
+    pub(super) user: UserId,
 }
 
 /// What each commit writes of itself.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Conversation, ConversationId, ConversationKind, Flags, InboxRow, Membership, Message, MessageId, OrderKey, Participant, ReadMarker,
-    TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, ConversationKind, Flags, InboxRow, Membership, Message, MessageId, OrderKey,
+    Participant, ReadMarker, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::ImportPlaces;
 
@@ -18,6 +18,9 @@ pub(super) struct Room {
     pub(super) messages: BTreeMap<MessageId, Arc<Message>>,
     /// The newest that was sent, and not imported: an import is no event.
     pub(super) newest_send: Option<MessageId>,
+    pub(super) changes: Vec<Change>,
+    /// Under which it was made, where it was not imported.
+    pub(super) made: Option<ChangeId>,
 }
 
 /// A user's part in a conversation.
@@ -57,7 +60,15 @@ impl Place {
 
 impl Room {
     pub(super) fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
-        Self { conversation, given_activity, people: BTreeMap::new(), messages: BTreeMap::new(), newest_send: None }
+        Self {
+            conversation,
+            given_activity,
+            people: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            newest_send: None,
+            changes: Vec::new(),
+            made: None,
+        }
     }
 
     pub(super) fn joined(&self) -> impl Iterator<Item = (&UserId, &Place)> {
@@ -66,6 +77,34 @@ impl Room {
 
     pub(super) fn last_message(&self) -> Option<MessageId> {
         self.messages.keys().next_back().copied()
+    }
+
+    pub(super) fn newest_event(&self) -> Option<TimeUuid> {
+        self.last_message().max(self.changes.iter().map(|change| change.id).max()).max(self.made)
+    }
+
+    /// The message as it is after a revision, and whose entry that alters.
+    pub(super) fn revise(&mut self, revision: &Revision, change: &Change) -> Option<(Arc<Message>, Vec<UserId>)> {
+        let last = self.last_message();
+        let message = self.messages.get_mut(&change.message)?;
+        if message.deleted_at.is_some() {
+            return Some((message.clone(), Vec::new()));
+        }
+        let (content, deleted_at) = match revision {
+            Revision::Content(content) => (Some(content.clone()), None),
+            Revision::Deletion => (None, Some(change.id.moment())),
+        };
+        *message = Arc::new(Message { content, deleted_at, ..message.as_ref().clone() });
+        let message = message.clone();
+        self.changes.push(change.clone());
+        let is_shown = deleted_at.is_some() || last == Some(change.message);
+        let is_told = is_shown && !self.conversation.is_large;
+        let users: Vec<_> = self.joined().filter(|_| is_told).map(|(user, _)| user.clone()).collect();
+        for user in &users {
+            let place = self.people.get_mut(user).expect("it was just listed");
+            place.newest_change = place.newest_change.max(Some(change.id));
+        }
+        Some((message, users))
     }
 
     pub(super) fn last_activity(&self) -> Timestamp {

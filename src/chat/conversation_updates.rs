@@ -1,0 +1,197 @@
+//! The stream of all that happens in one conversation: new messages, changes and markers, merged in order and resumed without a gap.
+//!
+//! Messages and changes have one order and a position in it. Markers have none: they are not logged, and whoever resumes gets every
+//! participant's present one first.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::given::Given;
+use super::inbox_updates::POSITION_EVERY;
+use super::message_updates::before_by;
+use super::{Chat, Result};
+use crate::bus::{Heard, Subscription};
+use crate::model::{
+    Change, ChangeKind, Conversation, ConversationId, Cut, Event, Message, Notice, OrderKey, PageRequest, TimeUuid, Topic, UserId,
+};
+
+/// Messages, and changes, read from the store at a time.
+const REPLAY_PAGE: usize = 100;
+
+/// Where the stream is, and what happened there. Without an event it is only the position.
+#[derive(Debug, Clone)]
+pub struct ConversationUpdate {
+    pub position: OrderKey,
+    pub event: Option<ConversationEvent>,
+}
+
+#[derive(Debug, Clone)]
+pub enum ConversationEvent {
+    MessageAdded(Arc<Message>),
+    /// The message as it is now.
+    MessageChanged(ChangeKind, Arc<Message>),
+    MarkerMoved(UserId),
+}
+
+pub struct ConversationUpdates {
+    chat: Chat,
+    conversation: ConversationId,
+    heard: Subscription,
+    /// All up to here was given.
+    position: OrderKey,
+    given: Given,
+    pending: VecDeque<ConversationUpdate>,
+    /// Whether the store may hold more after the position than was read.
+    is_behind: bool,
+    /// Where the reading of what was missed ends.
+    ceiling: Option<OrderKey>,
+    quiet_since: Instant,
+}
+
+impl Chat {
+    /// All that happens in a conversation. With `after`: first the present markers and every later event, then live.
+    pub async fn conversation_updates(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        after: Option<OrderKey>,
+    ) -> Result<ConversationUpdates> {
+        let found = self.conversation_of(viewer, conversation).await?;
+        let heard = self.0.bus.subscribe(Topic::Conversation(conversation));
+        let position = match after {
+            Some(after) => after,
+            None => self.events_position(conversation).await?,
+        };
+        let mut updates = ConversationUpdates {
+            chat: self.clone(),
+            conversation,
+            heard,
+            position: before_by(position, self.0.store.overlap_micros()),
+            given: Given::default(),
+            pending: VecDeque::from([ConversationUpdate { position, event: None }]),
+            is_behind: after.is_some(),
+            ceiling: None,
+            quiet_since: Instant::now(),
+        };
+        if after.is_some() {
+            self.check_cursor_age(position)?;
+            updates.take_markers(&found).await?;
+        }
+        Ok(updates)
+    }
+}
+
+impl ConversationUpdates {
+    /// `None` only when the bus ends, with the process.
+    pub async fn next(&mut self) -> Option<Result<ConversationUpdate>> {
+        loop {
+            if let Some(update) = self.pending.pop_front() {
+                self.quiet_since = Instant::now();
+                return Some(Ok(update));
+            }
+            if self.is_behind {
+                match self.read_on().await {
+                    Ok(()) => continue,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            match tokio::time::timeout_at(self.quiet_since + POSITION_EVERY, self.heard.next()).await {
+                Ok(heard) => self.take(heard?),
+                Err(_) => self.repeat_position(),
+            }
+        }
+    }
+
+    /// Every participant's present marker. A large conversation tells none.
+    async fn take_markers(&mut self, conversation: &Conversation) -> Result<()> {
+        if conversation.is_large {
+            return Ok(());
+        }
+        let participants = self.chat.0.store.participants(conversation.id, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
+        let moved =
+            participants.items.into_iter().filter(|participant| participant.read_up_to.max(participant.delivered_up_to) > OrderKey::MIN);
+        for participant in moved {
+            let event = Some(ConversationEvent::MarkerMoved(participant.user));
+            self.pending.push_back(ConversationUpdate { position: self.position, event });
+        }
+        Ok(())
+    }
+
+    /// Reads the next piece of what was missed: messages and changes, up to where both are known.
+    async fn read_on(&mut self) -> Result<()> {
+        let store = &self.chat.0.store;
+        // What is stored from now on is heard. To read it too, in two reads at two moments, could put a message before an earlier change.
+        let ceiling = match self.ceiling {
+            Some(ceiling) => ceiling,
+            None => store.newest_events(&[self.conversation]).await?.pop().flatten().map_or(OrderKey::MIN, TimeUuid::order_key),
+        };
+        let cut = Cut { start: Bound::Excluded(self.position), end: Bound::Included(ceiling) };
+        let page = store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
+        let mut changes = store.changes(self.conversation, self.position, REPLAY_PAGE).await?;
+        let changes_end = changes.get(REPLAY_PAGE - 1).map(|change| change.id.order_key());
+        let messages_end = page.items.first().filter(|_| page.has_previous).map(|message| message.id.order_key());
+        let end = [changes_end, messages_end].into_iter().flatten().min().filter(|end| *end < ceiling);
+        let is_known = |id: TimeUuid| id.order_key() <= end.unwrap_or(ceiling);
+        changes.retain(|change| is_known(change.id));
+        let messages = page.items.into_iter().filter(|message| is_known(message.id));
+        let mut events: Vec<_> = messages.map(|message| (message.id, ConversationEvent::MessageAdded(message))).collect();
+        events.extend(self.changed(changes).await?);
+        events.sort_unstable_by_key(|(id, _)| *id);
+        self.ceiling = end.map(|_| ceiling);
+        self.is_behind = end.is_some();
+        for (id, event) in events {
+            self.give(id, event);
+        }
+        Ok(())
+    }
+
+    /// Changes with their messages as they are now.
+    async fn changed(&self, changes: Vec<Change>) -> Result<Vec<(TimeUuid, ConversationEvent)>> {
+        let keys: Vec<_> = changes.iter().map(|change| (self.conversation, change.message)).collect();
+        let messages = self.chat.0.store.messages(&keys).await?;
+        let event =
+            |(change, message): (Change, Option<Arc<Message>>)| Some((change.id, ConversationEvent::MessageChanged(change.kind, message?)));
+        Ok(changes.into_iter().zip(messages).filter_map(event).collect())
+    }
+
+    fn take(&mut self, heard: Heard) {
+        let Heard::Notice(notice) = heard else {
+            // What was missed is read from the store, from the last position that was given.
+            self.position = before_by(self.position, self.chat.0.store.overlap_micros());
+            self.is_behind = true;
+            return;
+        };
+        let Notice { id, event, .. } = notice.as_ref();
+        match event {
+            Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message))),
+            Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message))),
+            Event::MarkerMoved(_, user) => {
+                let event = Some(ConversationEvent::MarkerMoved(user.clone()));
+                self.pending.push_back(ConversationUpdate { position: self.position, event });
+            }
+            Event::Inbox(_) => {}
+        }
+    }
+
+    fn give(&mut self, id: TimeUuid, event: ConversationEvent) {
+        self.position = self.position.max(id.order_key());
+        if self.given.insert(id) {
+            self.pending.push_back(ConversationUpdate { position: self.position, event: Some(event) });
+        }
+    }
+
+    fn repeat_position(&mut self) {
+        // Taken before looking: whatever was told up to here waits in the topic, or was given.
+        let settled = self.chat.updates_position();
+        match self.heard.try_next() {
+            Some(heard) => self.take(heard),
+            None => {
+                self.position = self.position.max(settled);
+                self.pending.push_back(ConversationUpdate { position: self.position, event: None });
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Changes of messages in the embedded store, and the log of them.
+
+use std::sync::Arc;
+
+use super::committer::{Condition, Op, Write};
+use super::core::Core;
+use super::db::{KeyError, corrupt};
+use super::inbox;
+use super::key;
+use super::record::{self, ChangeKind, ConversationChangeRecord, MessageRecord};
+use super::state::{State, States};
+use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
+use crate::store::Result;
+
+/// A change that is to be written, and what it comes to.
+pub(super) struct Plan {
+    pub(super) message: Arc<Message>,
+    /// Whose inboxes show it.
+    pub(super) users: Arc<[UserId]>,
+    /// `None` where there is nothing to do.
+    pub(super) write: Option<Write>,
+}
+
+/// `None` where there is no such message. On the condition that the conversation is as this state says.
+pub(super) fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Result<Option<Plan>> {
+    let id = state.conversation.id;
+    let key = key::message(id, change.message.order_key());
+    let Some(record) = core.view().record::<MessageRecord>(&key)? else { return Ok(None) };
+    let present = record.into_message(id, change.message);
+    if present.deleted_at.is_some() {
+        return Ok(Some(Plan { message: Arc::new(present), users: Arc::default(), write: None }));
+    }
+    let message = match revision {
+        Revision::Content(content) => Message { content: Some(content.clone()), ..present },
+        Revision::Deletion => Message { content: None, deleted_at: Some(change.id.moment()), ..present },
+    };
+    // A deletion may alter what is unread; an edit shows only where the message is the last one.
+    let is_shown = *revision == Revision::Deletion || state.head.last_message == Some(change.message);
+    let users = state.people.as_ref().filter(|_| is_shown).map_or_else(Arc::default, |people| people.joined.clone());
+    let write = write(&core.states, state, &message, &users, change);
+    Ok(Some(Plan { message: Arc::new(message), users, write: Some(write) }))
+}
+
+fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId], change: &Change) -> Write {
+    let id = state.conversation.id;
+    let mut head = state.head;
+    head.newest_change = head.newest_change.max(Some(change.id));
+    let head_bytes = record::encode(&head);
+    let log = key::change_of_conversation(id, change.id.order_key());
+    let expiry = key::expiry(&log, change.id.moment().plus_micros(inbox::CHANGE_LIFETIME_MICROS));
+    let entry = ConversationChangeRecord { kind: change.kind, message: change.message, user: change.user.clone() };
+    let mut ops = vec![
+        Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message)),
+        Op::Put(log, record::encode(&entry)),
+        Op::Put(expiry, Vec::new()),
+        Op::Put(key::head(id), head_bytes.clone()),
+    ];
+    ops.extend(users.iter().flat_map(|user| inbox::change(user, id, change.id, ChangeKind::MessageChanged)));
+    let after = Arc::new(State { conversation: state.conversation.clone(), head, head_bytes, people: state.people.clone() });
+    let states = states.clone();
+    Write {
+        ops,
+        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
+        newest_id: Some(change.id),
+        applied: Some(Box::new(move || states.put_written(after))),
+    }
+}
+
+pub(super) fn changes(core: &Core, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+    let view = core.view();
+    let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
+        let (key, value) = row?;
+        let id = key::change_id(&key).ok_or_else(|| corrupt("changes", KeyError))?;
+        let record: ConversationChangeRecord = record::decode(&value).map_err(|error| corrupt("changes", error))?;
+        Ok(Change { id, kind: record.kind, message: record.message, user: record.user })
+    };
+    view.scan(key::changes_of_conversation_after(conversation, after), Direction::Forward).take(limit).map(each).collect()
+}

@@ -1,0 +1,181 @@
+//! `conversationEvents`: everything that happens in a conversation, merged in order, live and resumed.
+
+use serde_json::{Value, json};
+
+use crate::support::world::{Actor, PATIENCE, Stream, World, text};
+
+const EVENTS: &str =
+    "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { cursor event { __typename
+    ... on MessageAddedEvent { messageEdge { cursor node { uuid body deletedAt } } }
+    ... on MessageEditedEvent { message { uuid body } } ... on MessageDeletedEvent { message { uuid body } }
+    ... on MarkerMovedEvent { participant { user { username } readUpTo { uuid } } } } } }";
+const EDIT: &str = "mutation($m: ID!, $b: String!) { editMessage(input: {messageId: $m, body: $b}) { message { uuid } } }";
+const DELETE: &str = "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { uuid } } }";
+
+async fn events_cursor(actor: &Actor, conversation: &str) -> String {
+    let data = actor.data("query($c: ID!) { conversation(id: $c) { eventsCursor } }", json!({"c": conversation})).await;
+    text(&data["conversation"]["eventsCursor"])
+}
+
+async fn next(stream: &mut Stream) -> (String, Value) {
+    let payload = stream.next().await["conversationEvents"].clone();
+    (text(&payload["cursor"]), payload["event"].clone())
+}
+
+/// What an event is and of which message, in short.
+fn short(event: &Value) -> String {
+    let of = |message: &Value| format!("{} {}", &text(&message["uuid"])[..8], message["body"]);
+    match text(&event["__typename"]).as_str() {
+        "MessageAddedEvent" => format!("added {}", of(&event["messageEdge"]["node"])),
+        "MessageEditedEvent" => format!("edited {}", of(&event["message"])),
+        "MessageDeletedEvent" => format!("deleted {}", of(&event["message"])),
+        "MarkerMovedEvent" => format!("read by {}", text(&event["participant"]["user"]["username"])),
+        other => panic!("unknown: {other}"),
+    }
+}
+
+#[tokio::test]
+async fn everything_is_told_as_it_happens() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let mut stream = bob.subscribe(EVENTS, json!({"c": c}));
+    assert_eq!(next(&mut stream).await.1, Value::Null, "the first payload is the position");
+    let one = alice.send(&c, "one").await;
+    assert_eq!(next(&mut stream).await.1["messageEdge"]["node"]["uuid"], json!(one.uuid));
+    alice.data(EDIT, json!({"m": one.id, "b": "eins"})).await;
+    assert_eq!(next(&mut stream).await.1, json!({"__typename": "MessageEditedEvent", "message": {"uuid": one.uuid, "body": "eins"}}));
+    bob.mark_read(&c, None).await;
+    let marker = json!({"user": {"username": "bob"}, "readUpTo": {"uuid": one.uuid}});
+    assert_eq!(next(&mut stream).await.1, json!({"__typename": "MarkerMovedEvent", "participant": marker}));
+    bob.mark_unread(&c, &one.id).await;
+    alice.data(DELETE, json!({"m": one.id})).await;
+    assert_eq!(next(&mut stream).await.1, json!({"__typename": "MessageDeletedEvent", "message": {"uuid": one.uuid, "body": null}}));
+    assert!(stream.is_quiet(), "a marker that goes back in an inbox is no receipt");
+}
+
+#[tokio::test]
+async fn a_resumed_stream_begins_with_its_cursor_and_the_present_markers() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let one = alice.send(&c, "one").await;
+    bob.mark_read(&c, None).await;
+    let after = events_cursor(&alice, &c).await;
+    let two = alice.send(&c, "two").await;
+    alice.data(EDIT, json!({"m": one.id, "b": "eins"})).await;
+    alice.data(EDIT, json!({"m": two.id, "b": "zwei"})).await;
+    alice.data(DELETE, json!({"m": one.id})).await;
+    let mut stream = alice.subscribe(EVENTS, json!({"c": c, "after": after}));
+    assert_eq!(next(&mut stream).await, (after, Value::Null));
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        told.push(short(&next(&mut stream).await.1));
+    }
+    let (one, two) = (&one.uuid[..8], &two.uuid[..8]);
+    // Each event in its place, each message as it is now.
+    let expected = [
+        "read by bob".to_owned(),
+        format!("added {two} \"zwei\""),
+        format!("edited {one} null"),
+        format!("edited {two} \"zwei\""),
+        format!("deleted {one} null"),
+    ];
+    assert_eq!(told, expected);
+    assert!(stream.is_quiet());
+}
+
+/// Cut at random moments while three people send, edit and delete: what was seen is what happened, in order, nothing twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cuts_while_all_kinds_of_things_happen_lose_nothing() {
+    let world = World::open().await;
+    let names = ["alice", "bob", "carol"];
+    let actors = names.map(|name| world.user(name));
+    let c = actors[0].group("busy", &names[1..]).await;
+    let start = events_cursor(&actors[0], &c).await;
+    let rounds = 60;
+    let work = async {
+        let each = actors.iter().map(|actor| async {
+            for i in 0..rounds {
+                let sent = actor.send(&c, &i.to_string()).await;
+                if i % 3 == 0 {
+                    actor.data(EDIT, json!({"m": sent.id, "b": format!("{i}!")})).await;
+                }
+                if i % 5 == 0 {
+                    actor.data(DELETE, json!({"m": sent.id})).await;
+                }
+            }
+        });
+        futures_util::future::join_all(each).await;
+    };
+    let count = names.len() * (rounds + rounds / 3 + rounds / 5);
+    let read = async {
+        let (mut seen, mut after, mut cut) = (Vec::new(), start.clone(), 1);
+        while seen.len() < count {
+            let mut stream = actors[0].subscribe(EVENTS, json!({"c": c, "after": after}));
+            cut = cut * 7 % 61;
+            let goal = seen.len() + cut.min(count - seen.len());
+            while seen.len() < goal {
+                let (cursor, event) = next(&mut stream).await;
+                after = cursor;
+                if !event.is_null() {
+                    seen.push(kind_and_message(&event));
+                }
+            }
+        }
+        seen
+    };
+    let ((), seen) = tokio::time::timeout(PATIENCE * 3, async { tokio::join!(work, read) }).await.unwrap();
+    let mut whole = Vec::new();
+    let mut stream = actors[1].subscribe(EVENTS, json!({"c": c, "after": start}));
+    while whole.len() < count {
+        let (_, event) = next(&mut stream).await;
+        if !event.is_null() {
+            whole.push(kind_and_message(&event));
+        }
+    }
+    assert_eq!(seen, whole);
+    for added in seen.iter().filter(|(kind, _)| kind == "MessageAddedEvent") {
+        assert_eq!(seen.iter().filter(|event| *event == added).count(), 1, "nothing twice");
+    }
+}
+
+fn kind_and_message(event: &Value) -> (String, String) {
+    let message = if event["message"].is_null() { &event["messageEdge"]["node"] } else { &event["message"] };
+    (text(&event["__typename"]), text(&message["uuid"]))
+}
+
+#[tokio::test]
+async fn the_inbox_follows_edits_and_deletions_live_and_resumed() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let sent = alice.send(&c, "Lunhc?").await;
+    let document = "subscription($after: String) { inboxUpdated(after: $after) { cursor event {
+        ... on InboxEntryChangedEvent { inboxEntryEdge { node { unreadCount lastMessage { body } } } } } } }";
+    let mut stream = bob.subscribe(document, json!({}));
+    let start = stream.next().await["inboxUpdated"]["cursor"].clone();
+    let entry = |payload: Value| payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"].clone();
+    alice.data(EDIT, json!({"m": sent.id, "b": "Lunch?"})).await;
+    assert_eq!(entry(stream.next().await), json!({"unreadCount": 1, "lastMessage": {"body": "Lunch?"}}));
+    alice.data(DELETE, json!({"m": sent.id})).await;
+    let last = json!({"unreadCount": 0, "lastMessage": {"body": null}});
+    assert_eq!(entry(stream.next().await), last);
+    let mut resumed = bob.subscribe(document, json!({"after": start}));
+    resumed.next().await;
+    assert_eq!(entry(resumed.next().await), last);
+}
+
+#[tokio::test]
+async fn a_cursor_of_history_is_refused() {
+    let world = World::open().await;
+    let (alice, mallory) = (world.user("alice"), world.user("mallory"));
+    let c = alice.direct("bob").await;
+    let sent = alice.send(&c, "x").await;
+    for after in [sent.cursor.as_str(), "nonsense"] {
+        let mut stream = alice.subscribe(EVENTS, json!({"c": c, "after": after}));
+        assert_eq!(stream.answer().await.code(), "BAD_USER_INPUT");
+    }
+    let mut stream = mallory.subscribe(EVENTS, json!({"c": c}));
+    assert_eq!(stream.answer().await.code(), "NOT_FOUND");
+}

@@ -1,0 +1,99 @@
+//! What operations cost, and whether that grows with what is stored: `cargo bench`, or `cargo bench -- --quick` for a first look.
+//!
+//! Costs are times on the processor, of all threads of the process, because those hold still on a machine that is not idle; only what
+//! waits for the disk is measured by the clock. Nothing is asserted here: a goal of speed is no promise, and no test fails for it.
+#![expect(clippy::unwrap_used, reason = "a benchmark ends where something fails")]
+#![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
+
+mod bare;
+mod costs;
+mod measure;
+mod opening;
+mod operations;
+mod report;
+mod throughput;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use crate::report::Verdicts;
+use crate::world::{Shape, World};
+
+/// How much is stored and how often it is measured.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    messages: u64,
+    conversations: usize,
+    rounds: usize,
+    throughput_rounds: usize,
+    throughput_round: Duration,
+    opens: usize,
+}
+
+const FULL: Size = Size {
+    messages: 1_000_000,
+    conversations: 10_000,
+    rounds: 81,
+    throughput_rounds: 7,
+    throughput_round: Duration::from_secs(2),
+    opens: 7,
+};
+const QUICK: Size = Size {
+    messages: 20_000,
+    conversations: 1_000,
+    rounds: 21,
+    throughput_rounds: 3,
+    throughput_round: Duration::from_millis(500),
+    opens: 3,
+};
+/// What the costs at [`Size`] are compared with.
+const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
+
+const PARTS: [&str; 3] = ["costs", "open", "throughput"];
+const HELP: &str = "cargo bench -- [--quick] [costs] [open] [throughput]
+
+--quick  stores 20,000 messages instead of 1,000,000, and measures less often
+Without the name of a part all parts are measured.";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let is_known = |argument: &String| ["--bench", "--quick"].contains(&argument.as_str()) || PARTS.contains(&argument.as_str());
+    // `cargo test --all-targets` starts this binary too, and without `--bench`.
+    if !has("--bench") || !arguments.iter().all(is_known) {
+        println!("{HELP}");
+        return;
+    }
+    let size = if has("--quick") { QUICK } else { FULL };
+    let wanted = PARTS.map(|part| has(part) || !PARTS.iter().any(|part| has(part)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    // On a worker, as the tasks of the server are.
+    runtime.block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+}
+
+async fn run(size: Size, [costs, open, throughput]: [bool; 3]) {
+    let start = Instant::now();
+    let mut verdicts = Verdicts::default();
+    if costs || open {
+        let small = World::load(&[FEW]).await;
+        // What the others are compared with comes first, so that it has gone to disk with the rest.
+        let wide = Shape { conversations: size.conversations, ..FEW };
+        let long = Shape { messages: size.messages, ..FEW };
+        let large = World::load(&[FEW, wide, long]).await;
+        let mut worlds = [small, large];
+        if open {
+            worlds = opening::measure(worlds, size.opens).await;
+        }
+        let [small, large] = worlds;
+        if costs {
+            costs::measure(&small, &large, size.rounds, &mut verdicts).await;
+        }
+        small.close().await;
+        large.close().await;
+    }
+    if throughput {
+        throughput::measure(&size, &mut verdicts).await;
+    }
+    verdicts.print();
+    println!("\nAll of it took {:.0} s.", start.elapsed().as_secs_f64());
+}

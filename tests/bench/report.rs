@@ -1,0 +1,48 @@
+//! How figures are printed.
+
+use crate::measure::Spread;
+
+/// Ratios and what was aimed at, to be read at the end.
+#[derive(Default)]
+pub struct Verdicts(Vec<String>);
+
+impl Verdicts {
+    /// `is_good` says whether the aim was met; it changes a word and nothing else.
+    pub fn push(&mut self, what: &str, ratio: f64, aim: &str, is_good: bool) {
+        let word = if is_good { "met" } else { "MISSED" };
+        self.0.push(format!("ratio {ratio:>5.2}  (aim {aim}: {word})  {what}"));
+    }
+
+    pub fn print(&self) {
+        if self.0.is_empty() {
+            return;
+        }
+        println!("\nWhat was aimed at");
+        self.0.iter().for_each(|line| println!("  {line}"));
+    }
+}
+
+/// A number with its thousands apart: small ones with a digit behind the point.
+pub fn number(value: f64) -> String {
+    if value < 10.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The median, and from where to where it went.
+pub fn spread(spread: &Spread) -> String {
+    format!("{:>8} {:>17}", number(spread.median()), format!("{}…{}", number(spread.min()), number(spread.max())))
+}
+
+pub fn heading(text: &str) {
+    println!("\n{text}");
+}

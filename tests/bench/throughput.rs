@@ -1,0 +1,170 @@
+//! Sends of many at once, beside the engine's own group commit in the same run.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::UserId;
+
+use crate::Size;
+use crate::bare::{Bare, Sender};
+use crate::measure::{Spread, cpu_micros, quantile};
+use crate::operations::{SEND, inbox_page};
+use crate::report::{self, Verdicts, number};
+use crate::world::{Loader, World, body, client_key, user};
+
+const SENDERS: usize = 64;
+const AIM: f64 = 0.3;
+/// Who is the other one in each of the many conversations.
+const HUB: &str = "hub";
+const INBOX_PAGES: usize = 20;
+const INBOX_ROUNDS: usize = 7;
+
+type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One way to send, tried in rounds.
+struct Way {
+    name: &'static str,
+    /// Sends message `number` as sender `sender`.
+    send: Arc<dyn Fn(usize, u64) -> Sending + Send + Sync>,
+    rate: Spread,
+    cpu: Spread,
+    latencies: Vec<f64>,
+}
+
+impl Way {
+    fn new(name: &'static str, send: impl Fn(usize, u64) -> Sending + Send + Sync + 'static) -> Self {
+        Self { name, send: Arc::new(send), rate: Spread::default(), cpu: Spread::default(), latencies: Vec::new() }
+    }
+
+    async fn round(&mut self, length: Duration, serial: &Arc<AtomicU64>, is_counted: bool) {
+        let (start, before) = (Instant::now(), cpu_micros());
+        let tasks: Vec<_> = (0..SENDERS)
+            .map(|sender| {
+                let (send, serial) = (Arc::clone(&self.send), Arc::clone(serial));
+                tokio::spawn(async move {
+                    let mut latencies = Vec::new();
+                    while start.elapsed() < length {
+                        let began = Instant::now();
+                        send(sender, serial.fetch_add(1, Ordering::Relaxed)).await;
+                        latencies.push(began.elapsed().as_secs_f64() * 1e3);
+                    }
+                    latencies
+                })
+            })
+            .collect();
+        let mut latencies = Vec::new();
+        for task in tasks {
+            latencies.extend(task.await.unwrap());
+        }
+        if is_counted {
+            let sends = latencies.len() as f64;
+            self.rate.push(sends / start.elapsed().as_secs_f64());
+            self.cpu.push((cpu_micros() - before) / sends);
+            self.latencies.extend(latencies);
+        }
+    }
+
+    fn print(&mut self) {
+        self.latencies.sort_unstable_by(f64::total_cmp);
+        let [half, nearly_all] = [0.5, 0.99].map(|share| quantile(&self.latencies, share));
+        println!("  {:<30} {}  {half:>7.1}  {nearly_all:>7.1}  {}", self.name, report::spread(&self.rate), report::spread(&self.cpu));
+    }
+}
+
+pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
+    let world = Arc::new(World::empty().await);
+    let mut of_two = Vec::with_capacity(SENDERS);
+    for sender in 0..SENDERS {
+        let people = [format!("two{sender}"), HUB.to_owned()];
+        of_two.push((user(&people[0]), conversation(&world, &people).await));
+    }
+    let (of_32, of_64) = (of_many(&world, 32).await, of_many(&world, SENDERS).await);
+    let hub = user(HUB);
+    let quiet = inbox_cost(&world, &hub).await;
+    let mut busy = Spread::default();
+    let mut ways = [
+        bare(),
+        ours("64 conversations of two", &world, of_two),
+        ours("one conversation of 32", &world, of_32),
+        ours("one conversation of 64", &world, of_64),
+    ];
+    let serial = Arc::new(AtomicU64::new(1));
+    for round in 0..=size.throughput_rounds {
+        for way in &mut ways {
+            // The first round warms up.
+            way.round(size.throughput_round, &serial, round > 0).await;
+        }
+        busy.push(inbox_cost(&world, &hub).await.median());
+    }
+    report::heading("Sends of 64 at once: by the clock per second, ms until kept (p50, p99), and µs of each on the processor");
+    println!("  {:<30} {:>26}  {:>7}  {:>7}  {:>26}", "", "sends/s", "p50", "p99", "µs/send");
+    ways.iter_mut().for_each(Way::print);
+    let [bare, ours @ ..] = &ways;
+    for way in ours {
+        let ratio = way.rate.median() / bare.rate.median();
+        verdicts.push(&format!("sends/s, {}, to those of the engine alone", way.name), ratio, "at least 0.3", ratio >= AIM);
+    }
+    let sends = number(ways[1].latencies.len() as f64);
+    report::heading("First inbox page of the one who is in all 64 conversations of two, in µs on the processor");
+    println!("  {:<30} {}", "before", report::spread(&quiet));
+    println!("  {:<30} {}", format!("during some {sends} sends"), report::spread(&busy));
+    let ratio = busy.max() / quiet.median();
+    verdicts.push("inbox, first page: at its most during these sends, to before", ratio, "at most 1.3", ratio <= 1.3);
+}
+
+/// Who sends, and the global id of the conversation that they send to.
+type Senders = Vec<(UserId, String)>;
+
+/// A new conversation, the only one of the first of its people.
+async fn conversation(world: &World, people: &[String]) -> String {
+    let people: Vec<&str> = people.iter().map(String::as_str).collect();
+    let mut loader = Loader { store: &**world.store(), rows: Vec::new() };
+    loader.conversation("Some of us", &people, SystemClock.now().plus_micros(-60_000_000), 10).await;
+    loader.flush().await;
+    world.first_in_inbox(&user(people[0])).await
+}
+
+async fn of_many(world: &World, count: usize) -> Senders {
+    let people: Vec<String> = (0..count).map(|one| format!("of{count}_{one}")).collect();
+    let conversation = conversation(world, &people).await;
+    people.iter().map(|one| (user(one), conversation.clone())).collect()
+}
+
+fn bare() -> Way {
+    let bare = Arc::new(Bare::start());
+    let senders: Arc<[Sender]> = (0..SENDERS).map(Sender::new).collect();
+    Way::new("the engine alone", move |sender, serial| {
+        let (bare, rows) = (Arc::clone(&bare), senders[sender].rows(serial));
+        Box::pin(async move { bare.send(rows).await })
+    })
+}
+
+fn ours(name: &'static str, world: &Arc<World>, senders: Senders) -> Way {
+    let (world, senders) = (Arc::clone(world), Arc::new(senders));
+    Way::new(name, move |sender, serial| {
+        let (world, senders) = (Arc::clone(&world), Arc::clone(&senders));
+        Box::pin(async move {
+            let (viewer, conversation) = &senders[sender % senders.len()];
+            let variables = json!({"c": conversation, "b": body(serial), "k": client_key(serial)});
+            assert!(!world.ask(viewer, SEND, variables).await.is_empty());
+        })
+    })
+}
+
+async fn inbox_cost(world: &World, viewer: &UserId) -> Spread {
+    let mut spread = Spread::default();
+    for round in 0..=INBOX_ROUNDS {
+        let before = cpu_micros();
+        for _ in 0..INBOX_PAGES {
+            assert!(inbox_page(world, viewer).await > 0);
+        }
+        if round > 0 {
+            spread.push((cpu_micros() - before) / INBOX_PAGES as f64);
+        }
+    }
+    spread
+}
