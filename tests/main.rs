@@ -3,6 +3,7 @@
 #![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
 
 mod api;
+mod binary;
 mod browser;
 mod cli;
 mod house;

@@ -61,7 +61,7 @@ impl Work {
 }
 
 /// A send that was taken from the queue.
-struct Send {
+struct SendJob {
     sender: UserId,
     draft: Draft,
     reply: oneshot::Sender<Result<Arc<Message>>>,
@@ -69,7 +69,7 @@ struct Send {
 
 /// What the task does next: sends together, anything else by itself.
 enum Batch {
-    Sends(Vec<Send>),
+    Sends(Vec<SendJob>),
     Revision { user: UserId, draft: RevisionDraft, reply: oneshot::Sender<Result<Arc<Message>>> },
 }
 
@@ -163,7 +163,7 @@ impl Worker {
             let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
             let Job { user, work, reply } = job;
             match work {
-                Work::Send(draft) if sends.is_empty() || !is_full => sends.push(Send { sender: user, draft, reply }),
+                Work::Send(draft) if sends.is_empty() || !is_full => sends.push(SendJob { sender: user, draft, reply }),
                 Work::Revise(draft) if sends.is_empty() => {
                     queue.bytes -= job_bytes;
                     return Some(Batch::Revision { user, draft, reply });
@@ -183,7 +183,7 @@ impl Worker {
         Some(Batch::Sends(sends))
     }
 
-    async fn send(&self, sends: Vec<Send>) {
+    async fn send(&self, sends: Vec<SendJob>) {
         let sends = match self.settle_retries(sends).await {
             Ok(sends) if sends.is_empty() => return,
             Ok(sends) => sends,
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// Answers those whose key was used before, and leaves the others.
-    async fn settle_retries(&self, sends: Vec<Send>) -> Result<Vec<Send>, ()> {
+    async fn settle_retries(&self, sends: Vec<SendJob>) -> Result<Vec<SendJob>, ()> {
         let keys: Vec<_> = sends.iter().filter_map(|send| Some((send.sender.clone(), send.draft.key.clone()?))).collect();
         if keys.is_empty() {
             return Ok(sends);
@@ -259,7 +259,7 @@ impl Worker {
         }
     }
 
-    fn message(&self, send: &Send, id: MessageId) -> NewMessage {
+    fn message(&self, send: &SendJob, id: MessageId) -> NewMessage {
         let message = Message {
             conversation: self.conversation,
             id,
@@ -307,7 +307,7 @@ impl Drop for Worker {
 }
 
 /// Sets aside the sends that repeat a key of an earlier one of the same batch, each with the place of that one.
-fn split_twins(sends: Vec<Send>) -> (Vec<Send>, Vec<(usize, Send)>) {
+fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<(usize, SendJob)>) {
     let mut seen: HashMap<(UserId, IdempotencyKey), usize> = HashMap::new();
     let (mut first, mut twins) = (Vec::with_capacity(sends.len()), Vec::new());
     for send in sends {
@@ -327,17 +327,17 @@ fn split_twins(sends: Vec<Send>) -> (Vec<Send>, Vec<(usize, Send)>) {
 }
 
 /// Answers a retry with the message of its first try, or says that it was another input.
-fn answer(send: Send, message: &Arc<Message>, input_hash: Option<InputHash>) {
+fn answer(send: SendJob, message: &Arc<Message>, input_hash: Option<InputHash>) {
     let is_same = input_hash == Some(send.draft.hash);
     let _ = send.reply.send(if is_same { Ok(Arc::clone(message)) } else { Err(Error::Conflict) });
 }
 
-fn fail<T>(sends: impl IntoIterator<Item = Send>, error: store::Error) -> Result<T, ()> {
+fn fail<T>(sends: impl IntoIterator<Item = SendJob>, error: store::Error) -> Result<T, ()> {
     fail_all(sends, error);
     Err(())
 }
 
-fn fail_all(sends: impl IntoIterator<Item = Send>, error: store::Error) {
+fn fail_all(sends: impl IntoIterator<Item = SendJob>, error: store::Error) {
     let error = Arc::new(error);
     for send in sends {
         let _ = send.reply.send(Err(Error::Store(Arc::clone(&error))));

@@ -1,56 +1,13 @@
 //! `wideroom serve` as a process: how it begins, how it ends, and that it is alone.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use super::Program;
+use crate::support::server::Server;
 
 const DEADLINE: Duration = Duration::from_secs(30);
-
-struct Server {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    /// `http://127.0.0.1:PORT`
-    url: String,
-}
-
-impl Server {
-    fn start(program: &Program, arguments: &[&str]) -> Self {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
-        let mut child = program.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        match line.trim().strip_prefix("Wideroom listens on ") {
-            Some(url) => Self { url: url.to_owned(), child, stdout },
-            None => panic!("{line}{}", log(&mut child)),
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
-    }
-
-    /// Its exit code, the rest of stdout, and its log.
-    fn end(mut self) -> (Option<i32>, String, String) {
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
-            let (mut stdout, log) = (String::new(), log(&mut self.child));
-            self.stdout.read_to_string(&mut stdout).unwrap();
-            sender.send((self.child.wait().unwrap().code(), stdout, log)).unwrap();
-        });
-        receiver.recv_timeout(DEADLINE).expect("it ends")
-    }
-}
-
-fn log(child: &mut Child) -> String {
-    let mut text = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-    text
-}
 
 #[test]
 fn it_says_where_it_listens_and_what_to_do_next() {
@@ -105,7 +62,7 @@ fn both_signals_end_it_in_order() {
 fn a_second_signal_ends_it_at_once() {
     let program = Program::new();
     let token = program.run(&["token", "--user", "alice"]).stdout;
-    let mut server = Server::start(&program, &["--drain", "1h"]);
+    let server = Server::start(&program, &["--drain", "1h"]);
     let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
     let head = format!("POST /graphql HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}", token.trim());
     write!(stream, "{head}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
@@ -113,17 +70,11 @@ fn a_second_signal_ends_it_at_once() {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     stream.read_exact(&mut [0; 12]).unwrap();
     server.signal("-TERM");
-    let mut log = BufReader::new(server.child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("stopping") {
-        line.clear();
-        assert!(log.read_line(&mut line).unwrap() > 0, "it says that it is stopping");
-    }
+    server.logs("stopping");
     server.signal("-TERM");
-    let mut rest = String::new();
-    log.read_to_string(&mut rest).unwrap();
-    assert_eq!(server.child.wait().unwrap().code(), Some(1), "{rest}");
-    assert!(rest.ends_with("wideroom: left at once, by a second signal\n"), "{rest}");
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.ends_with("wideroom: left at once, by a second signal\n"), "{log}");
 }
 
 #[test]

@@ -5,18 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use futures_util::{SinkExt, StreamExt};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::header::{HeaderMap, HeaderName};
-use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::{self, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
 use wideroom::clock::{Clock, SystemClock};
@@ -24,14 +17,10 @@ use wideroom::model::UserId;
 use wideroom::server::{self, DoorBounds, Doors};
 
 use super::schema::TestApi;
+use crate::support::client;
+pub(super) use crate::support::client::{Reply, Socket, WebSocket, soon};
 
-/// No test waits longer than this for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
 const SECRET: &[u8] = b"thirty-two bytes for a test key.";
-
-pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it happens in time")
-}
 
 pub(super) struct World {
     address: SocketAddr,
@@ -89,16 +78,7 @@ impl World {
 
     /// One HTTP request: its status, headers and JSON.
     pub(super) async fn http(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(self.tcp().await)).await.unwrap();
-        tokio::spawn(connection);
-        let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let response = soon(sender.send_request(request.body(Full::new(Bytes::copy_from_slice(body))).unwrap())).await.unwrap();
-        let (head, body) = response.into_parts();
-        let bytes = soon(body.collect()).await.unwrap().to_bytes();
-        Reply { status: head.status.as_u16(), headers: head.headers, body: serde_json::from_slice(&bytes).unwrap() }
+        client::http(self.address, method, path, headers, body).await
     }
 
     pub(super) async fn post(&self, body: &Value) -> Reply {
@@ -118,86 +98,18 @@ impl World {
         Socket(self.try_socket(subprotocol).await.unwrap())
     }
 
-    pub(super) async fn try_socket(
-        &self,
-        subprotocol: Option<&str>,
-    ) -> Result<WebSocketStream<MaybeTlsStream<TcpStream>>, tungstenite::Error> {
-        let mut request = format!("ws://{}/graphql/ws", self.address).into_client_request().unwrap();
-        if let Some(subprotocol) = subprotocol {
-            request.headers_mut().insert("sec-websocket-protocol", subprotocol.parse().unwrap());
-        }
-        soon(tokio_tungstenite::connect_async(request)).await.map(|(socket, _)| socket)
+    pub(super) async fn try_socket(&self, subprotocol: Option<&str>) -> Result<WebSocket, tungstenite::Error> {
+        client::try_socket(self.address, subprotocol).await
     }
 
     /// A socket after `connection_ack`.
     pub(super) async fn open(&self) -> Socket {
         let mut socket = self.socket().await;
-        socket.say(&json!({ "type": "connection_init" })).await;
-        assert_eq!(socket.hear().await, json!({ "type": "connection_ack" }));
+        socket.init(None).await;
         socket
     }
 }
 
 fn issue(secret: &[u8], name: &str, ttl: Duration) -> String {
     Auth::with_secret(secret).issue(&UserId::parse(name).unwrap(), ttl, SystemClock.now())
-}
-
-pub(super) struct Reply {
-    pub(super) status: u16,
-    headers: HeaderMap,
-    pub(super) body: Value,
-}
-
-impl Reply {
-    pub(super) fn header(&self, name: &'static str) -> &str {
-        self.headers.get(HeaderName::from_static(name)).map_or("", |value| value.to_str().unwrap())
-    }
-
-    pub(super) fn code(&self) -> &str {
-        self.body["errors"][0]["extensions"]["code"].as_str().unwrap_or_default()
-    }
-
-    pub(super) fn message(&self) -> &str {
-        self.body["errors"][0]["message"].as_str().unwrap_or_default()
-    }
-}
-
-/// The client's end of a WebSocket.
-pub(super) struct Socket(pub(super) WebSocketStream<MaybeTlsStream<TcpStream>>);
-
-impl Socket {
-    pub(super) async fn say(&mut self, message: &Value) {
-        self.send(Message::text(message.to_string())).await;
-    }
-
-    pub(super) async fn send(&mut self, message: Message) {
-        soon(self.0.send(message)).await.unwrap();
-    }
-
-    pub(super) async fn subscribe(&mut self, id: &str, query: &str) {
-        self.say(&json!({ "type": "subscribe", "id": id, "payload": { "query": query } })).await;
-    }
-
-    /// The next message. Nothing else may come.
-    pub(super) async fn hear(&mut self) -> Value {
-        let message = soon(self.0.next()).await.unwrap().unwrap();
-        let Message::Text(text) = message else { panic!("{message:?}") };
-        serde_json::from_str(&text).unwrap()
-    }
-
-    /// The close that comes, after whatever else: its code and reason.
-    pub(super) async fn closed(&mut self) -> (u16, String) {
-        loop {
-            match soon(self.0.next()).await {
-                Some(Ok(Message::Close(Some(frame)))) => return (frame.code.into(), frame.reason.to_string()),
-                Some(Ok(_)) => {}
-                other => panic!("no closing frame, but {other:?}"),
-            }
-        }
-    }
-
-    /// Waits until the connection is gone, with or without a word.
-    pub(super) async fn gone(&mut self) {
-        while let Some(Ok(_)) = soon(self.0.next()).await {}
-    }
 }

@@ -1,4 +1,7 @@
 //! What tests of several areas share.
 
+pub mod client;
+pub mod program;
+pub mod server;
 pub mod words;
 pub mod world;

@@ -1,0 +1,225 @@
+//! The server is killed again and again while many write to it: nothing that it acknowledged is lost, and nothing is half there.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use wideroom::model::MessageId;
+
+use super::Dice;
+use super::follower::{Follower, Place};
+use super::ledger::{Attempt, Found, Kept, Ledger, Mark};
+use super::read;
+use super::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, name, serve};
+use crate::support::client::{Caller, Cut, soon};
+use crate::support::program::Running;
+use crate::support::server::Server;
+
+/// Rounds are played until this is over, and at least so many.
+const PLAYED_FOR: Duration = Duration::from_secs(38);
+const ROUNDS_MIN: usize = 12;
+const SENDERS: usize = 16;
+/// A server is killed within so many milliseconds of the first send.
+const SENDING_MILLIS: u64 = 500;
+/// Acknowledged sends that each sender with keys tries again after a crash.
+const REPEATS: usize = 2;
+/// Of those whose inbox is resumed after each crash.
+const OBSERVED: [usize; 3] = [0, 9, 30];
+
+const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
+    sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { uuid body } } } }";
+const MARK_READ: &str = "mutation($c: ID!) { markRead(input: {conversationId: $c}) { inboxEntry { readUpTo { uuid } } } }";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acknowledged_survives_every_crash() {
+    let stage = Arc::new(Stage::set_up().await);
+    let mut play = Play { ledger: Ledger::default(), dice: Dice::new(), place: watch::channel(None).0, stage };
+    let followers = play.follow();
+    let began = Instant::now();
+    let mut rounds = 0;
+    let mut seen = None;
+    while rounds < ROUNDS_MIN || began.elapsed() < PLAYED_FOR {
+        seen = Some(play.round(rounds, seen).await);
+        rounds += 1;
+    }
+    let (server, found) = play.settle(seen.unwrap()).await;
+    for follower in followers {
+        follower.check(&play.stage, &found).await;
+    }
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let kept = play.ledger.attempts.iter().filter(|attempt| attempt.kept.is_some()).count();
+    let unknown = play.ledger.attempts.len() - kept;
+    println!("{rounds} crashes, {kept} acknowledged, {unknown} of unknown outcome, {} marks", play.ledger.marks.len());
+    assert!(kept > rounds * SENDERS, "{kept}");
+}
+
+struct Play {
+    stage: Arc<Stage>,
+    ledger: Ledger,
+    dice: Dice,
+    /// Where the server is that runs now.
+    place: watch::Sender<Option<Place>>,
+}
+
+impl Play {
+    /// Those who listen from before the first message to the end, through every crash.
+    fn follow(&self) -> Vec<Follower> {
+        let mut followers = vec![Follower::of_inbox(&self.stage, 1, self.place.subscribe())];
+        for conversation in [GROUP_AT, LARGE_AT, SMALL_AT, SMALL_AT + 20] {
+            followers.push(Follower::of_messages(&self.stage, conversation, self.place.subscribe()));
+        }
+        followers
+    }
+
+    /// Starts the server, looks whether all is well, has everybody send, and kills it.
+    async fn round(&mut self, number: usize, before: Option<Found>) -> Found {
+        if self.dice.roll(2) == 0 {
+            self.kill_while_starting().await;
+        }
+        let server = serve(&self.stage.program);
+        let address = server.address();
+        self.place.send_replace(Some(Place { number, address }));
+        let found = self.check(address, before).await;
+        let senders = self.senders(number, true).into_iter().map(|sender| tokio::spawn(sender.run(address))).collect::<Vec<_>>();
+        // Not to wait for anything: when it is killed is left to chance.
+        tokio::time::sleep(Duration::from_micros(self.dice.roll(SENDING_MILLIS * 1_000))).await;
+        self.place.send_replace(None);
+        let log = server.kill();
+        assert!(!log.contains("panicked") && !log.contains("ERROR"), "{log}");
+        for sender in senders {
+            self.note(soon(sender).await.unwrap());
+        }
+        found
+    }
+
+    async fn kill_while_starting(&mut self) {
+        let mut command = self.stage.program.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let starting = Running::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        tokio::time::sleep(Duration::from_micros(self.dice.roll(150_000))).await;
+        starting.kill();
+    }
+
+    async fn check(&self, address: SocketAddr, before: Option<Found>) -> Found {
+        let found = self.ledger.check(&self.stage, address).await;
+        if let Some(before) = before {
+            for user in OBSERVED {
+                super::follower::check_resumed_inbox(&self.stage, address, user, &before, &found).await;
+            }
+        }
+        found
+    }
+
+    fn senders(&self, round: usize, is_going_on: bool) -> Vec<Sender> {
+        (0..SENDERS).map(|task| self.sender(round, task, is_going_on)).collect()
+    }
+
+    fn sender(&self, round: usize, task: usize, is_going_on: bool) -> Sender {
+        let of_task = self.ledger.attempts.iter().enumerate().filter(|(_, attempt)| attempt.task == task && attempt.key.is_some());
+        let (kept, unknown): (Vec<_>, Vec<_>) = of_task.partition(|(_, attempt)| attempt.kept.is_some());
+        let again = unknown.into_iter().chain(kept.into_iter().rev().take(REPEATS));
+        let again = again.map(|(index, attempt)| (index, attempt.clone())).collect();
+        Sender { stage: Arc::clone(&self.stage), round, task, dice: Dice::new(), again, is_going_on, told: Told::default() }
+    }
+
+    fn note(&mut self, told: Told) {
+        for (index, kept) in told.again {
+            self.ledger.attempts[index].kept.get_or_insert(kept);
+        }
+        self.ledger.attempts.extend(told.ledger.attempts);
+        self.ledger.marks.extend(told.ledger.marks);
+    }
+
+    /// The last start: every send with a key is settled by trying it again, and this server stays.
+    async fn settle(&mut self, before: Found) -> (Server, Found) {
+        let server = serve(&self.stage.program);
+        let address = server.address();
+        self.place.send_replace(Some(Place { number: usize::MAX, address }));
+        self.check(address, Some(before)).await;
+        for sender in self.senders(usize::MAX, false) {
+            self.note(soon(sender.run(address)).await);
+        }
+        assert!(self.ledger.attempts.iter().all(|attempt| attempt.key.is_none() || attempt.kept.is_some()));
+        let found = self.ledger.check(&self.stage, address).await;
+        (server, found)
+    }
+}
+
+/// One who sends, and sends again what has a key, until the connection is cut.
+struct Sender {
+    stage: Arc<Stage>,
+    round: usize,
+    task: usize,
+    dice: Dice,
+    again: Vec<(usize, Attempt)>,
+    /// Whether there is more to send than what is sent again.
+    is_going_on: bool,
+    told: Told,
+}
+
+/// What one sender has to tell of a round.
+#[derive(Default)]
+struct Told {
+    again: Vec<(usize, Kept)>,
+    ledger: Ledger,
+}
+
+impl Sender {
+    async fn run(mut self, address: SocketAddr) -> Told {
+        // To be cut off is how it ends.
+        let _ = self.send_on(address).await;
+        self.told
+    }
+
+    async fn send_on(&mut self, address: SocketAddr) -> Result<(), Cut> {
+        let mut caller = Caller::connect(address, &self.stage.program.token(&name(self.task))).await?;
+        for (index, attempt) in std::mem::take(&mut self.again) {
+            let kept = send(&mut caller, &self.stage, &attempt).await?;
+            assert!(attempt.kept.is_none_or(|before| before.id == kept.id), "a key has two messages: {kept:?}, {attempt:?}");
+            self.told.again.push((index, kept));
+        }
+        while self.is_going_on {
+            let attempt = self.attempt();
+            self.told.ledger.attempts.push(attempt.clone());
+            let kept = send(&mut caller, &self.stage, &attempt).await?;
+            self.told.ledger.attempts.last_mut().unwrap().kept = Some(kept);
+            if self.dice.roll(6) == 0 {
+                self.mark(&mut caller).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Six write to the busy group, four to the large one, and the others to their small ones. One in four uses keys.
+    fn attempt(&mut self) -> Attempt {
+        let conversation = match self.task {
+            0..=5 => GROUP_AT,
+            6..=9 => LARGE_AT,
+            _ => *self.dice.pick(&self.stage.of_user(self.task).filter(|at| *at >= SMALL_AT).collect::<Vec<_>>()),
+        };
+        let body = format!("round {} task {} number {}", self.round, self.task, self.told.ledger.attempts.len());
+        let key = (self.task % 4 == 3).then(|| body.replace(' ', "-"));
+        let filling = if self.dice.roll(16) == 0 { self.dice.roll(8_000) } else { 0 };
+        let body = body + &" x".repeat(usize::try_from(filling / 2).unwrap());
+        Attempt { task: self.task, conversation, user: self.task, body, key, began: Instant::now(), kept: None }
+    }
+
+    async fn mark(&mut self, caller: &mut Caller) -> Result<(), Cut> {
+        let conversation = *self.dice.pick(&self.stage.of_user(self.task).collect::<Vec<_>>());
+        let data = caller.data(MARK_READ, &json!({ "c": self.stage.conversations[conversation].id })).await?;
+        let marked = read::message_id(&data["markRead"]["inboxEntry"]["readUpTo"]).map(MessageId::order_key);
+        self.told.ledger.marks.extend(marked.map(|up_to| Mark { conversation, user: self.task, up_to }));
+        Ok(())
+    }
+}
+
+async fn send(caller: &mut Caller, stage: &Stage, attempt: &Attempt) -> Result<Kept, Cut> {
+    let conversation = &stage.conversations[attempt.conversation].id;
+    let data = caller.data(SEND, &json!({ "c": conversation, "b": attempt.body, "k": attempt.key })).await?;
+    let node = &data["sendMessage"]["messageEdge"]["node"];
+    assert_eq!(node["body"], Value::from(attempt.body.as_str()));
+    Ok(Kept { id: read::message_id(node).unwrap(), at: Instant::now() })
+}

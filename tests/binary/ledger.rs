@@ -1,0 +1,126 @@
+//! What was asked for and what was acknowledged, held against what is there.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use wideroom::model::{MessageId, OrderKey};
+
+use super::read::{self, Entry, History, Inbox};
+use super::stage::{Stage, USERS, name};
+
+/// The most that an unread count says.
+const UNREAD_CAP: i64 = 99;
+
+/// One message that somebody wanted to send; its body is like no other.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    pub(super) task: usize,
+    pub(super) conversation: usize,
+    pub(super) user: usize,
+    pub(super) body: String,
+    pub(super) key: Option<String>,
+    pub(super) began: Instant,
+    /// `None`: whether it was done, nobody knows.
+    pub(super) kept: Option<Kept>,
+}
+
+/// What the first acknowledgement said, and when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) id: MessageId,
+    pub(super) at: Instant,
+}
+
+/// An acknowledged `markRead`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    pub(super) conversation: usize,
+    pub(super) user: usize,
+    pub(super) up_to: OrderKey,
+}
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) marks: Vec<Mark>,
+}
+
+/// Everything, as it was read.
+pub(super) struct Found {
+    pub(super) histories: Vec<History>,
+    pub(super) inboxes: Vec<Inbox>,
+}
+
+impl Ledger {
+    /// Reads everything, and holds it against what was acknowledged. Nobody may be sending meanwhile.
+    pub(super) async fn check(&self, stage: &Stage, address: SocketAddr) -> Found {
+        let histories = join_all(stage.conversations.iter().map(async |conversation| {
+            let reader = *conversation.participants.last().unwrap();
+            read::history(&mut stage.caller(address, reader).await, &conversation.id).await
+        }));
+        let inboxes = join_all((0..USERS).map(async |user| read::inbox(&mut stage.caller(address, user).await).await));
+        let (histories, inboxes) = tokio::join!(histories, inboxes);
+        for (at, history) in histories.iter().enumerate() {
+            self.check_history(at, history);
+        }
+        for (user, inbox) in inboxes.iter().enumerate() {
+            self.check_inbox(stage, user, inbox, &histories);
+        }
+        Found { histories, inboxes }
+    }
+
+    fn check_history(&self, conversation: usize, history: &History) {
+        let messages = &history.messages;
+        assert_eq!(history.message_count, i64::try_from(messages.len()).unwrap(), "messageCount is the length of history");
+        assert_eq!(history.last_message, messages.last().map(|read| read.id));
+        assert!(messages.windows(2).all(|pair| pair[0].id.order_key() < pair[1].id.order_key()), "history is in order");
+        let places: HashMap<_, _> = messages.iter().enumerate().map(|(place, read)| (read.body.as_deref().unwrap(), place)).collect();
+        assert_eq!(places.len(), messages.len(), "a message is there twice");
+        let mut attempts = vec![None; messages.len()];
+        for attempt in self.attempts.iter().filter(|attempt| attempt.conversation == conversation) {
+            let Some(place) = places.get(attempt.body.as_str()) else {
+                assert!(attempt.kept.is_none(), "acknowledged and lost: {attempt:?}");
+                continue;
+            };
+            let read = &messages[*place];
+            assert_eq!((&read.sender, &read.key), (&name(attempt.user), &attempt.key), "{attempt:?}");
+            assert!(attempt.kept.is_none_or(|kept| kept.id == read.id), "{attempt:?} is another one: {read:?}");
+            attempts[*place] = Some(attempt);
+        }
+        // What was acknowledged before another one began stands before it.
+        let mut next_kept: Option<Instant> = None;
+        for (attempt, read) in attempts.iter().zip(messages).rev() {
+            let attempt = attempt.unwrap_or_else(|| panic!("nobody sent this: {read:?}"));
+            assert!(next_kept.is_none_or(|kept| attempt.began <= kept), "out of order: {attempt:?}");
+            next_kept = [next_kept, attempt.kept.map(|kept| kept.at)].into_iter().flatten().min();
+        }
+    }
+
+    fn check_inbox(&self, stage: &Stage, user: usize, inbox: &Inbox, histories: &[History]) {
+        let entries: HashMap<_, _> = inbox.entries.iter().map(|entry| (entry.conversation.as_str(), entry)).collect();
+        let expected: HashSet<_> = stage.of_user(user).map(|at| stage.conversations[at].id.as_str()).collect();
+        assert_eq!(entries.len(), inbox.entries.len(), "a conversation is there twice: {:?}", inbox.entries);
+        assert_eq!(entries.keys().copied().collect::<HashSet<_>>(), expected, "{}'s conversations", name(user));
+        // All times are written with the same number of digits.
+        assert!(inbox.entries.windows(2).all(|pair| pair[0].last_activity >= pair[1].last_activity), "{:?}", inbox.entries);
+        for at in stage.of_user(user) {
+            let entry = entries[stage.conversations[at].id.as_str()];
+            histories[at].agrees(&name(user), entry, UNREAD_CAP);
+            if let Some(newest) = histories[at].messages.last() {
+                assert_eq!(entry.last_activity, newest.created_at, "{entry:?}");
+            }
+            self.check_marker(at, user, entry);
+        }
+    }
+
+    /// A marker is where it was acknowledged to be, or further; a send moves its sender's.
+    fn check_marker(&self, conversation: usize, user: usize, entry: &Entry) {
+        let marks = self.marks.iter().filter(|mark| (mark.conversation, mark.user) == (conversation, user)).map(|mark| mark.up_to);
+        let sent = self.attempts.iter().filter(|attempt| (attempt.conversation, attempt.user) == (conversation, user));
+        let sent = sent.filter_map(|attempt| Some(attempt.kept?.id.order_key()));
+        let least = marks.chain(sent).max();
+        assert!(entry.read_up_to >= least, "{}'s marker went back from {least:?}: {entry:?}", name(user));
+    }
+}

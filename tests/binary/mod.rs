@@ -1,0 +1,34 @@
+//! The real program behind real sockets: what it answers, how it ends, and what is left of it after any end.
+
+mod crash;
+mod doors;
+mod follower;
+mod import;
+mod ledger;
+mod read;
+mod shutdown;
+mod socket_doors;
+mod stage;
+
+/// Random numbers, which need not be good.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Self {
+        Self(uuid::Uuid::new_v4().as_u64_pair().0)
+    }
+
+    /// Below `count`.
+    fn roll(&mut self, count: u64) -> u64 {
+        // Xorshift; never zero.
+        self.0 |= 1 << 63;
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % count
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[usize::try_from(self.roll(items.len() as u64)).unwrap()]
+    }
+}

@@ -1,0 +1,157 @@
+//! Who knocks at the doors of a server: over HTTP, and over a WebSocket.
+
+use std::net::SocketAddr;
+
+use futures_util::{SinkExt, StreamExt};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::{HeaderMap, HeaderName};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+use super::world::PATIENCE;
+
+pub(crate) type WebSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// What happens, with the one deadline for everything.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it happens in time")
+}
+
+/// One HTTP request on a connection of its own: its status, headers and JSON.
+pub(crate) async fn http(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    let mut connection = connect(address).await.unwrap();
+    exchange(&mut connection, method, path, headers, body).await.unwrap()
+}
+
+type Connection = SendRequest<Full<Bytes>>;
+
+/// The connection is gone: whether the request was done, nobody knows.
+#[derive(Debug)]
+pub(crate) struct Cut;
+
+async fn connect(address: SocketAddr) -> Result<Connection, Cut> {
+    let stream = soon(TcpStream::connect(address)).await.map_err(|_| Cut)?;
+    stream.set_nodelay(true).map_err(|_| Cut)?;
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| Cut)?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+async fn exchange(connection: &mut Connection, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Cut> {
+    let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    soon(connection.ready()).await.map_err(|_| Cut)?;
+    let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
+    let response = soon(connection.send_request(request)).await.map_err(|_| Cut)?;
+    let (head, body) = response.into_parts();
+    let bytes = soon(body.collect()).await.map_err(|_| Cut)?.to_bytes();
+    Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: serde_json::from_slice(&bytes).unwrap() })
+}
+
+/// A user over HTTP, on one connection.
+pub(crate) struct Caller {
+    connection: Connection,
+    authorization: String,
+}
+
+impl Caller {
+    pub(crate) async fn connect(address: SocketAddr, token: &str) -> Result<Self, Cut> {
+        Ok(Self { connection: connect(address).await?, authorization: format!("Bearer {token}") })
+    }
+
+    pub(crate) async fn ask(&mut self, document: &str, variables: &Value) -> Result<Reply, Cut> {
+        let headers = [("content-type", "application/json"), ("authorization", self.authorization.as_str())];
+        let body = json!({ "query": document, "variables": variables }).to_string();
+        exchange(&mut self.connection, "POST", "/graphql", &headers, body.as_bytes()).await
+    }
+
+    /// The data of an answer without errors.
+    pub(crate) async fn data(&mut self, document: &str, variables: &Value) -> Result<Value, Cut> {
+        let mut reply = self.ask(document, variables).await?;
+        assert!(reply.body.get("errors").is_none(), "{} for {variables}", reply.body);
+        Ok(reply.body["data"].take())
+    }
+}
+
+pub(crate) async fn try_socket(address: SocketAddr, subprotocol: Option<&str>) -> Result<WebSocket, tungstenite::Error> {
+    let mut request = format!("ws://{address}/graphql/ws").into_client_request().unwrap();
+    if let Some(subprotocol) = subprotocol {
+        request.headers_mut().insert("sec-websocket-protocol", subprotocol.parse().unwrap());
+    }
+    soon(tokio_tungstenite::connect_async(request)).await.map(|(socket, _)| socket)
+}
+
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &'static str) -> &str {
+        self.headers.get(HeaderName::from_static(name)).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        self.body["errors"][0]["extensions"]["code"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        self.body["errors"][0]["message"].as_str().unwrap_or_default()
+    }
+}
+
+/// The client's end of a WebSocket.
+pub(crate) struct Socket(pub(crate) WebSocket);
+
+impl Socket {
+    /// Introduces itself, and waits to be let in.
+    pub(crate) async fn init(&mut self, token: Option<&str>) {
+        let payload = token.map(|token| json!({ "Authorization": format!("Bearer {token}") }));
+        self.say(&json!({ "type": "connection_init", "payload": payload })).await;
+        assert_eq!(self.hear().await, json!({ "type": "connection_ack" }));
+    }
+
+    pub(crate) async fn say(&mut self, message: &Value) {
+        self.send(Message::text(message.to_string())).await;
+    }
+
+    pub(crate) async fn send(&mut self, message: Message) {
+        soon(self.0.send(message)).await.unwrap();
+    }
+
+    pub(crate) async fn subscribe(&mut self, id: &str, query: &str) {
+        self.say(&json!({ "type": "subscribe", "id": id, "payload": { "query": query } })).await;
+    }
+
+    /// The next message. Nothing else may come.
+    pub(crate) async fn hear(&mut self) -> Value {
+        let message = soon(self.0.next()).await.unwrap().unwrap();
+        let Message::Text(text) = message else { panic!("{message:?}") };
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The close that comes, after whatever else: its code and reason.
+    pub(crate) async fn closed(&mut self) -> (u16, String) {
+        loop {
+            match soon(self.0.next()).await {
+                Some(Ok(Message::Close(Some(frame)))) => return (frame.code.into(), frame.reason.to_string()),
+                Some(Ok(_)) => {}
+                other => panic!("no closing frame, but {other:?}"),
+            }
+        }
+    }
+
+    /// Waits until the connection is gone, with or without a word.
+    pub(crate) async fn gone(&mut self) {
+        while let Some(Ok(_)) = soon(self.0.next()).await {}
+    }
+}

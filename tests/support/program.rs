@@ -1,0 +1,124 @@
+//! The real program: a data folder of its own, and what it says when it is run.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wideroom::auth::Auth;
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::UserId;
+
+/// The program, its data folder, and nothing of the environment of whoever runs the tests.
+pub(crate) struct Program {
+    pub(crate) dir: TempDir,
+}
+
+/// How a command ended.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Program {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// A command that has not begun, in a folder of its own.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
+        command.args(arguments).current_dir(self.dir.path()).env_clear().env("WIDEROOM_DATA", self.data());
+        // How much disk the machine that runs the tests has left is not what is tested.
+        command.env("WIDEROOM_FREE_DISK_MIN", "1MiB").stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Ended {
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // One that is refused does not read its input.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        child.wait_with_output().unwrap().into()
+    }
+
+    /// A token as `wideroom token` prints it, without a process for each.
+    pub(crate) fn token(&self, name: &str) -> String {
+        std::fs::create_dir_all(self.data()).unwrap();
+        let user = UserId::parse(name).unwrap();
+        Auth::open(&self.data()).unwrap().issue(&user, Duration::from_secs(3_600), SystemClock.now())
+    }
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Ended {
+    /// Failed with this exit code and this one line on stderr.
+    #[track_caller]
+    pub(crate) fn failed(&self, code: i32, line: &str) {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(code), format!("wideroom: {line}\n").as_str()), "{}", self.stdout);
+    }
+
+    #[track_caller]
+    pub(crate) fn succeeded(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        &self.stdout
+    }
+}
+
+/// A process that does not outlive its test, however the test ends.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    /// Waits for the end of its input, which comes with the end of this process, and kills the child then.
+    guard: Child,
+}
+
+impl Running {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let child = command.spawn().unwrap();
+        let mut guard = Command::new("sh");
+        guard.args(["-c", "read -r _; kill -9 \"$0\"", &child.id().to_string()]);
+        let guard = guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Self { child, guard }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// SIGKILL, and nothing of it is left.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The guard first: it must not find another process under the child's number.
+        for process in [&mut self.guard, &mut self.child] {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

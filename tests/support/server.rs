@@ -1,0 +1,91 @@
+//! The real program as a server: where it listens, and how it ends.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::program::{Program, Running};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+pub(crate) struct Server {
+    process: Running,
+    /// `http://127.0.0.1:PORT`
+    pub(crate) url: String,
+    stdout: JoinHandle<String>,
+    log: JoinHandle<String>,
+    logged: mpsc::Receiver<String>,
+}
+
+impl Server {
+    /// Started on a free port; it answers already.
+    pub(crate) fn start(program: &Program, arguments: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut process = Running::spawn(program.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let stderr = BufReader::new(process.child.stderr.take().unwrap());
+        let (lines, logged) = mpsc::channel();
+        // Both are read to their end, so that the server never waits for a full pipe.
+        let log = std::thread::spawn(move || {
+            let tell = |line: &String| drop(lines.send(line.clone()));
+            stderr.lines().map_while(Result::ok).inspect(tell).map(|line| line + "\n").collect()
+        });
+        let mut stdout = BufReader::new(process.child.stdout.take().unwrap());
+        let (sender, first_line) = mpsc::channel();
+        let stdout = std::thread::spawn(move || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            let _ = sender.send(line);
+            read_on(&mut stdout)
+        });
+        let line = first_line.recv_timeout(DEADLINE).unwrap_or_default();
+        match line.trim().strip_prefix("Wideroom listens on ") {
+            Some(url) => Self { process, url: url.to_owned(), stdout, log, logged },
+            None => {
+                process.kill();
+                panic!("the server did not start: {line}{}", log.join().unwrap())
+            }
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.url.trim_start_matches("http://").parse().unwrap()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
+    /// Waits until its log says this.
+    pub(crate) fn logs(&self, part: &str) {
+        while !self.logged.recv_timeout(DEADLINE).expect("the log says it in time").contains(part) {}
+    }
+
+    /// SIGKILL. Answers with the log.
+    pub(crate) fn kill(self) -> String {
+        self.process.kill();
+        self.log.join().unwrap()
+    }
+
+    /// Waits for its end: its exit code, the rest of stdout, and its log.
+    pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
+        let deadline = Instant::now() + DEADLINE;
+        let status = loop {
+            if let Some(status) = self.process.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(LOOK_EVERY);
+        };
+        (status.code(), self.stdout.join().unwrap(), self.log.join().unwrap())
+    }
+}
+
+fn read_on(pipe: &mut impl Read) -> String {
+    let mut text = String::new();
+    pipe.read_to_string(&mut text).unwrap();
+    text
+}
