@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("graphql", &["chat", "model", "store"]),
     ("auth", &["clock", "model"]),
     ("server", &["auth", "clock", "graphql", "model"]),
-    ("config", &["chat", "graphql", "server"]),
+    ("config", &["chat", "graphql", "model", "server"]),
     ("telemetry", &["config"]),
     ("transfer", &["clock", "model", "store"]),
     ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "model", "server", "store", "telemetry", "transfer"]),

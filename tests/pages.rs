@@ -28,8 +28,10 @@ impl Pages {
         let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        let request = Request::builder().method(method).uri(path).header(HOST, self.address.to_string()).header(header.0, header.1);
-        let response = sender.send_request(request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()).await.unwrap();
+        let request = Request::builder().method(method).uri(path).header(HOST, self.address.to_string());
+        let mut request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+        request.headers_mut().insert(header.0, header.1.parse().unwrap());
+        let response = sender.send_request(request).await.unwrap();
         let (parts, body) = response.into_parts();
         hyper::Response::from_parts(parts, String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
     }
@@ -98,6 +100,18 @@ async fn a_demo_gives_tokens_to_its_people_and_to_nobody_else() {
     let html = pages.get("/").await.into_body();
     let quoted = r#"content="[&quot;alice&quot;,&quot;O'Neil \&quot;&lt;b&gt;\&quot; &amp; Söhne&quot;]""#;
     assert!(html.contains(quoted), "{html}");
+}
+
+#[tokio::test]
+async fn a_site_whose_name_points_here_gets_no_token() {
+    let pages = Pages::of(&["alice"]).await;
+    let by_host = async |host: &str| pages.send(Method::POST, "/demo/token", (HOST, host), r#"{"username":"alice"}"#).await.status();
+    for foreign in ["rebound.example", "rebound.example:8080", "localhost.rebound.example", "10.0.0.1", ""] {
+        assert_eq!(by_host(foreign).await, StatusCode::MISDIRECTED_REQUEST, "{foreign}");
+    }
+    for own in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080"] {
+        assert_eq!(by_host(own).await, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{own}");
+    }
 }
 
 #[tokio::test]

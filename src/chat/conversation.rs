@@ -37,10 +37,11 @@ impl Chat {
         let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
         users.push(viewer.clone());
         let hash = InputHash::of_group(name.as_str(), &users);
-        if users.len() > Conversation::FAN_OUT_MAX {
+        let id = key.map_or_else(ConversationId::random, |key| ConversationId::group(viewer, key.as_str()));
+        // A retry finds the group of the first try, whether or not there is room for another.
+        if users.len() > Conversation::FAN_OUT_MAX && self.conversation(viewer, id).await?.is_none() {
             self.check_room_for_a_large_one(&users).await?;
         }
-        let id = key.map_or_else(ConversationId::random, |key| ConversationId::group(viewer, key.as_str()));
         let role = |user: &UserId| if user == viewer { Role::Owner } else { Role::Member };
         let participants = users.into_iter().map(|user| (user.clone(), role(&user))).collect();
         match self.create(id, ConversationKind::Group, Some(name), viewer, participants, Some(hash)).await? {

@@ -68,8 +68,8 @@ impl Ids {
         self.ids[self.ids.len() - 1]
     }
 
-    /// What was kept, with the ids that are now to be told. Where nobody knows whether it was, and will not before the store is opened
-    /// again, they stay under way: until then no position passes it.
+    /// What was kept, with the ids that are now to be told of. Where nobody knows whether it was, and will not before the store is opened
+    /// again, they stay under way: until then no position passes them.
     pub(super) fn if_kept<T>(self, kept: store::Result<T>) -> store::Result<(Self, T)> {
         match kept {
             Ok(kept) => Ok((self, kept)),

@@ -87,7 +87,10 @@ impl Lanes {
 
 impl Chat {
     /// Runs a write to its end also when the one who asked goes away meanwhile: what is kept must be told.
-    pub(super) async fn to_the_end<T: Send + 'static>(&self, write: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    pub(super) async fn to_the_end<T: std::marker::Send + 'static>(
+        &self,
+        write: impl Future<Output = Result<T>> + std::marker::Send + 'static,
+    ) -> Result<T> {
         let task = self.0.lanes.tasks.spawn(write.instrument(tracing::Span::none()));
         match tokio::time::timeout(self.0.bounds.settle_wait, task).await {
             Ok(Ok(outcome)) => outcome,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::horizon::Ids;
 use super::{Chat, Error, Result};
-use crate::model::{ConversationId, Event, InboxRow, MessageId, Notice, ReadMarker, Topic, UserId};
+use crate::model::{Conversation, ConversationId, Event, InboxRow, MessageId, Notice, ReadMarker, Topic, UserId};
 use crate::store::MarkerMove;
 
 impl Chat {
@@ -16,7 +16,8 @@ impl Chat {
             None => row.last_message,
         };
         match target {
-            Some(target) if target.order_key() > row.read_up_to() => {
+            // Also where a message of one's own has moved the marker that counts: of that the receipts know nothing.
+            Some(target) if target.order_key() > row.marker.up_to => {
                 // Within the epoch that was seen: a `markUnread` that came meanwhile has a later one, and wins.
                 let marker = ReadMarker { epoch: row.marker.epoch, up_to: target.order_key() };
                 self.move_marker(viewer, row, marker, true).await
@@ -42,13 +43,12 @@ impl Chat {
     }
 
     /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.
-    async fn tell_marker(&self, viewer: &UserId, conversation: ConversationId, ids: &Ids) -> Result<()> {
-        let topic = Topic::Conversation(conversation);
-        if self.0.bus.has_listeners(&topic) && !self.conversation_of(viewer, conversation).await?.is_large {
-            let event = Event::MarkerMoved(conversation, viewer.clone());
+    fn tell_marker(&self, viewer: &UserId, conversation: &Conversation, ids: &Ids) {
+        let topic = Topic::Conversation(conversation.id);
+        if self.0.bus.has_listeners(&topic) && !conversation.is_large {
+            let event = Event::MarkerMoved(conversation.id, viewer.clone());
             self.0.bus.publish(&topic, Arc::new(Notice { id: ids.newest(), settled: ids.settled(), event }));
         }
-        Ok(())
     }
 
     async fn move_marker(&self, viewer: &UserId, row: InboxRow, marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
@@ -57,6 +57,8 @@ impl Chat {
     }
 
     async fn keep_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
+        // Read before the write: nothing may fail between what is kept and what is told.
+        let conversation = self.conversation_of(viewer, row.conversation).await?;
         let ids = self.0.horizon.begin(1);
         let change = ids.newest();
         if !is_read {
@@ -68,7 +70,7 @@ impl Chat {
         let (ids, ()) = ids.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
         self.tell_inboxes([viewer], row.conversation, change, ids.settled());
         if is_read {
-            self.tell_marker(viewer, row.conversation, &ids).await?;
+            self.tell_marker(viewer, &conversation, &ids);
         }
         Ok(InboxRow { marker: row.marker.max(marker), ..row })
     }

@@ -95,6 +95,8 @@ impl Chat {
             ids.observe(newest);
         }
         let imported_at = store.note(store::NOTE_IMPORTED_AT).await?.and_then(|text| Timestamp::parse(&text)).unwrap_or_default();
+        // What is given out from now on is younger than the import, also where the clock was set back since.
+        ids.pass(imported_at);
         let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids));
         Ok(Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes: lane::Lanes::default(), bounds, imported_at })))
     }

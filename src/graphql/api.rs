@@ -1,10 +1,12 @@
 //! Executes prepared documents for a viewer.
 
+use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
+use super::error::settle_outcomes;
 use super::scope::Session;
 use super::{ChatSchema, DocumentBounds, Documents, Executor, Prepared, Refused, schema};
 use crate::chat::Chat;
@@ -37,7 +39,11 @@ impl Executor for Api {
     }
 
     async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response {
-        self.schema.execute(self.request(prepared, variables, viewer)).await
+        let mut response = self.schema.execute(self.request(prepared, variables, viewer)).await;
+        if prepared.operation == OperationType::Mutation {
+            settle_outcomes(&mut response.errors);
+        }
+        response
     }
 
     fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response> {

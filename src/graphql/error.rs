@@ -1,6 +1,6 @@
 //! What a client is told of a failure: one code of a closed list, and a sentence. The only place that decides it.
 
-use async_graphql::ErrorExtensions as _;
+use async_graphql::{ErrorExtensions as _, ServerError};
 
 use crate::chat;
 use crate::store;
@@ -37,6 +37,11 @@ impl Code {
     }
 }
 
+/// Beside the code of a mutation that is not known to be done.
+const OUTCOME: &str = "outcome";
+const NOT_DONE: &str = "NOT_DONE";
+const UNKNOWN: &str = "UNKNOWN";
+
 /// The only error that a resolver returns.
 ///
 /// It has no `Display` on purpose: `async_graphql::Error` takes anything that prints, and so `?` on an error of the store would hand its
@@ -72,6 +77,11 @@ impl Error {
         Self::new(Code::BadUserInput, message).with("inputPath", async_graphql::Value::List(path))
     }
 
+    /// The same, where what was asked for was done and only its answer cannot be read.
+    pub(super) fn once_done(self) -> Self {
+        self.with(OUTCOME, UNKNOWN)
+    }
+
     fn with(self, name: &str, value: impl Into<async_graphql::Value>) -> Self {
         Self(self.0.extend_with(|_, extensions| extensions.set(name, value)))
     }
@@ -92,19 +102,57 @@ impl From<chat::Error> for Error {
             chat::Error::BadInput { path, message } => Self::bad_input(path, message),
             chat::Error::Conflict => Self::new(Code::Conflict, sentence),
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),
-            chat::Error::Busy => Self::new(Code::Unavailable, sentence).with("outcome", "NOT_DONE"),
-            chat::Error::OutcomeUnknown => Self::new(Code::Unavailable, sentence).with("outcome", "UNKNOWN"),
-            // The cause was logged where it came up; the client gets no word of it.
-            chat::Error::Store(cause) => match &*cause {
-                store::Error::Unavailable(_) => {
-                    Self::new(Code::Unavailable, "the store is not available, try again later").with("outcome", "NOT_DONE")
-                }
-                store::Error::OutcomeUnknown(_) => {
-                    let sentence = "the outcome is not known: try again with the same idempotencyKey";
-                    Self::new(Code::Unavailable, sentence).with("outcome", "UNKNOWN")
-                }
-                store::Error::Corrupt { .. } => Self::new(Code::Internal, "internal error"),
-            },
+            chat::Error::Busy => Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE),
+            chat::Error::OutcomeUnknown => Self::new(Code::Unavailable, sentence).with(OUTCOME, UNKNOWN),
+            chat::Error::Store(cause) => from_store(&cause),
         }
+    }
+}
+
+/// The cause goes to the log; the client gets no word of it.
+fn from_store(cause: &store::Error) -> Error {
+    match cause {
+        store::Error::Unavailable(_) => {
+            tracing::warn!(error = %cause, "an operation was not done");
+            Error::new(Code::Unavailable, "the store is not available, try again later").with(OUTCOME, NOT_DONE)
+        }
+        store::Error::OutcomeUnknown(_) => {
+            tracing::warn!(error = %cause, "the outcome of an operation is not known");
+            chat::Error::OutcomeUnknown.into()
+        }
+        store::Error::Corrupt { .. } => {
+            tracing::error!(error = %cause, "an operation met a damaged row");
+            Error::new(Code::Internal, "something is wrong here; it is logged")
+        }
+    }
+}
+
+/// What failed below a mutation's own field failed after the mutation was done, so that none of it may say that nothing was.
+pub(super) fn settle_outcomes(errors: &mut [ServerError]) {
+    for error in errors.iter_mut().filter(|error| error.path.len() > 1) {
+        if let Some(extensions) = error.extensions.as_mut().filter(|extensions| extensions.get(OUTCOME).is_some()) {
+            extensions.set(OUTCOME, UNKNOWN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_graphql::{PathSegment, Pos};
+
+    use super::*;
+
+    #[test]
+    fn a_read_that_fails_after_a_mutation_does_not_say_that_nothing_was_done() {
+        let busy: async_graphql::Error = Error::from(chat::Error::Busy).into();
+        let outcome = |path: &[&str]| {
+            let mut error = busy.clone().into_server_error(Pos::default());
+            error.path = path.iter().map(|name| PathSegment::Field((*name).to_owned())).collect();
+            let mut errors = [error];
+            settle_outcomes(&mut errors);
+            errors[0].extensions.as_ref().and_then(|extensions| extensions.get(OUTCOME)).cloned()
+        };
+        assert_eq!(outcome(&["sendMessage"]), Some(NOT_DONE.into()));
+        assert_eq!(outcome(&["sendMessage", "messageEdge", "node", "conversation"]), Some(UNKNOWN.into()));
     }
 }

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
+use super::error::{Error, Result};
 use crate::model::{ConversationId, MessageId, UserId};
 
 const VERSION: u8 = 1;
@@ -96,6 +97,11 @@ pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
         GlobalId::Conversation(conversation) => Some(conversation),
         GlobalId::User(_) | GlobalId::Message(..) | GlobalId::Participant(..) | GlobalId::InboxEntry(..) => None,
     }
+}
+
+/// The same, where something must be named: a malformed id is an unknown one.
+pub(super) fn conversation_of(id: &ID) -> Result<ConversationId> {
+    conversation_id(id).ok_or_else(|| Error::not_found("the conversation"))
 }
 
 /// The message that an id names, with its conversation.

@@ -5,7 +5,7 @@
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use super::error::{Error, Nullable, Result, nullable};
-use super::id::{conversation_id, message_id};
+use super::id::{conversation_of, message_id};
 use super::scalar::Json;
 use super::scope::Scope;
 use super::types::{AttachmentInput, Conversation, InboxEntry, InboxEntryEdge, Message, MessageEdge};
@@ -306,11 +306,6 @@ fn echo(client_mutation_id: Option<String>) -> Result<Option<String>> {
     }
 }
 
-/// A malformed id is an unknown one.
-fn conversation_of(id: &ID) -> Result<ConversationId> {
-    conversation_id(id).ok_or_else(|| Error::not_found("the conversation"))
-}
-
 fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
     match message_id(id) {
         Some((named, message)) if named == conversation => Ok(message),
@@ -318,6 +313,8 @@ fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
     }
 }
 
+/// For the answer to what was done by now.
 async fn entry_edge(scope: &Scope, conversation: ConversationId) -> Result<InboxEntryEdge> {
-    InboxEntryEdge::load(scope, conversation).await?.ok_or_else(|| Error::not_found("the conversation"))
+    let edge = InboxEntryEdge::load(scope, conversation).await;
+    edge.and_then(|edge| edge.ok_or_else(|| Error::not_found("the conversation"))).map_err(Error::once_done)
 }

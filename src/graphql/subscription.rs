@@ -5,7 +5,7 @@ use futures_util::{Stream, stream};
 
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
-use super::id::{GlobalId, conversation_id};
+use super::id::{GlobalId, conversation_of};
 use super::scope::Scope;
 use super::types::{InboxEntryEdge, Message, MessageEdge, Participant, message_edge};
 use crate::chat::{self, ConversationUpdate, InboxUpdate};
@@ -208,10 +208,6 @@ async fn inbox_payload(scope: &Scope, update: InboxUpdate) -> Result<InboxUpdate
         }),
     };
     Ok(InboxUpdatedPayload { cursor, event: Some(event) })
-}
-
-fn conversation_of(id: &ID) -> Result<ConversationId> {
-    conversation_id(id).ok_or_else(|| Error::not_found("the conversation"))
 }
 
 fn message_place(conversation: ConversationId, text: &str) -> Result<OrderKey> {

@@ -253,3 +253,19 @@ async fn what_is_kept_is_told_also_when_who_asked_has_gone() {
     }
     assert!(was_kept, "nobody left in the middle of a write");
 }
+
+#[tokio::test]
+async fn a_deletion_in_a_large_conversation_is_not_missed_by_an_inbox_that_was_away() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let others: Vec<_> = (0..39).map(|i| format!("user-{i}")).collect();
+    let c = alice.group("crowd", &others.iter().map(String::as_str).chain(["bob"]).collect::<Vec<_>>()).await;
+    let sent = alice.send(&c, "oops").await;
+    let after = bob.data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
+    alice.data("mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }", json!({"m": sent.id})).await;
+    let mut stream = bob.subscribe(UPDATED, json!({"after": after}));
+    assert_eq!(stream.next().await["inboxUpdated"]["event"], Value::Null);
+    let changed = stream.next().await;
+    let entry = &changed["inboxUpdated"]["event"]["inboxEntryEdge"]["node"];
+    assert_eq!((&entry["unreadCount"], &entry["lastMessage"]["body"]), (&json!(0), &Value::Null));
+}

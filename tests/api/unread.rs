@@ -180,3 +180,18 @@ async fn receipts_do_not_go_back_when_a_marker_does() {
     assert_eq!(people["bob"]["deliveredUpTo"]["uuid"], json!(two.uuid));
     assert_eq!(people["alice"]["readUpTo"], Value::Null);
 }
+
+/// Who answers has read up to their own message; `markRead` after that tells the others so too.
+#[tokio::test]
+async fn marking_read_after_an_answer_moves_the_receipt() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let asked = alice.send(&c, "are you there?").await;
+    bob.send(&c, "yes").await;
+    bob.mark_read(&c, Some(&asked.id)).await;
+    let people = "query($c: ID!) { conversation(id: $c) { participants { edges { node { readUpTo { id } } } } } }";
+    let data = alice.data(people, json!({"c": c})).await;
+    assert_eq!(data["conversation"]["participants"]["edges"][1]["node"]["readUpTo"]["id"], json!(asked.id));
+    assert_eq!(bob.unread(&c).await, 0);
+}

@@ -5,14 +5,16 @@
 
 mod vendored;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -197,6 +199,9 @@ struct SignIn {
 
 /// JSON only: a page of another origin cannot send that without being asked about first, and nothing here answers such a question.
 async fn demo_token(State(demo): State<Arc<Demo>>, headers: HeaderMap, body: Bytes) -> Response {
+    if !names_this_machine(&headers) {
+        return StatusCode::MISDIRECTED_REQUEST.into_response();
+    }
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
@@ -213,6 +218,16 @@ async fn demo_token(State(demo): State<Arc<Demo>>, headers: HeaderMap, body: Byt
     };
     let headers = [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     (headers, serde_json::json!({ "token": token }).to_string()).into_response()
+}
+
+/// Another site may let its own name point to this machine (DNS rebinding). To a browser it is then of one origin with us, and only the
+/// name that is asked for tells it apart.
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let authority = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    authority.is_some_and(|authority| {
+        let host = authority.host();
+        host.eq_ignore_ascii_case("localhost") || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    })
 }
 
 fn fingerprint(bytes: &[u8]) -> String {

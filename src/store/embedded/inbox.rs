@@ -192,11 +192,15 @@ fn newest_changes(view: &View<'_>, user: &UserId, after: OrderKey, limit: usize)
     // An entry's activity is never earlier than its last message, so those behind the place's moment have none after it.
     let recent = indexed(view, key::activities(user), Direction::Forward)
         .take_while(|key| key.as_ref().map_or(true, |key| key.activity >= after.moment()))
-        .map(|key| Ok(key?.conversation));
-    for conversation in recent.chain(listed(view, key::larges(user))).chain(listed(view, key::busy(user))) {
-        let conversation = conversation?;
-        let last = head(view, conversation)?.last_message.filter(|last| last.order_key() > after);
-        if last.is_some_and(|last| !newest.note(conversation, last)) {
+        .map(|key| Ok((key?.conversation, false)));
+    let busy = listed(view, key::busy(user)).map(|conversation| Ok((conversation?, false)));
+    let large = listed(view, key::larges(user)).map(|conversation| Ok((conversation?, true)));
+    for entry in recent.chain(busy).chain(large) {
+        let (conversation, is_large) = entry?;
+        let head = head(view, conversation)?;
+        // What else changes in a large one is not logged for each of its people: its head says when it last did.
+        let last = if is_large { head.last_message.max(head.newest_change) } else { head.last_message };
+        if last.filter(|last| last.order_key() > after).is_some_and(|last| !newest.note(conversation, last)) {
             return Ok(None);
         }
     }

@@ -21,6 +21,7 @@ const TICKS_BETWEEN_SWEEPS: u64 = 60;
 /// Rows that one batch of a sweep writes, about, and batches of one sweep.
 const SWEEP_OPS_MAX: usize = 2_000;
 const SWEEP_BATCHES_MAX: usize = 100;
+const SWEEP_MAX: Duration = Duration::from_secs(30);
 
 /// How much room the disk has.
 pub(super) struct Disk {
@@ -81,8 +82,9 @@ pub(super) async fn run(store: Weak<Inner>) {
         let disk = inner.disk.clone();
         // A panic in it would have been logged by the runtime's hook; the next tick tries again.
         let _ = tokio::task::spawn_blocking(move || disk.look()).await;
+        // A sweep that waits for a disk that stands still must not keep this from saying so.
         if tick % TICKS_BETWEEN_SWEEPS == 0
-            && let Err(error) = sweep.run(&inner).await
+            && let Ok(Err(error)) = tokio::time::timeout(SWEEP_MAX, sweep.run(&inner)).await
         {
             tracing::warn!(%error, "what has expired could not be swept");
         }
