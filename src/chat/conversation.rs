@@ -56,7 +56,8 @@ impl Chat {
         let most = self.0.bounds.large_conversations_max;
         for user in users {
             if self.0.store.large_conversations(user).await?.len() >= most {
-                let message = format!("{user} takes part in {most} large conversations already, which is the most");
+                // Not who: that one is in so many is theirs to tell.
+                let message = format!("one of these takes part in {most} large conversations already, which is the most");
                 return Err(Error::bad_input(&["input", "usernames"], message));
             }
         }

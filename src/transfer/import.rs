@@ -150,7 +150,20 @@ enum Missing {
 }
 
 impl Run<'_> {
+    /// What was given out before knows nothing of what is imported: its positions expire. Noted first, so that no crash comes between,
+    /// and taken back where nothing was new.
     async fn all(mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
+        let store = Arc::clone(&self.import.store);
+        let before = store.note(store::NOTE_IMPORTED_AT).await?;
+        store.set_note(store::NOTE_IMPORTED_AT, Some(&self.import.clock.now().to_string())).await?;
+        let outcome = self.bring_in(input, tell).await?;
+        if !self.has_added {
+            store.set_note(store::NOTE_IMPORTED_AT, before.as_deref()).await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn bring_in(&mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
         let mut batches = self.read(input, Numbering::Counted);
         while let Some(batch) = self.next(&mut batches).await? {
             let (offset, lines) = (batch.offset, batch.lines);
@@ -216,21 +229,12 @@ impl Run<'_> {
         for chunk in rows.chunks(BATCH_ROWS_MAX) {
             fates.extend(self.import.store.import(chunk).await?);
         }
-        self.expire_positions(&fates).await?;
+        self.has_added |= fates.contains(&Imported::Added);
         let mut fates = &fates[..];
         for unit in &batch.units {
             let (own, rest) = fates.split_at(unit.rows.len());
             fates = rest;
             self.judge(unit, own, missing, tell).await?;
-        }
-        Ok(())
-    }
-
-    /// Once in a run, with the first row that is new: what was given out before knows nothing of it.
-    async fn expire_positions(&mut self, fates: &[Imported]) -> Result<(), Error> {
-        if !self.has_added && fates.contains(&Imported::Added) {
-            self.has_added = true;
-            self.import.store.set_note(store::NOTE_IMPORTED_AT, Some(&self.import.clock.now().to_string())).await?;
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Spool {
         Ok(Some(file.get_ref().try_clone().await?.into_std().await))
     }
 
-    pub(super) async fn remove(self) -> io::Result<()> {
+    pub(super) async fn remove(&mut self) -> io::Result<()> {
         if self.file.is_some() && self.is_kept { tokio::fs::remove_file(&self.path).await } else { Ok(()) }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::committer::{Condition, Op, Rows, Write};
 use super::core::Core;
 use super::db::{View, corrupt};
+use super::inbox;
 use super::key::{self, Cell, EntryCell, Key, Listing};
 use super::message;
 use super::record::{self, ConversationRecord, Head, MessageRecord};
@@ -273,9 +274,10 @@ impl Draft<'_> {
     }
 
     fn finish(mut self) -> Result<Write> {
-        let conversations: Vec<Working> = std::mem::take(&mut self.conversations).into_values().filter(|one| one.is_changed).collect();
+        let mut conversations: Vec<Working> = std::mem::take(&mut self.conversations).into_values().filter(|one| one.is_changed).collect();
         let mut conditions = Vec::with_capacity(conversations.len());
-        for working in &conversations {
+        for working in &mut conversations {
+            self.keep_busy(working);
             self.finish_conversation(working)?;
             let id = working.conversation.id;
             conditions.push(match &working.before {
@@ -290,6 +292,15 @@ impl Draft<'_> {
         let states = Arc::clone(&self.core.states);
         let forget = move || conversations.iter().for_each(|working| states.forget(working.conversation.id));
         Ok(Write { ops: self.rows.into_iter().map(op).collect(), conditions, newest_id: self.newest_id, applied: Some(Box::new(forget)) })
+    }
+
+    /// One that is active again is busy: its messages come in many commits, and none of them should move its entries.
+    fn keep_busy(&mut self, working: &mut Working) {
+        let Some(Before { listing: Listing::Active(before), .. }) = working.before else { return };
+        if working.head.last_activity > before && !working.conversation.is_large {
+            working.head.is_busy = true;
+            self.put(inbox::look_again(working.conversation.id, working.head.last_activity), Vec::new());
+        }
     }
 
     fn finish_conversation(&mut self, working: &Working) -> Result<()> {

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use super::committer::{Op, Write};
 use super::core::Core;
 use super::db::{KeyError, Missing, View, corrupt};
-use super::key::{self, Cell, EntryCell, Listing, Span};
+use super::key::{self, Cell, EntryCell, Key, Listing, Span};
 use super::page::read_page;
 use super::record::{self, ChangeKind, ChangeRecord, Head};
 use crate::model::{
@@ -33,8 +33,8 @@ pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Li
 }
 
 /// Has the sweep look at a busy conversation when it may have become quiet.
-pub(super) fn look_again(id: ConversationId, activity: Timestamp) -> Op {
-    Op::Put(key::expiry(&key::busy_conversation(id), activity.plus_micros(QUIET_AFTER_MICROS)), Vec::new())
+pub(super) fn look_again(id: ConversationId, activity: Timestamp) -> Key {
+    key::expiry(&key::busy_conversation(id), activity.plus_micros(QUIET_AFTER_MICROS))
 }
 
 /// A change of a user's inbox, and the row by which it is forgotten.
@@ -57,14 +57,18 @@ fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head> {
     view.record(&key::head(conversation))?.ok_or_else(|| corrupt("heads", Missing))
 }
 
-/// The row of a conversation that stands at this activity.
-fn row(core: &Core, view: &View<'_>, user: &UserId, conversation: ConversationId, activity: Option<Timestamp>) -> Result<InboxRow> {
-    // What memory knows may be younger than the view: then it is another place in the list.
-    let known = core.states.get(conversation).map(|state| state.head);
-    let head = match known.filter(|head| activity.is_none_or(|activity| head.last_activity == activity)) {
-        Some(head) => head,
-        None => head(view, conversation)?,
-    };
+/// As memory has it, or the disk now.
+fn known_head(core: &Core, conversation: ConversationId) -> Result<Head> {
+    core.state(conversation)?.map(|state| state.head).ok_or_else(|| corrupt("heads", Missing))
+}
+
+/// The head of a conversation that the view's index has at this place. What memory knows may be younger: then it is another place.
+fn head_at(core: &Core, view: &View<'_>, key: &InboxKey) -> Result<Head> {
+    let known = known_head(core, key.conversation)?;
+    if known.last_activity == key.activity { Ok(known) } else { head(view, key.conversation) }
+}
+
+fn row(view: &View<'_>, user: &UserId, conversation: ConversationId, head: &Head) -> Result<InboxRow> {
     let sent = view.decoded(&key::entry(user, conversation, EntryCell::SentUpTo), record::decode_place)?;
     let sent_up_to = sent.map(|place| MessageId::from_order_key(place).ok_or_else(|| corrupt("inbox", KeyError))).transpose()?;
     Ok(InboxRow {
@@ -88,16 +92,15 @@ fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<Conversati
     })
 }
 
-/// The user's conversations whose heads alone say where they stand.
-fn by_heads(core: &Core, view: &View<'_>, user: &UserId) -> Result<Vec<InboxKey>> {
+/// The user's conversations whose heads alone say where they stand, in the order of the list.
+fn by_heads(core: &Core, view: &View<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
-        let known = core.states.get(conversation).map(|state| state.head);
-        let head = known.map_or_else(|| head(view, conversation), Ok)?;
-        Ok(InboxKey { activity: head.last_activity, conversation })
+        let head = known_head(core, conversation)?;
+        Ok((InboxKey { activity: head.last_activity, conversation }, head))
     };
     let mut keys: Vec<_> = listed(view, key::larges(user)).chain(listed(view, key::busy(user))).map(each).collect::<Result<_>>()?;
-    keys.sort_unstable();
+    keys.sort_unstable_by_key(|(key, _)| *key);
     Ok(keys)
 }
 
@@ -109,11 +112,11 @@ pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>)
     let view = core.view();
     let by_heads = by_heads(core, &view, user)?;
     let read = |span: Span, direction: Direction, limit: usize| {
-        let in_span = by_heads.iter().filter(|key| {
+        let in_span = by_heads.iter().map(|(key, _)| *key).filter(|key| {
             let bytes = key::activity(user, key).bytes;
             span.start <= bytes && bytes < span.end
         });
-        let mut keys: Vec<InboxKey> = in_span.copied().collect();
+        let mut keys: Vec<InboxKey> = in_span.collect();
         for key in indexed(&view, span.clone(), direction).take(limit) {
             keys.push(key?);
         }
@@ -128,21 +131,27 @@ pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>)
         &key::activities(user),
         request,
         |key| key::activity_place(user, key),
-        |key| Ok(by_heads.binary_search(key).is_ok() || view.has(&key::activity(user, key))?),
+        |key| Ok(by_heads.binary_search_by_key(key, |(key, _)| *key).is_ok() || view.has(&key::activity(user, key))?),
         read,
     )?;
     let Page { items, has_previous, has_next } = page;
-    let items = items.iter().map(|key| row(core, &view, user, key.conversation, Some(key.activity))).collect::<Result<_>>()?;
+    let heads: HashMap<_, _> = by_heads.iter().map(|(key, head)| (key.conversation, head)).collect();
+    let row_at = |key: &InboxKey| match heads.get(&key.conversation) {
+        Some(head) => row(&view, user, key.conversation, head),
+        None => row(&view, user, key.conversation, &head_at(core, &view, key)?),
+    };
+    let items = items.iter().map(row_at).collect::<Result<_>>()?;
     Ok(Page { items, has_previous, has_next })
 }
 
 fn row_if_joined(core: &Core, view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
-    let membership = match core.states.get(conversation).and_then(|state| state.people.clone()) {
+    let Some(state) = core.state(conversation)? else { return Ok(None) };
+    let membership = match &state.people {
         Some(people) => people.memberships.get(user).copied(),
         None => view.record::<Membership>(&key::participant(conversation, user, Cell::Membership))?,
     };
     match membership {
-        Some(membership) if membership.is_joined() => row(core, view, user, conversation, None).map(Some),
+        Some(membership) if membership.is_joined() => row(view, user, conversation, &state.head).map(Some),
         _ => Ok(None),
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn append(states: &Arc<States>, state: &State, messages: &[NewMessage
         let became_active = head.last_activity > state.head.last_activity;
         if became_active && !head.is_busy && head.last_activity < state.head.last_activity.plus_micros(inbox::BUSY_WITHIN_MICROS) {
             head.is_busy = true;
-            ops.push(inbox::look_again(id, head.last_activity));
+            ops.push(Op::Put(inbox::look_again(id, head.last_activity), Vec::new()));
         }
         ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
     }

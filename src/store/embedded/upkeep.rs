@@ -156,7 +156,7 @@ fn settle(core: &Core, id: ConversationId, now: Timestamp, write: &mut Write) ->
     let Some(state) = core.state(id)? else { return Ok(None) };
     let (Some(people), true) = (&state.people, state.head.is_busy) else { return Ok(None) };
     if state.head.last_activity.plus_micros(inbox::QUIET_AFTER_MICROS) > now {
-        write.ops.push(inbox::look_again(id, state.head.last_activity));
+        write.ops.push(Op::Put(inbox::look_again(id, state.head.last_activity), Vec::new()));
         return Ok(None);
     }
     let head = Head { is_busy: false, ..state.head };
