@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::counts::Counts;
 use super::db::{Db, View};
 use super::state::{State, States};
 use crate::clock::Clock;
@@ -11,6 +12,7 @@ use crate::store::Result;
 pub(super) struct Core {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
+    pub(super) counts: Counts,
     pub(super) clock: Arc<dyn Clock>,
 }
 

@@ -154,8 +154,19 @@ pub(super) fn messages_at(core: &Core, places: &[(ConversationId, OrderKey)]) ->
 }
 
 pub(super) fn unread(core: &Core, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
-    let view = core.view();
-    questions.iter().map(|question| unread_of_one(&view, user, question, cap)).collect()
+    let each = |question: &UnreadQuestion| {
+        if let Some(known) = unread_in_memory(core, user, question, cap) {
+            return Ok(known);
+        }
+        // First the head, then the view: what is counted is at least as new as the head that it is kept under.
+        let state = core.state(question.conversation)?;
+        let unread = unread_of_one(&core.view(), user, question, cap)?;
+        if let Some(state) = state {
+            core.counts.put(user, question, cap, state.head, unread);
+        }
+        Ok(unread)
+    };
+    questions.iter().map(each).collect()
 }
 
 fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap: u32) -> Result<Unread> {
@@ -178,10 +189,13 @@ fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap:
     Ok(unread)
 }
 
-/// Whether nothing lies after the place, as far as memory knows.
-pub(super) fn has_nothing_after(states: &States, question: &UnreadQuestion) -> bool {
-    let state = states.get(question.conversation);
-    state.is_some_and(|state| state.head.last_message.is_none_or(|last| last.order_key() <= question.after))
+/// Where memory has the answer: nothing lies after the place, or it was counted before.
+pub(super) fn unread_in_memory(core: &Core, user: &UserId, question: &UnreadQuestion, cap: u32) -> Option<Unread> {
+    let head = core.states.get(question.conversation)?.head;
+    if head.last_message.is_none_or(|last| last.order_key() <= question.after) {
+        return Some(Unread::default());
+    }
+    core.counts.get(user, question, cap, &head)
 }
 
 /// The key of a message that is to be imported.

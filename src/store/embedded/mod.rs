@@ -7,6 +7,7 @@
 mod committer;
 mod conversation;
 mod core;
+mod counts;
 mod db;
 mod import;
 mod inbox;
@@ -30,6 +31,7 @@ use tokio::task::{AbortHandle, spawn_blocking};
 
 use self::committer::{Committer, Op, Outcome, Write};
 use self::core::Core;
+use self::counts::Counts;
 use self::db::{Missing, corrupt};
 pub use self::open::OpenError;
 use self::state::{State, States};
@@ -107,7 +109,7 @@ impl Embedded {
             let on_disk = |source| OpenError::Disk { path: options.path.clone(), source };
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
-            let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), clock });
+            let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), counts: Counts::new(), clock });
             let (turns, import) = (Arc::new(Semaphore::new(READS_MAX)), tokio::sync::Mutex::new(()));
             Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, import }))
         });
@@ -323,8 +325,9 @@ impl Store for Embedded {
     }
 
     async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
-        if questions.iter().all(|question| message::has_nothing_after(self.states(), question)) {
-            return Ok(vec![Unread::default(); questions.len()]);
+        let known = questions.iter().map(|question| message::unread_in_memory(&self.inner.core, user, question, cap));
+        if let Some(known) = known.collect() {
+            return Ok(known);
         }
         let (user, questions) = (user.clone(), questions.to_vec());
         self.read(move |core| message::unread(core, &user, &questions, cap)).await

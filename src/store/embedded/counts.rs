@@ -1,0 +1,48 @@
+//! Unread counts in memory, each beside the head that it was counted under: a new message, a deletion or an import makes another head, and
+//! the count is no answer any more. So it is exact, and a page of an inbox need not count again what nobody touched.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard};
+
+use lru::LruCache;
+
+use super::record::Head;
+use crate::model::{ConversationId, OrderKey, Unread, UserId};
+use crate::store::UnreadQuestion;
+
+const SHARDS: usize = 16;
+const SHARD_COUNTS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
+
+struct Counted {
+    after: OrderKey,
+    cap: u32,
+    head: Head,
+    unread: Unread,
+}
+
+type Shard = LruCache<(ConversationId, UserId), Counted>;
+
+pub(super) struct Counts(Vec<Mutex<Shard>>);
+
+impl Counts {
+    pub(super) fn new() -> Self {
+        Self((0..SHARDS).map(|_| Mutex::new(LruCache::new(SHARD_COUNTS_MAX))).collect())
+    }
+
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
+        self.0[usize::from(id.0.as_bytes()[15]) % SHARDS].lock().expect("no panic while holding counts")
+    }
+
+    /// What was counted from this place on, with this cap, under this head.
+    pub(super) fn get(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: &Head) -> Option<Unread> {
+        let mut shard = self.shard(question.conversation);
+        let counted = shard.get(&(question.conversation, user.clone()))?;
+        (counted.after == question.after && counted.cap == cap && counted.head == *head).then_some(counted.unread)
+    }
+
+    /// The head must have been taken before the view that was counted in.
+    pub(super) fn put(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: Head, unread: Unread) {
+        let counted = Counted { after: question.after, cap, head, unread };
+        self.shard(question.conversation).put((question.conversation, user.clone()), counted);
+    }
+}
