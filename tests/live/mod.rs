@@ -3,6 +3,8 @@
 mod drain;
 mod http;
 mod schema;
+mod stream_bounds;
+mod streams;
 mod world;
 mod ws;
 mod ws_bounds;

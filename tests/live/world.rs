@@ -7,7 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::Response;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderMap, HeaderName};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
@@ -70,7 +71,7 @@ impl World {
         Auth::with_secret(SECRET).issue(&UserId::parse("alice").unwrap(), Duration::from_secs(60), past)
     }
 
-    /// Waits until so many of `forever` and `slow` live.
+    /// Waits until so many of `forever`, `flood` and `slow` live.
     pub(super) async fn alive(&self, count: usize) {
         soon(self.alive.clone().wait_for(|alive| *alive == count)).await.unwrap();
     }
@@ -87,16 +88,20 @@ impl World {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// One HTTP request: its status, headers and JSON.
-    pub(super) async fn http(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    /// One HTTP request, whose answer is still to be read.
+    pub(super) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response<Incoming> {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(self.tcp().await)).await.unwrap();
         tokio::spawn(connection);
         let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = soon(sender.send_request(request.body(Full::new(Bytes::copy_from_slice(body))).unwrap())).await.unwrap();
-        let (head, body) = response.into_parts();
+        soon(sender.send_request(request.body(Full::new(Bytes::copy_from_slice(body))).unwrap())).await.unwrap()
+    }
+
+    /// One HTTP request: its status, headers and JSON.
+    pub(super) async fn http(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let (head, body) = self.ask(method, path, headers, body).await.into_parts();
         let bytes = soon(body.collect()).await.unwrap().to_bytes();
         Reply { status: head.status.as_u16(), headers: head.headers, body: serde_json::from_slice(&bytes).unwrap() }
     }
