@@ -1,5 +1,6 @@
 //! Over real sockets: the doors with a small schema of their own behind them.
 
+mod clients;
 mod drain;
 mod http;
 mod schema;

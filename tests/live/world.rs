@@ -84,6 +84,10 @@ impl World {
         soon(self.serving).await.unwrap().unwrap();
     }
 
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/graphql", self.address)
+    }
+
     pub(super) async fn tcp(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
