@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Doors;
+use super::stall::Impatient;
 
 /// How long to wait where the system has no more file descriptors.
 const EXHAUSTED: Duration = Duration::from_millis(200);
@@ -24,6 +25,7 @@ pub(super) async fn accept(listener: &TcpListener, router: &Router, connections:
     let places = Arc::new(Semaphore::new(doors.bounds.connections.min(Semaphore::MAX_PERMITS)));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let stream = next(listener).await;
+        let stream = Impatient::new(stream, doors.bounds.sockets.write);
         let (service, head, stop) = (TowerToHyperService::new(router.clone()), doors.bounds.head, doors.stop.clone());
         connections.spawn(async move {
             serve(stream, service, head, stop).await;
@@ -57,7 +59,7 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 }
 
 /// One connection, until it ends or becomes a WebSocket. Asked to stop, it answers what it has read and ends.
-async fn serve(stream: TcpStream, service: TowerToHyperService<Router>, head: Duration, stop: CancellationToken) {
+async fn serve(stream: Impatient<TcpStream>, service: TowerToHyperService<Router>, head: Duration, stop: CancellationToken) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(head);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());

@@ -1,8 +1,11 @@
 //! GraphQL over HTTP, by the draft of 2026: one request, one answer, and a status that tells what became of it.
+//! A subscription has many answers, in a body that goes on.
 //!
-//! Only `application/json` is read, which a foreign page cannot send without asking first. GET executes queries and nothing else.
+//! Only `application/json` is read, which a foreign page cannot send without asking first. GET executes no mutation.
 
 mod negotiation;
+mod stream;
+mod wire;
 
 use std::sync::Arc;
 
@@ -14,32 +17,50 @@ use axum::response::Response;
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use self::negotiation::Media;
+use self::negotiation::{Accepted, Media};
+use self::stream::Feed;
+use self::wire::Wire;
 use super::Doors;
 use super::answer::{Answer, Code, Problem};
 use super::operation::{LogLine, Sentence};
 use super::request::{GraphqlRequest, Parameters, bad_json, not_a_request};
-use crate::model::UserId;
+use crate::auth::Identity;
 
 /// A body over its bound is read on and thrown away up to so many times the bound, so that its sender gets to read why.
 const DISCARD_FACTOR: usize = 8;
 
+/// What becomes of a well-formed request.
+enum Outcome {
+    Answered(Answer),
+    Subscribed(Feed),
+}
+
 pub(super) async fn graphql(State(doors): State<Arc<Doors>>, request: Request) -> Response {
     let mut line = LogLine::start("http");
-    let media = negotiation::accepted(request.headers());
-    let outcome = match media {
-        Some(_) => answer(&doors, request, &mut line).await,
-        None => {
-            let sentence = "Answers are `application/graphql-response+json` or `application/json`, and `Accept` allows neither.";
-            Err(Problem::new(StatusCode::NOT_ACCEPTABLE, Code::BadUserInput, sentence))
-        }
+    let accepted = Accepted::by(request.headers());
+    let outcome = if accepted.is_nothing() {
+        let sentence = "Answers are `application/graphql-response+json`, `application/json`, `text/event-stream` or, to subscriptions, \
+                        `multipart/mixed;subscriptionSpec=1.0`, and `Accept` allows none of them.";
+        Err(Problem::new(StatusCode::NOT_ACCEPTABLE, Code::BadUserInput, sentence))
+    } else {
+        answer(&doors, request, accepted, &mut line).await
     };
-    let media = media.unwrap_or(Media::Json);
-    let (answer, status, header) = match outcome {
-        // To those who only know plain JSON, whatever GraphQL says of a well-formed request is a success of HTTP.
-        Ok(answer) if media == Media::Json && !answer.status.is_server_error() => (answer, StatusCode::OK, None),
+    let answer = match outcome {
+        Ok(Outcome::Subscribed(feed)) => return respond_in(feed.wire, feed.body(line)),
+        Ok(Outcome::Answered(answer)) => Ok(answer),
+        Err(problem) => Err(problem),
+    };
+    let media = accepted.media.unwrap_or(Media::Json);
+    let (answer, status, header) = match answer {
         Ok(answer) => {
-            let status = answer.status;
+            if let Some(wire) = accepted.stream_of_one() {
+                // A success of HTTP, whatever GraphQL says: `graphql-sse` shows nobody what an answer with another status says, and asks again
+                // and again. Its protocol wants that of documents that are refused, too.
+                line.end(answer.code());
+                return respond_in(wire, Body::from(wire.whole(&answer)));
+            }
+            // To those who only know plain JSON, whatever GraphQL says of a well-formed request is a success of HTTP.
+            let status = if media == Media::Json && !answer.status.is_server_error() { StatusCode::OK } else { answer.status };
             (answer, status, None)
         }
         Err(mut problem) => {
@@ -64,30 +85,43 @@ pub(super) fn refuse(problem: Problem) -> Response {
 }
 
 fn respond(answer: &Answer, status: StatusCode, media: Media, header: Option<(HeaderName, &'static str)>) -> Response {
-    let mut response = Response::new(Body::from(answer.json()));
+    let mut response = response(Body::from(answer.json()), media.name(), "no-store");
     *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media.name()));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::VARY, HeaderValue::from_static("accept, authorization"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.extend(header.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    response.headers_mut().extend(header.map(|(name, value)| (name, HeaderValue::from_static(value))));
     response
 }
 
-/// `Ok` is an answer to a well-formed request, `Err` one to something else.
-async fn answer(doors: &Doors, request: Request, line: &mut LogLine) -> Result<Answer, Problem> {
+fn respond_in(wire: Wire, body: Body) -> Response {
+    let mut response = response(body, wire.content_type(), "no-cache");
+    // Said to nginx and those who do as it does: pass on at once what comes.
+    response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+fn response(body: Body, content_type: &'static str, cache_control: &'static str) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
+    headers.insert(header::VARY, HeaderValue::from_static("accept, authorization"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// `Ok` is for a well-formed request, `Err` for something else.
+async fn answer(doors: &Arc<Doors>, request: Request, accepted: Accepted, line: &mut LogLine) -> Result<Outcome, Problem> {
     let deadline = Instant::now() + doors.bounds.request;
     let (head, body) = request.into_parts();
     if head.method != Method::GET && head.method != Method::POST {
         return Err(not_allowed("GET, POST", "GraphQL is asked with GET or POST."));
     }
-    let viewer = viewer(doors, &head.headers)?;
-    line.viewer(viewer.as_ref());
+    let identity = identity(doors, &head.headers)?;
+    line.viewer(identity.as_ref().map(|identity| &identity.user));
+    let knock = Knock { accepted, identity, method: head.method.clone(), deadline };
     if head.method == Method::GET {
         let parameters = parameters(&head.uri)?;
         let request = GraphqlRequest::from_parameters(&parameters)?;
-        return execute(doors, &request, viewer, &head.method, deadline, line).await;
+        return execute(doors, &request, knock, line).await;
     }
     if !negotiation::is_json(&head.headers) {
         let sentence = "A POST must be `application/json` in UTF-8.";
@@ -101,42 +135,50 @@ async fn answer(doors: &Doors, request: Request, line: &mut LogLine) -> Result<A
         }
     };
     let request = GraphqlRequest::from_json(&body)?;
-    execute(doors, &request, viewer, &head.method, deadline, line).await
+    execute(doors, &request, knock, line).await
 }
 
-async fn execute(
-    doors: &Doors,
-    request: &GraphqlRequest<'_>,
-    viewer: Option<UserId>,
-    method: &Method,
+/// What stands around a request, and by when it is to be answered.
+struct Knock {
+    accepted: Accepted,
+    identity: Option<Identity>,
+    method: Method,
     deadline: Instant,
-    line: &mut LogLine,
-) -> Result<Answer, Problem> {
+}
+
+async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock, line: &mut LogLine) -> Result<Outcome, Problem> {
+    let refused = |problem: Problem| Ok(Outcome::Answered(problem.into()));
     let query = match request.query() {
         // Who asks for a persisted query made a well-formed request, and so did who sent a document that is refused.
-        Err(problem) if problem.code == Code::PersistedQueryNotSupported => return Ok(problem.into()),
+        Err(problem) if problem.code == Code::PersistedQueryNotSupported => return refused(problem),
         query => query?,
     };
     let prepared = match doors.executor.prepare(query, request.operation_name.as_deref()) {
         Ok(prepared) => prepared,
-        Err(refused) => return Ok(Problem::from(refused).into()),
+        Err(why) => return refused(why.into()),
     };
     line.operation(&prepared);
-    match prepared.operation {
-        OperationType::Subscription => {
-            let sentence = "Subscriptions are served over WebSocket at /graphql/ws (graphql-transport-ws), not here.";
+    let wire = match (prepared.operation, knock.accepted.stream) {
+        (OperationType::Subscription, None) => {
+            let sentence = "Subscriptions are served over WebSocket at /graphql/ws (graphql-transport-ws), and here to whoever accepts \
+                            `text/event-stream` or `multipart/mixed;subscriptionSpec=1.0`.";
             return Err(Problem::new(StatusCode::BAD_REQUEST, Code::BadUserInput, sentence));
         }
-        OperationType::Mutation if method == Method::GET => {
-            return Err(not_allowed("POST", "A mutation is sent with POST; GET executes queries only."));
+        (OperationType::Mutation, _) if knock.method == Method::GET => {
+            return Err(not_allowed("POST", "A mutation is sent with POST; GET changes nothing."));
         }
-        OperationType::Mutation | OperationType::Query => {}
-    }
+        (OperationType::Subscription, wire) => wire,
+        (OperationType::Mutation | OperationType::Query, _) => None,
+    };
     let variables = request.variables(doors.bounds.variables_bytes)?;
-    if let Err(refused) = prepared.check(&variables) {
-        return Ok(Problem::from(refused).into());
+    if let Err(why) = prepared.check(&variables) {
+        return refused(why.into());
     }
-    Ok(doors.execute(&prepared, variables, viewer, deadline).await)
+    if let Some(wire) = wire {
+        return Feed::open(doors, wire, prepared, variables, knock.identity).map(Outcome::Subscribed);
+    }
+    let viewer = knock.identity.map(|identity| identity.user);
+    Ok(Outcome::Answered(doors.execute(&prepared, variables, viewer, knock.deadline).await))
 }
 
 fn not_allowed(allow: &'static str, sentence: &str) -> Problem {
@@ -144,10 +186,10 @@ fn not_allowed(allow: &'static str, sentence: &str) -> Problem {
 }
 
 /// Nobody where there is no token: what needs a viewer says so itself.
-fn viewer(doors: &Doors, headers: &HeaderMap) -> Result<Option<UserId>, Problem> {
+fn identity(doors: &Doors, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
     let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
     // A header that is not text is no token.
-    doors.identify(authorization.to_str().unwrap_or_default()).map(|identity| Some(identity.user)).map_err(|Sentence(sentence)| {
+    doors.identify(authorization.to_str().unwrap_or_default()).map(Some).map_err(|Sentence(sentence)| {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthenticated, sentence);
         problem.with_header(header::WWW_AUTHENTICATE, "Bearer error=\"invalid_token\"")
     })

@@ -1,13 +1,15 @@
-//! The doors: GraphQL over HTTP and over WebSocket, the bounds of what comes in, and the end of it all.
+//! The doors: GraphQL over HTTP, in one answer or as a stream, and over WebSocket; the bounds of what comes in, and the end of it all.
 //!
 //! Nothing here knows the schema. A request is read, bounded, given its viewer and handed to the [`Executor`]; its answer is written.
 
 mod accept;
 mod answer;
+mod expiry;
 mod http;
 mod operation;
 pub mod pages;
 mod request;
+mod stall;
 mod ws;
 
 use std::future::Future;
@@ -41,7 +43,17 @@ pub struct DoorBounds {
     pub request: Duration,
     /// From the call to stop until what still runs is cut off.
     pub drain: Duration,
+    pub streams: StreamBounds,
     pub sockets: SocketBounds,
+}
+
+/// The same for subscriptions over HTTP, as Server-Sent Events or in parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamBounds {
+    /// Streams of this process. Each is also one of the connections, and should not be able to take them all.
+    pub total: usize,
+    /// After so long without a word there is a heartbeat.
+    pub heartbeat: Duration,
 }
 
 /// The same for WebSockets.
@@ -61,7 +73,7 @@ pub struct SocketBounds {
     pub init: Duration,
     pub ping: Duration,
     pub pong: Duration,
-    /// The longest a written message may wait for the network.
+    /// The longest a written message may wait for the network; and what is written to any other connection, too.
     pub write: Duration,
     /// How long to wait for the other side's closing frame.
     pub close: Duration,
@@ -78,8 +90,16 @@ impl Default for DoorBounds {
             head: Duration::from_secs(60),
             request: Duration::from_secs(10),
             drain: Duration::from_secs(10),
+            streams: StreamBounds::default(),
             sockets: SocketBounds::default(),
         }
+    }
+}
+
+impl Default for StreamBounds {
+    fn default() -> Self {
+        // Proxies commonly hang up after 15, 30 or 60 seconds of silence.
+        Self { total: 5_000, heartbeat: Duration::from_secs(12) }
     }
 }
 
@@ -113,6 +133,7 @@ pub struct Doors {
     clock: Arc<dyn Clock>,
     bounds: DoorBounds,
     places: Arc<Semaphore>,
+    stream_places: Arc<Semaphore>,
     sockets: TaskTracker,
     stop: CancellationToken,
 }
@@ -120,7 +141,8 @@ pub struct Doors {
 impl Doors {
     pub fn new(executor: Arc<dyn Executor>, auth: Arc<Auth>, clock: Arc<dyn Clock>, bounds: DoorBounds) -> Self {
         let places = Arc::new(Semaphore::new(bounds.sockets.total.min(Semaphore::MAX_PERMITS)));
-        Self { executor, auth, clock, bounds, places, sockets: TaskTracker::new(), stop: CancellationToken::new() }
+        let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
+        Self { executor, auth, clock, bounds, places, stream_places, sockets: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
     /// The sockets that are open now.

@@ -87,6 +87,10 @@ impl LogLine {
         Self { started: Instant::now(), door, operation: None, viewer: None }
     }
 
+    pub(super) fn door(&mut self, door: &'static str) {
+        self.door = door;
+    }
+
     pub(super) fn viewer(&mut self, viewer: Option<&UserId>) {
         self.viewer = viewer.cloned();
     }

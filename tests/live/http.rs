@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wideroom::server::DoorBounds;
+use wideroom::server::{DoorBounds, SocketBounds};
 
 use super::world::{Reply, World, soon};
 
@@ -222,6 +222,19 @@ async fn who_never_sends_a_head_is_hung_up_on() {
 async fn who_finds_no_place_waits_for_one() {
     let world = World::with(DoorBounds { connections: 1, head: Duration::from_millis(200), ..DoorBounds::default() }).await;
     let _idle = world.tcp().await;
+    assert_eq!(world.post(&json!({ "query": "{ number(n: 1) }" })).await.status, 200);
+}
+
+#[tokio::test]
+async fn who_does_not_read_a_large_answer_is_hung_up_on() {
+    let sockets = SocketBounds { write: Duration::from_millis(50), ..SocketBounds::default() };
+    let world = World::with(DoorBounds { connections: 1, sockets, ..DoorBounds::default() }).await;
+    let mut stream = world.tcp().await;
+    stream.write_all(b"GET /graphql?query=%7Blarge(bytes:50000000)%7D HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut start = [0; 12];
+    soon(stream.read_exact(&mut start)).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    // The only place is free again.
     assert_eq!(world.post(&json!({ "query": "{ number(n: 1) }" })).await.status, 200);
 }
 

@@ -1,8 +1,11 @@
 //! Over real sockets: the doors with a small schema of their own behind them.
 
+mod clients;
 mod drain;
 mod http;
 mod schema;
+mod stream_bounds;
+mod streams;
 mod world;
 mod ws;
 mod ws_bounds;

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use wideroom::graphql::{DocumentBounds, Documents, Executor, Prepared, Refused};
 use wideroom::model::UserId;
 
-/// How many of `forever` and `slow` are alive.
+/// How many of `forever`, `flood` and `slow` are alive.
 type Alive = Arc<watch::Sender<usize>>;
 
 pub(super) struct TestApi {
@@ -130,8 +130,12 @@ impl Told {
         stream::iter([0, 1]).inspect(|&number| assert!(number < 1, "on demand"))
     }
 
-    async fn flood(&self, bytes: usize) -> impl Stream<Item = String> {
-        stream::repeat_with(move || "x".repeat(bytes))
+    async fn flood(&self, context: &Context<'_>, bytes: usize) -> Result<impl Stream<Item = String>, Error> {
+        let alive = Guard::new(context.data::<Alive>()?);
+        Ok(stream::repeat_with(move || {
+            let _alive = &alive;
+            "x".repeat(bytes)
+        }))
     }
 }
 

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use http_body_util::Full;
+use hyper::Response;
+use hyper::body::{Bytes, Incoming};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -59,7 +63,7 @@ impl World {
         Auth::with_secret(SECRET).issue(&UserId::parse("alice").unwrap(), Duration::from_secs(60), past)
     }
 
-    /// Waits until so many of `forever` and `slow` live.
+    /// Waits until so many of `forever`, `flood` and `slow` live.
     pub(super) async fn alive(&self, count: usize) {
         soon(self.alive.clone().wait_for(|alive| *alive == count)).await.unwrap();
     }
@@ -72,8 +76,23 @@ impl World {
         soon(self.serving).await.unwrap().unwrap();
     }
 
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/graphql", self.address)
+    }
+
     pub(super) async fn tcp(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// One HTTP request, whose answer is still to be read.
+    pub(super) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response<Incoming> {
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(self.tcp().await)).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        soon(sender.send_request(request.body(Full::new(Bytes::copy_from_slice(body))).unwrap())).await.unwrap()
     }
 
     /// One HTTP request: its status, headers and JSON.

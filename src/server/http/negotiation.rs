@@ -1,6 +1,8 @@
-//! Media types: what is read, and which of our two a client would rather have.
+//! Media types: what is read, and which of ours a client would rather have.
 
 use axum::http::{HeaderMap, header};
+
+use super::wire::Wire;
 
 /// The two forms of an answer. The JSON is the same; what the status means is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,56 +18,107 @@ impl Media {
             Self::Json => "application/json; charset=utf-8",
         }
     }
+}
 
-    fn is(self, subtype: &str) -> bool {
-        match self {
-            Self::GraphqlResponse => subtype.eq_ignore_ascii_case("graphql-response+json"),
-            Self::Json => subtype.eq_ignore_ascii_case("json"),
+/// What `Accept` allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Accepted {
+    /// The better of the two forms of one answer; our own media type where it does not care.
+    pub(super) media: Option<Media>,
+    /// The better stream, for a subscription. No wildcard asks for one.
+    pub(super) stream: Option<Wire>,
+    /// A query or a mutation is wanted as a stream of one answer.
+    is_stream_preferred: bool,
+}
+
+impl Accepted {
+    pub(super) fn by(headers: &HeaderMap) -> Self {
+        let mut ranges =
+            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).peekable();
+        if ranges.peek().is_none() {
+            return Self { media: Some(Media::GraphqlResponse), ..Self::default() };
+        }
+        let [mut graphql, mut json, mut events, mut parts] = [Wish::default(); 4];
+        for range in ranges {
+            let range = Range::parse(range);
+            graphql.consider(range.specificity("application", "graphql-response+json"), &range);
+            json.consider(range.specificity("application", "json"), &range);
+            events.consider(range.names("text", "event-stream"), &range);
+            parts.consider(range.names("multipart", "mixed").filter(|_| range.is_for_subscriptions), &range);
+        }
+        let (media_quality, media) = better((graphql.quality, Media::GraphqlResponse), (json.quality, Media::Json));
+        let (stream_quality, stream) = better((events.quality, Wire::Events), (parts.quality, Wire::Parts));
+        // Apollo's clients ask for parts and mean: if it is a subscription.
+        let is_stream_preferred = media_quality == 0 || events.quality > media_quality;
+        Self { media: (media_quality > 0).then_some(media), stream: (stream_quality > 0).then_some(stream), is_stream_preferred }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.media.is_none() && self.stream.is_none()
+    }
+
+    /// The stream that a query or a mutation is answered in, if it is one.
+    pub(super) fn stream_of_one(&self) -> Option<Wire> {
+        if self.is_stream_preferred { self.stream } else { None }
+    }
+}
+
+fn better<T>(first: (u16, T), second: (u16, T)) -> (u16, T) {
+    if second.0 > first.0 { second } else { first }
+}
+
+/// One range of `Accept`.
+struct Range<'a> {
+    main: &'a str,
+    subtype: &'a str,
+    /// In thousandths. `None` where it cannot be read.
+    quality: Option<u16>,
+    is_for_subscriptions: bool,
+}
+
+impl<'a> Range<'a> {
+    fn parse(range: &'a str) -> Self {
+        let mut parts = range.split(';').map(str::trim);
+        let (main, subtype) = parts.next().unwrap_or_default().split_once('/').unwrap_or_default();
+        let (mut quality, mut is_for_subscriptions) = (Some(1_000), false);
+        for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
+            if name.eq_ignore_ascii_case("q") {
+                let weight = value.parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight));
+                quality = weight.map(|weight| (weight * 1_000.0) as u16);
+            } else if name.eq_ignore_ascii_case("subscriptionSpec") {
+                is_for_subscriptions = matches!(value.trim_matches('"'), "1.0" | "1");
+            }
+        }
+        Self { main, subtype, quality, is_for_subscriptions }
+    }
+
+    fn names(&self, main: &str, subtype: &str) -> Option<u8> {
+        (self.main.eq_ignore_ascii_case(main) && self.subtype.eq_ignore_ascii_case(subtype)).then_some(3)
+    }
+
+    /// How closely it describes this media type, if it does.
+    fn specificity(&self, main: &str, subtype: &str) -> Option<u8> {
+        match (self.main, self.subtype) {
+            ("*", "*") => Some(1),
+            (range, "*") => range.eq_ignore_ascii_case(main).then_some(2),
+            _ => self.names(main, subtype),
         }
     }
 }
 
-/// What `Accept` likes best; our own media type where it does not care. `None` where it allows neither.
-pub(super) fn accepted(headers: &HeaderMap) -> Option<Media> {
-    let mut ranges =
-        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).peekable();
-    if ranges.peek().is_none() {
-        return Some(Media::GraphqlResponse);
-    }
-    let (mut graphql, mut json) = (Wish::default(), Wish::default());
-    for range in ranges {
-        graphql.consider(range, Media::GraphqlResponse);
-        json.consider(range, Media::Json);
-    }
-    match (graphql.quality, json.quality) {
-        (0, 0) => None,
-        (graphql, json) if json > graphql => Some(Media::Json),
-        _ => Some(Media::GraphqlResponse),
-    }
-}
-
-/// How much one media type is wished for, in thousandths, by the most specific range that names it.
-#[derive(Default)]
+/// How much one media type is wished for, in thousandths, by the most specific range that describes it.
+#[derive(Clone, Copy, Default)]
 struct Wish {
     quality: u16,
     specificity: u8,
 }
 
 impl Wish {
-    fn consider(&mut self, range: &str, media: Media) {
-        let mut parts = range.split(';').map(str::trim);
-        let specificity = match parts.next().unwrap_or_default().split_once('/') {
-            Some(("*", "*")) => 1,
-            Some((main, "*")) if main.eq_ignore_ascii_case("application") => 2,
-            Some((main, subtype)) if main.eq_ignore_ascii_case("application") && media.is(subtype) => 3,
-            _ => return,
-        };
-        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-        let quality = weight.map_or(Some(1.0), |text| text.parse::<f32>().ok()).filter(|quality| (0.0..=1.0).contains(quality));
-        if let Some(quality) = quality
+    fn consider(&mut self, specificity: Option<u8>, range: &Range<'_>) {
+        if let (Some(specificity), Some(quality)) = (specificity, range.quality)
             && specificity >= self.specificity
         {
-            *self = Self { quality: (quality * 1_000.0) as u16, specificity };
+            *self = Self { quality, specificity };
         }
     }
 }
@@ -95,7 +148,7 @@ mod tests {
     #[test]
     fn the_greatest_wish_wins_and_ours_wins_a_tie() {
         use Media::{GraphqlResponse, Json};
-        assert_eq!(accepted(&HeaderMap::new()), Some(GraphqlResponse));
+        assert_eq!(Accepted::by(&HeaderMap::new()).media, Some(GraphqlResponse));
         for (accept, media) in [
             ("*/*", Some(GraphqlResponse)),
             ("application/*", Some(GraphqlResponse)),
@@ -113,7 +166,33 @@ mod tests {
             ("application/json;q=0", None),
             ("", None),
         ] {
-            assert_eq!(accepted(&headers(header::ACCEPT, accept)), media, "{accept}");
+            let accepted = Accepted::by(&headers(header::ACCEPT, accept));
+            assert_eq!((accepted.media, accepted.stream), (media, None), "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_for_those_who_name_it() {
+        use Wire::{Events, Parts};
+        let apollo = "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/graphql-response+json,application/json;q=0.9";
+        for (accept, stream, of_one) in [
+            ("text/event-stream", Some(Events), Some(Events)),
+            ("Text/Event-Stream;q=0.5", Some(Events), Some(Events)),
+            ("text/event-stream;q=0, application/json", None, None),
+            ("text/*, */*", None, None),
+            ("application/json, text/event-stream", Some(Events), None),
+            ("application/json;q=0.9, text/event-stream", Some(Events), Some(Events)),
+            ("text/event-stream;q=0.1, */*", Some(Events), None),
+            (apollo, Some(Parts), None),
+            ("multipart/mixed; boundary=\"graphql\"; subscriptionSpec=\"1.0\"", Some(Parts), Some(Parts)),
+            ("multipart/mixed;subscriptionSpec=1.0, application/json;q=0.1", Some(Parts), None),
+            ("multipart/mixed;subscriptionSpec=2.0, application/json", None, None),
+            ("multipart/mixed;deferSpec=20220824, application/json", None, None),
+            ("multipart/mixed;subscriptionSpec=1.0;q=0.8, text/event-stream;q=0.7", Some(Parts), Some(Parts)),
+            ("multipart/mixed;subscriptionSpec=1.0, text/event-stream", Some(Events), Some(Events)),
+        ] {
+            let accepted = Accepted::by(&headers(header::ACCEPT, accept));
+            assert_eq!((accepted.stream, accepted.stream_of_one()), (stream, of_one), "{accept}");
         }
     }
 

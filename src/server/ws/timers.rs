@@ -1,23 +1,18 @@
 //! Everything one socket waits for, and for how long: its first word, pongs, the end of its token, the end of the server.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::protocol::Close;
 use crate::clock::Clock;
 use crate::model::Timestamp;
 use crate::server::SocketBounds;
-
-/// The wall clock may be set: so often at least the end of a token is looked at again.
-const EXPIRY_CHECK: Duration = Duration::from_secs(60 * 60);
+use crate::server::expiry::Expiry;
 
 pub(super) struct Timers {
     init_by: Option<Instant>,
     ping_at: Option<Instant>,
     pong_by: Option<Instant>,
-    /// When the token ends, and when to look at the clock again.
-    expiry: Option<(Timestamp, Instant)>,
+    expiry: Option<Expiry>,
     drain_by: Option<Instant>,
 }
 
@@ -38,7 +33,7 @@ impl Timers {
     pub(super) fn open(&mut self, bounds: &SocketBounds, expires_at: Option<Timestamp>, clock: &dyn Clock, now: Instant) {
         self.init_by = None;
         self.ping_at = Some(now + bounds.ping);
-        self.expiry = expires_at.map(|expires_at| (expires_at, next_look(expires_at, clock, now)));
+        self.expiry = expires_at.map(|expires_at| Expiry::new(expires_at, clock, now));
     }
 
     /// Any word of the other side shows that it is there.
@@ -56,7 +51,7 @@ impl Timers {
 
     /// When there is next something due.
     pub(super) fn next(&self) -> Option<Instant> {
-        let expiry = self.expiry.map(|(_, at)| at);
+        let expiry = self.expiry.as_ref().map(Expiry::look_at);
         [self.init_by, self.ping_at, self.pong_by, expiry, self.drain_by].into_iter().flatten().min()
     }
 
@@ -68,13 +63,8 @@ impl Timers {
         if is_over(self.drain_by) {
             return Due::Close(Close::draining());
         }
-        if let Some((expires_at, at)) = self.expiry
-            && at <= now
-        {
-            if clock.now() >= expires_at {
-                return Due::Close(Close::expired());
-            }
-            self.expiry = Some((expires_at, next_look(expires_at, clock, now)));
+        if self.expiry.as_mut().is_some_and(|expiry| expiry.is_over(clock, now)) {
+            return Due::Close(Close::expired());
         }
         if is_over(self.pong_by) {
             return Due::Close(Close::pong_timeout());
@@ -88,15 +78,10 @@ impl Timers {
     }
 }
 
-fn next_look(expires_at: Timestamp, clock: &dyn Clock, now: Instant) -> Instant {
-    let left = expires_at.micros().saturating_sub(clock.now().micros());
-    // A millisecond more, so that one look is enough where both clocks agree.
-    let left = Duration::from_micros(u64::try_from(left).unwrap_or(0)) + Duration::from_millis(1);
-    now + left.min(EXPIRY_CHECK)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::clock::ManualClock;
 
