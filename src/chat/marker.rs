@@ -37,7 +37,7 @@ impl Chat {
         self.move_marker(viewer, row, marker, false).await
     }
 
-    async fn entry_of(&self, viewer: &UserId, conversation: ConversationId) -> Result<InboxRow> {
+    pub(super) async fn entry_of(&self, viewer: &UserId, conversation: ConversationId) -> Result<InboxRow> {
         self.conversation_of(viewer, conversation).await?;
         self.entry(viewer, conversation).await?.ok_or(Error::NotFound("the conversation"))
     }

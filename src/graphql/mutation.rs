@@ -2,8 +2,11 @@
 //!
 //! Each field is nullable, so that one error does not null its siblings; each echoes its `clientMutationId`.
 
+mod inbox;
+
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
+use self::inbox::{UpdateInboxEntryInput, UpdateInboxEntryPayload};
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
 use super::scalar::Json;
@@ -293,6 +296,15 @@ impl Mutation {
             Ok(Some(MarkUnreadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
         })
         .await
+    }
+
+    /// Mutes, pins or archives the viewer's entry, or takes that back. What is not given stays as it is.
+    async fn update_inbox_entry(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is to be set.")] input: UpdateInboxEntryInput,
+    ) -> Nullable<UpdateInboxEntryPayload> {
+        nullable(inbox::update_entry(ctx, input)).await
     }
 }
 

@@ -111,6 +111,39 @@ pub struct MarkerMove {
     pub change: ChangeId,
 }
 
+/// What a user sets on an entry. What is `None` stays as it is.
+#[derive(Debug, Clone, Copy)]
+pub struct FlagsChange {
+    pub conversation: ConversationId,
+    pub muted: Option<bool>,
+    pub pinned: Option<bool>,
+    pub archive: Option<Archive>,
+    /// Under which it stands in the user's `changes_by_user`.
+    pub change: ChangeId,
+}
+
+/// What becomes of an entry's archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Archive {
+    Begin(Timestamp),
+    End,
+    /// Ends the one that began then; another one stays.
+    EndOf(Timestamp),
+}
+
+impl FlagsChange {
+    /// The flags as they are once this is done.
+    pub fn apply(&self, flags: Flags) -> Flags {
+        let archived_at = match self.archive {
+            Some(Archive::Begin(moment)) => Some(moment),
+            Some(Archive::End) => None,
+            Some(Archive::EndOf(moment)) => flags.archived_at.filter(|archived_at| *archived_at != moment),
+            None => flags.archived_at,
+        };
+        Flags { is_muted: self.muted.unwrap_or(flags.is_muted), is_pinned: self.pinned.unwrap_or(flags.is_pinned), archived_at }
+    }
+}
+
 /// An inbox row with the newest thing that changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedRow {
@@ -232,6 +265,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// Moves a user's read marker: a maximum, so that the greater one stays whatever the order of arrival.
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()>;
+
+    /// Sets some flags of a user's entry and leaves the others as they are, also when two set theirs at the same moment. Answers with all
+    /// of them as they are then. Where they were so already, nothing is written, no change either: `None`.
+    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>>;
 
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>>;
 

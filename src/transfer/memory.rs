@@ -7,12 +7,12 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 
 use crate::model::{
-    Change, ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Revision, TimeUuid, Unread, UserId,
+    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
+    Profile, Revision, TimeUuid, Unread, UserId,
 };
 use crate::store::{
-    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Revised, Seat,
-    Store, UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result,
+    Revised, Seat, Store, UnreadQuestion,
 };
 
 #[derive(Default)]
@@ -150,6 +150,9 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn move_read_marker(&self, _: &UserId, _: &MarkerMove) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn set_flags(&self, _: &UserId, _: &FlagsChange) -> Result<Option<Flags>> {
         unreachable!("not part of an import")
     }
     async fn profiles(&self, _: &[UserId]) -> Result<Vec<Option<Profile>>> {

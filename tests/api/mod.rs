@@ -3,6 +3,7 @@
 mod access;
 mod conversation;
 mod events;
+mod flags;
 mod history;
 mod inbox;
 mod revision;

@@ -7,7 +7,9 @@ use wideroom::model::{
     Conversation, ConversationId, Cut, IdempotencyKey, InboxKey, Message, MessageId, MessageKind, OrderKey, PageRequest, Profile,
     ReadMarker, UserId,
 };
-use wideroom::store::{ImportPlaces, ImportRow, MarkerMove, NewConversation, NewMessage, Seat, Store, UnreadQuestion};
+use wideroom::store::{
+    Archive, FlagsChange, ImportPlaces, ImportRow, MarkerMove, NewConversation, NewMessage, Seat, Store, UnreadQuestion,
+};
 
 use super::Stage;
 use super::ask::{assert_page, only, requests, runner, try_row};
@@ -26,6 +28,7 @@ enum Step {
     MakeDirect { one: u8, other: u8 },
     Append { room: u8, sends: Vec<Send> },
     Mark { room: u8, user: u8, place: u8, how: Mark },
+    Set { room: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
     Import(Vec<Line>),
 }
 
@@ -71,6 +74,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0..5_u8, 0..5_u8).prop_map(|(one, other)| Step::MakeDirect { one, other }),
         8 => (0..ROOMS, prop::collection::vec(send, 1..5)).prop_map(|(room, sends)| Step::Append { room, sends }),
         4 => (0..ROOMS, any::<u8>(), any::<u8>(), how).prop_map(|(room, user, place, how)| Step::Mark { room, user, place, how }),
+        2 => (0..ROOMS, any::<u8>(), any::<Option<bool>>(), any::<Option<bool>>(), proptest::option::of(0..6_u8))
+            .prop_map(|(room, user, muted, pinned, archive)| Step::Set { room, user, muted, pinned, archive }),
         2 => prop::collection::vec(line, 1..8).prop_map(Step::Import),
     ]
 }
@@ -131,6 +136,13 @@ impl Player<'_> {
             }
             Step::Append { room: number, sends } => self.append(room(*number), sends).await,
             Step::Mark { room: number, user, place, how } => self.mark(room(*number), *user, *place, *how).await,
+            Step::Set { room: number, user, muted, pinned, archive } => {
+                let people = self.people(room(*number)).await;
+                let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else { return "nobody is there".to_owned() };
+                let archive = archive.map(any_archive);
+                let to = FlagsChange { conversation: room(*number), muted: *muted, pinned: *pinned, archive, change: change(self.micros) };
+                format!("{:?}", self.store.set_flags(user, &to).await)
+            }
             Step::Import(lines) => {
                 self.is_imported = true;
                 let rows: Vec<_> = lines.iter().map(|line| self.row(line)).collect();
@@ -234,6 +246,16 @@ impl Player<'_> {
 
 fn name(n: u8) -> UserId {
     user(NAMES[usize::from(n) % NAMES.len()])
+}
+
+/// Of few moments, so that one may be met again.
+fn any_archive(n: u8) -> Archive {
+    let moment = START.plus_micros((n / 3).into());
+    match n % 3 {
+        0 => Archive::Begin(moment),
+        1 => Archive::EndOf(moment),
+        _ => Archive::End,
+    }
 }
 
 fn any_key(n: u8) -> IdempotencyKey {

@@ -6,6 +6,7 @@ mod ask;
 mod conversation;
 mod differential;
 mod disk;
+mod flags;
 mod history;
 mod import;
 mod inbox;
@@ -140,6 +141,13 @@ contract! {
             receipts_never_go_back,
             a_marker_is_its_users_alone,
             a_system_message_moves_no_marker,
+        }
+        flags {
+            flags_that_are_not_given_stay,
+            what_changes_no_flag_is_no_change,
+            an_archive_is_ended_where_it_is_that_one,
+            flags_set_at_once_all_stay,
+            flags_are_their_users_alone,
         }
         import {
             importing_twice_is_importing_once,

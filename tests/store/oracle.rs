@@ -12,12 +12,12 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind, OrderKey,
-    Page, PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind,
+    OrderKey, Page, PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Revised, Seat,
-    Store, UnreadQuestion,
+    Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
+    Result, Revised, Seat, Store, UnreadQuestion,
 };
 
 use self::room::{Place, Room};
@@ -301,6 +301,31 @@ impl Store for Naive {
         place.read_up_to = place.read_up_to.max(to.read_up_to.unwrap_or(OrderKey::MIN));
         place.newest_change = place.newest_change.max(Some(to.change));
         Ok(())
+    }
+
+    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
+        let mut kept = self.kept();
+        let Some(place) = kept.rooms.get_mut(&to.conversation).and_then(|room| room.people.get_mut(user)) else { return Ok(None) };
+        let before = place.flags;
+        if let Some(is_muted) = to.muted {
+            place.flags.is_muted = is_muted;
+        }
+        if let Some(is_pinned) = to.pinned {
+            place.flags.is_pinned = is_pinned;
+        }
+        match to.archive {
+            Some(Archive::Begin(moment)) => place.flags.archived_at = Some(moment),
+            Some(Archive::End) => place.flags.archived_at = None,
+            Some(Archive::EndOf(moment)) if before.archived_at == Some(moment) => place.flags.archived_at = None,
+            Some(Archive::EndOf(_)) | None => {}
+        }
+        let after = place.flags;
+        if after == before {
+            return Ok(None);
+        }
+        place.newest_change = place.newest_change.max(Some(to.change));
+        kept.saw(to.change);
+        Ok(Some(after))
     }
 
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {

@@ -13,7 +13,7 @@ use crate::model::{
     ChangeId, ConversationId, Direction, InboxKey, InboxRow, Membership, MessageId, OrderKey, Page, PageRequest, TimeUuid, Timestamp,
     UserId,
 };
-use crate::store::{ChangedRow, MarkerMove, Result};
+use crate::store::{ChangedRow, FlagsChange, MarkerMove, Result};
 
 pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
 /// Changes looked at for one answer.
@@ -50,6 +50,12 @@ pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
         ops.push(Op::Max(key::participant(to.conversation, user, Cell::ReadUpTo), record::encode_place(read_up_to)));
     }
     ops.extend(change(user, to.conversation, to.change, ChangeKind::MarkerMoved));
+    Write { ops, newest_id: Some(to.change), ..Write::default() }
+}
+
+/// What is written beside flags that change.
+pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
+    let ops = change(user, to.conversation, to.change, ChangeKind::FlagsSet).into();
     Write { ops, newest_id: Some(to.change), ..Write::default() }
 }
 

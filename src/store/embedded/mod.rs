@@ -4,6 +4,7 @@
 //! planned there too, and go to the committer with the conditions under which the plan holds; it groups them, syncs, and acknowledges.
 //! What can be read is on disk.
 
+mod change;
 mod committer;
 mod conversation;
 mod core;
@@ -37,13 +38,13 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Audience, ChangedRow, Created, EarlierSend, Error, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result, Revised, Seat,
-    Store, UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result,
+    Revised, Seat, Store, UnreadQuestion,
 };
 use crate::clock::Clock;
 use crate::model::{
-    Change, ConversationId, Cut, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Revision, TimeUuid, Unread, UserId,
+    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
+    Profile, Revision, TimeUuid, Unread, UserId,
 };
 
 /// Calls that read at once.
@@ -336,6 +337,11 @@ impl Store for Embedded {
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         // It has no condition, so nothing refuses it.
         self.write(inbox::move_marker(user, to)).await.map(drop)
+    }
+
+    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
+        let key = key::entry(user, to.conversation, key::EntryCell::Flags);
+        self.change(key, |flags| to.apply(flags), || inbox::flags_set(user, to)).await
     }
 
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {

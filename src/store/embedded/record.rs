@@ -194,6 +194,7 @@ pub(super) enum ChangeKind {
     ConversationMade,
     MarkerMoved,
     MessageChanged,
+    FlagsSet,
 }
 
 /// A change of a conversation, without what its key says.
