@@ -90,7 +90,7 @@ async fn who_goes_on_being_too_fast_is_closed_4429() {
 
 #[tokio::test]
 async fn a_slow_consumer_is_closed_4290() {
-    let world = world(|bounds| (bounds.queue_messages, bounds.queue_bytes) = (1_000_000, 4 * 1024 * 1024)).await;
+    let world = world(|bounds| bounds.write = 20 * SHORT).await;
     let mut socket = world.open().await;
     socket.subscribe("1", "subscription { forever }").await;
     world.alive(1).await;
@@ -98,6 +98,16 @@ async fn a_slow_consumer_is_closed_4290() {
     // It reads nothing until the server has given it up; then it finds what was under way, and why.
     world.alive(0).await;
     assert_eq!(socket.closed().await, (4290, "Slow consumer: resume from your last cursor".to_owned()));
+}
+
+#[tokio::test]
+async fn a_slow_reader_of_a_long_replay_gets_all_of_it() {
+    let world = world(|bounds| (bounds.queue_messages, bounds.queue_bytes) = (8, 1_000)).await;
+    let mut socket = world.open().await;
+    socket.subscribe("1", "subscription { count(to: 5000) }").await;
+    for expected in 0..5000 {
+        assert_eq!(socket.hear().await["payload"]["data"]["count"], expected);
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
@@ -110,6 +111,11 @@ impl Connection {
         }
     }
 
+    /// How long nothing may move. Who was told something is closed with a code, for which half of the time is left.
+    fn patience(&self) -> Duration {
+        if self.outbox.has_told() { self.bounds().write / 2 } else { self.bounds().write }
+    }
+
     fn bounds(&self) -> &SocketBounds {
         &self.doors.bounds.sockets
     }
@@ -120,7 +126,7 @@ impl Connection {
         }
         let now = Instant::now();
         let read_at = self.bucket.ready_at(now);
-        let write_by = self.outbox.waits_since().map(|since| since + self.bounds().write);
+        let write_by = self.outbox.waits_since().map(|since| since + self.patience());
         let wake = [self.timers.next(), read_at, write_by].into_iter().flatten().min();
         if let Some(wake) = wake
             && alarm.deadline() != wake
@@ -135,7 +141,8 @@ impl Connection {
             written = self.outbox.flush(), if !self.outbox.is_idle() => Woken::Written(written),
             frame = self.stream.next(), if read_at.is_none() => Woken::Read(frame),
             Some((id, answer)) = self.operations.requests.next(), if self.outbox.has_room() => Woken::Answered(id, answer),
-            Some((id, answer)) = self.operations.subscriptions.next() => Woken::Told(id, answer),
+            // Who reads slowly is told slowly: the subscription waits, and reads the store for what the bus could not keep for it.
+            Some((id, answer)) = self.operations.subscriptions.next(), if self.outbox.has_room() => Woken::Told(id, answer),
         };
         match woken {
             Woken::Stopping => {
@@ -156,8 +163,8 @@ impl Connection {
     }
 
     fn alarm(&mut self, now: Instant) -> Result<(), End> {
-        if self.outbox.waits_since().is_some_and(|since| since + self.bounds().write <= now) {
-            return Err(End::Gone);
+        if self.outbox.waits_since().is_some_and(|since| since + self.patience() <= now) {
+            return Err(if self.outbox.has_told() { Close::slow_consumer().into() } else { End::Gone });
         }
         match self.timers.due(&self.doors.bounds.sockets, self.doors.clock.as_ref(), now) {
             Due::Nothing => Ok(()),

@@ -1,4 +1,4 @@
-//! What one socket has running: queries and mutations, which wait while the socket is slow, and subscriptions, which do not.
+//! What one socket has running: queries, mutations and subscriptions, all of which wait while the socket is slow.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! What is still to be written to one socket: a queue with an end, and the time since when it has not moved.
 //!
-//! What subscriptions tell has a bound, and who lets it run full is a slow consumer. The answers to requests wait before they are put here,
-//! until there is room: a client may ask for many large pages at once, and gets them as fast as it reads.
+//! Answers and what subscriptions tell wait before they are put here, until there is room: a client may ask for many large pages at once, or
+//! have missed much, and gets it as fast as it reads. Who reads nothing for a while is a slow consumer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -53,7 +53,12 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
         self.queue.is_empty() && !self.is_unflushed
     }
 
-    /// Half of the queue is free: there is room for an answer.
+    /// Something that a subscription told waits to be written.
+    pub(super) fn has_told(&self) -> bool {
+        self.told.messages > 0
+    }
+
+    /// Half of the queue is free: there is room for an answer, or for what a subscription tells next.
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() <= self.most.messages / 2 && self.bytes <= self.most.bytes / 2
     }
