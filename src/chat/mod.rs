@@ -18,6 +18,7 @@ mod lane;
 mod marker;
 mod message;
 mod message_updates;
+mod profile;
 mod revision;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use history::HistoryRequest;
 pub use inbox::{InboxFilter, InboxPage, InboxSummary};
 pub use inbox_updates::{InboxUpdate, InboxUpdates};
 pub use message_updates::MessageUpdates;
+pub use profile::ProfileInput;
 
 /// What is bounded here, with the defaults of the design.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -144,6 +144,24 @@ impl FlagsChange {
     }
 }
 
+/// What a user tells anew of themselves. What is `None` stays as it is; `Some(None)` is told no more.
+#[derive(Debug, Clone, Default)]
+pub struct ProfileChange {
+    pub display_name: Option<Option<String>>,
+    pub avatar_url: Option<Option<String>>,
+}
+
+impl ProfileChange {
+    /// The profile as it is once this is done.
+    pub fn apply(&self, profile: Profile) -> Profile {
+        Profile {
+            display_name: self.display_name.clone().unwrap_or(profile.display_name),
+            avatar_url: self.avatar_url.clone().unwrap_or(profile.avatar_url),
+            last_seen_at: profile.last_seen_at,
+        }
+    }
+}
+
 /// An inbox row with the newest thing that changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedRow {
@@ -271,6 +289,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>>;
 
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>>;
+
+    /// Changes what a user tells of themselves and leaves the rest as it is, also when two change different parts at the same moment.
+    /// Where it is so already, nothing is written.
+    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()>;
 
     /// Imports rows in order, all or nothing as far as faults go; each row's fate by itself. Not an event: nobody is told.
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;

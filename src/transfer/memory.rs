@@ -11,8 +11,8 @@ use crate::model::{
     Profile, Revision, TimeUuid, Unread, UserId,
 };
 use crate::store::{
-    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result,
-    Revised, Seat, Store, UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
+    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion,
 };
 
 #[derive(Default)]
@@ -156,6 +156,9 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn profiles(&self, _: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        unreachable!("not part of an import")
+    }
+    async fn change_profile(&self, _: &UserId, _: &ProfileChange) -> Result<()> {
         unreachable!("not part of an import")
     }
 }

@@ -6,6 +6,7 @@ mod events;
 mod flags;
 mod history;
 mod inbox;
+mod profile;
 mod revision;
 mod sample;
 mod send;

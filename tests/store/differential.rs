@@ -8,7 +8,7 @@ use wideroom::model::{
     ReadMarker, UserId,
 };
 use wideroom::store::{
-    Archive, FlagsChange, ImportPlaces, ImportRow, MarkerMove, NewConversation, NewMessage, Seat, Store, UnreadQuestion,
+    Archive, FlagsChange, ImportPlaces, ImportRow, MarkerMove, NewConversation, NewMessage, ProfileChange, Seat, Store, UnreadQuestion,
 };
 
 use super::Stage;
@@ -29,6 +29,7 @@ enum Step {
     Append { room: u8, sends: Vec<Send> },
     Mark { room: u8, user: u8, place: u8, how: Mark },
     Set { room: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
+    Tell { user: u8, display_name: Option<Option<bool>>, avatar_url: Option<Option<bool>> },
     Import(Vec<Line>),
 }
 
@@ -76,6 +77,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (0..ROOMS, any::<u8>(), any::<u8>(), how).prop_map(|(room, user, place, how)| Step::Mark { room, user, place, how }),
         2 => (0..ROOMS, any::<u8>(), any::<Option<bool>>(), any::<Option<bool>>(), proptest::option::of(0..6_u8))
             .prop_map(|(room, user, muted, pinned, archive)| Step::Set { room, user, muted, pinned, archive }),
+        1 => (0..5_u8, any::<Option<Option<bool>>>(), any::<Option<Option<bool>>>())
+            .prop_map(|(user, display_name, avatar_url)| Step::Tell { user, display_name, avatar_url }),
         2 => prop::collection::vec(line, 1..8).prop_map(Step::Import),
     ]
 }
@@ -142,6 +145,12 @@ impl Player<'_> {
                 let archive = archive.map(any_archive);
                 let to = FlagsChange { conversation: room(*number), muted: *muted, pinned: *pinned, archive, change: change(self.micros) };
                 format!("{:?}", self.store.set_flags(user, &to).await)
+            }
+            Step::Tell { user, display_name, avatar_url } => {
+                // One of two texts, so that it may be the same again.
+                let text = |given: Option<Option<bool>>| given.map(|text| text.map(|text| text.to_string()));
+                let to = ProfileChange { display_name: text(*display_name), avatar_url: text(*avatar_url) };
+                format!("{:?}", self.store.change_profile(&name(*user), &to).await)
             }
             Step::Import(lines) => {
                 self.is_imported = true;

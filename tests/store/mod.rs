@@ -11,6 +11,7 @@ mod history;
 mod import;
 mod inbox;
 mod oracle;
+mod profile;
 mod race;
 mod revision;
 mod send;
@@ -148,6 +149,11 @@ contract! {
             an_archive_is_ended_where_it_is_that_one,
             flags_set_at_once_all_stay,
             flags_are_their_users_alone,
+        }
+        profile {
+            what_is_not_told_anew_stays,
+            what_is_told_no_more_is_gone,
+            parts_told_at_once_all_stay,
         }
         import {
             importing_twice_is_importing_once,

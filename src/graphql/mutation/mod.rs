@@ -3,10 +3,12 @@
 //! Each field is nullable, so that one error does not null its siblings; each echoes its `clientMutationId`.
 
 mod inbox;
+mod profile;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use self::inbox::{UpdateInboxEntryInput, UpdateInboxEntryPayload};
+use self::profile::{UpdateProfileInput, UpdateProfilePayload};
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
 use super::scalar::Json;
@@ -305,6 +307,15 @@ impl Mutation {
         #[graphql(desc = "What is to be set.")] input: UpdateInboxEntryInput,
     ) -> Nullable<UpdateInboxEntryPayload> {
         nullable(inbox::update_entry(ctx, input)).await
+    }
+
+    /// Changes what the viewer tells of themselves. What is not given stays as it is; null takes it back.
+    async fn update_profile(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is to be told.")] input: UpdateProfileInput,
+    ) -> Nullable<UpdateProfilePayload> {
+        nullable(profile::update_profile(ctx, input)).await
     }
 }
 

@@ -38,8 +38,8 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, Result,
-    Revised, Seat, Store, UnreadQuestion,
+    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
+    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -351,6 +351,10 @@ impl Store for Embedded {
             users.iter().map(|user| view.record(&key::user(user))).collect()
         })
         .await
+    }
+
+    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
+        self.change(key::user(user), |profile| to.apply(profile), Write::default).await.map(drop)
     }
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {

@@ -17,7 +17,7 @@ use wideroom::model::{
 };
 use wideroom::store::{
     Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
-    Result, Revised, Seat, Store, UnreadQuestion,
+    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion,
 };
 
 use self::room::{Place, Room};
@@ -331,6 +331,22 @@ impl Store for Naive {
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
         let kept = self.kept();
         Ok(users.iter().map(|user| kept.profiles.get(user).cloned()).collect())
+    }
+
+    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
+        let mut kept = self.kept();
+        let before = kept.profiles.get(user).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        if let Some(display_name) = &to.display_name {
+            after.display_name.clone_from(display_name);
+        }
+        if let Some(avatar_url) = &to.avatar_url {
+            after.avatar_url.clone_from(avatar_url);
+        }
+        if after != before {
+            kept.profiles.insert(user.clone(), after);
+        }
+        Ok(())
     }
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {

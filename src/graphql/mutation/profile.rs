@@ -1,0 +1,46 @@
+//! The mutation of the viewer's profile.
+
+use async_graphql::{Context, InputObject, MaybeUndefined, SimpleObject};
+
+use super::echo;
+use crate::chat::ProfileInput;
+use crate::graphql::error::Result;
+use crate::graphql::scope::Scope;
+use crate::graphql::types::User;
+
+/// What the viewer tells of themselves. What is not given stays as it is; null takes it back.
+#[derive(InputObject)]
+pub(super) struct UpdateProfileInput {
+    /// How the viewer wants to be called: at most 128 bytes, not blank, without control characters.
+    display_name: MaybeUndefined<String>,
+    /// A picture of the viewer: an https or http URL of at most 2,048 bytes.
+    avatar_url: MaybeUndefined<String>,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The viewer as everybody sees them now.
+#[derive(SimpleObject)]
+pub(super) struct UpdateProfilePayload {
+    /// The viewer.
+    user: User,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+pub(super) async fn update_profile(ctx: &Context<'_>, input: UpdateProfileInput) -> Result<Option<UpdateProfilePayload>> {
+    let scope = Scope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let profile = ProfileInput { display_name: given(input.display_name), avatar_url: given(input.avatar_url) };
+    scope.chat.update_profile(&scope.viewer, profile).await?;
+    let user = User::new(&scope, scope.viewer.clone());
+    Ok(Some(UpdateProfilePayload { user, client_mutation_id }))
+}
+
+fn given<T>(input: MaybeUndefined<T>) -> Option<Option<T>> {
+    match input {
+        MaybeUndefined::Undefined => None,
+        MaybeUndefined::Null => Some(None),
+        MaybeUndefined::Value(value) => Some(Some(value)),
+    }
+}
