@@ -38,7 +38,7 @@ pub enum ConversationEvent {
 
 pub struct ConversationUpdates {
     chat: Chat,
-    conversation: ConversationId,
+    conversation: Arc<Conversation>,
     heard: Subscription,
     /// All up to here was given.
     position: OrderKey,
@@ -46,6 +46,8 @@ pub struct ConversationUpdates {
     pending: VecDeque<ConversationUpdate>,
     /// Whether the store may hold more after the position than was read.
     is_behind: bool,
+    /// Markers were missed: they are not logged, so the present ones are told again.
+    has_missed_markers: bool,
     /// Where the reading of what was missed ends.
     ceiling: Option<OrderKey>,
     quiet_since: Instant,
@@ -67,18 +69,19 @@ impl Chat {
         };
         let mut updates = ConversationUpdates {
             chat: self.clone(),
-            conversation,
+            conversation: found,
             heard,
             position: before_by(position, self.0.store.overlap_micros()),
             given: Given::default(),
             pending: VecDeque::from([ConversationUpdate { position, event: None }]),
             is_behind: after.is_some(),
+            has_missed_markers: false,
             ceiling: None,
             quiet_since: Instant::now(),
         };
         if after.is_some() {
             self.check_cursor_age(position)?;
-            updates.take_markers(&found).await?;
+            updates.take_markers().await?;
         }
         Ok(updates)
     }
@@ -106,11 +109,11 @@ impl ConversationUpdates {
     }
 
     /// Every participant's present marker. A large conversation tells none.
-    async fn take_markers(&mut self, conversation: &Conversation) -> Result<()> {
-        if conversation.is_large {
+    async fn take_markers(&mut self) -> Result<()> {
+        if self.conversation.is_large {
             return Ok(());
         }
-        let participants = self.chat.0.store.participants(conversation.id, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
+        let participants = self.chat.0.store.participants(self.conversation.id, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
         let moved =
             participants.items.into_iter().filter(|participant| participant.read_up_to.max(participant.delivered_up_to) > OrderKey::MIN);
         for participant in moved {
@@ -126,11 +129,11 @@ impl ConversationUpdates {
         // What is stored from now on is heard. To read it too, in two reads at two moments, could put a message before an earlier change.
         let ceiling = match self.ceiling {
             Some(ceiling) => ceiling,
-            None => store.newest_events(&[self.conversation]).await?.pop().flatten().map_or(OrderKey::MIN, TimeUuid::order_key),
+            None => store.newest_events(&[self.conversation.id]).await?.pop().flatten().map_or(OrderKey::MIN, TimeUuid::order_key),
         };
         let cut = Cut { start: Bound::Excluded(self.position), end: Bound::Included(ceiling) };
-        let page = store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
-        let mut changes = store.changes(self.conversation, self.position, REPLAY_PAGE).await?;
+        let page = store.history(self.conversation.id, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
+        let mut changes = store.changes(self.conversation.id, self.position, REPLAY_PAGE).await?;
         let changes_end = changes.get(REPLAY_PAGE - 1).map(|change| change.id.order_key());
         let messages_end = page.items.first().filter(|_| page.has_previous).map(|message| message.id.order_key());
         let end = [changes_end, messages_end].into_iter().flatten().min().filter(|end| *end < ceiling);
@@ -145,12 +148,15 @@ impl ConversationUpdates {
         for (id, event) in events {
             self.give(id, event);
         }
+        if !self.is_behind && std::mem::take(&mut self.has_missed_markers) {
+            self.take_markers().await?;
+        }
         Ok(())
     }
 
     /// Changes with their messages as they are now.
     async fn changed(&self, changes: Vec<Change>) -> Result<Vec<(TimeUuid, ConversationEvent)>> {
-        let keys: Vec<_> = changes.iter().map(|change| (self.conversation, change.message)).collect();
+        let keys: Vec<_> = changes.iter().map(|change| (self.conversation.id, change.message)).collect();
         let messages = self.chat.0.store.messages(&keys).await?;
         let event =
             |(change, message): (Change, Option<Arc<Message>>)| Some((change.id, ConversationEvent::MessageChanged(change.kind, message?)));
@@ -161,7 +167,7 @@ impl ConversationUpdates {
         let Heard::Notice(notice) = heard else {
             // What was missed is read from the store, from the last position that was given.
             self.position = before_by(self.position, self.chat.0.store.overlap_micros());
-            self.is_behind = true;
+            (self.is_behind, self.has_missed_markers) = (true, true);
             return;
         };
         let Notice { id, event, .. } = notice.as_ref();

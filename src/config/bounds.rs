@@ -1,6 +1,6 @@
 //! The bounds: a setting for each, all of one shape.
 
-use super::{Scope, Setting, parse_duration, value};
+use super::{Scope, Setting, value};
 
 macro_rules! bound {
     (size $name:literal $environment:literal $($field:ident).+ $help:literal) => {
@@ -33,10 +33,7 @@ macro_rules! bound {
             value_name: Some("TIME"),
             help: $help,
             get: |config| value::show_duration(config.$($field).+),
-            set: |config, text| {
-                config.$($field).+ = parse_duration(text)?;
-                Ok(())
-            },
+            set: |config, text| value::set_time(&mut config.$($field).+, text),
         }
     };
 }
@@ -63,6 +60,8 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "sends-waiting-max" "WIDEROOM_SENDS_WAITING_MAX" chat.lane_jobs_max "Sends that wait in one conversation"),
     bound!(size "sends-waiting-bytes-max" "WIDEROOM_SENDS_WAITING_BYTES_MAX" chat.lane_bytes_max "The same, in bytes"),
     bound!(time "settle-wait" "WIDEROOM_SETTLE_WAIT" chat.settle_wait "How long a send waits for its outcome before it is told to be unknown"),
+    bound!(count "streams-max" "WIDEROOM_STREAMS_MAX" doors.streams.total "Subscriptions over HTTP"),
+    bound!(time "stream-heartbeat" "WIDEROOM_STREAM_HEARTBEAT" doors.streams.heartbeat "How long a subscription over HTTP says nothing"),
     bound!(count "sockets-max" "WIDEROOM_SOCKETS_MAX" doors.sockets.total "WebSockets"),
     bound!(count "socket-operations-max" "WIDEROOM_SOCKET_OPERATIONS_MAX" doors.sockets.operations "Operations of one socket at once"),
     bound!(size "socket-message-max" "WIDEROOM_SOCKET_MESSAGE_MAX" doors.sockets.message_bytes "A message of a socket"),

@@ -22,6 +22,12 @@ pub(super) fn set_size<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), St
     Ok(())
 }
 
+/// A wait that has an end, and one that is none.
+pub(super) fn set_time(to: &mut Duration, text: &str) -> Result<(), String> {
+    *to = Some(parse_duration(text)?).filter(|time| !time.is_zero()).ok_or("must be longer than nothing")?;
+    Ok(())
+}
+
 pub(super) fn set_count<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), String> {
     let count = text.parse().ok().filter(|count| *count > 0).and_then(|count: u64| T::try_from(count).ok());
     *to = count.ok_or("must be a whole number from 1 on")?;
