@@ -57,7 +57,7 @@
 //!    what was given already is dropped by its identity.
 //! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read.
 //! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last
-//!    message; one that is too slow for its socket is closed with 4290 and comes back with its cursor.
+//!    message; one that reads nothing for a while is closed with 4290 and comes back with its cursor.
 
 pub mod auth;
 pub mod bus;
