@@ -43,7 +43,7 @@ impl Chat {
     }
 
     /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.
-    fn tell_marker(&self, viewer: &UserId, conversation: &Conversation, ids: &Ids) {
+    pub(super) fn tell_marker(&self, viewer: &UserId, conversation: &Conversation, ids: &Ids) {
         let topic = Topic::Conversation(conversation.id);
         if self.0.bus.has_listeners(&topic) && !conversation.is_large {
             let event = Event::MarkerMoved(conversation.id, viewer.clone());

@@ -19,6 +19,7 @@ mod marker;
 mod message;
 mod message_updates;
 mod profile;
+mod receipt;
 mod revision;
 
 use std::sync::Arc;

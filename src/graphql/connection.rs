@@ -117,3 +117,18 @@ impl Connection<super::types::ParticipantEdge> {
         self.page_info()
     }
 }
+
+/// A page of receipts, by the bytes of the usernames.
+#[Object(name = "ReceiptConnection")]
+impl Connection<super::types::ReceiptEdge> {
+    /// The receipts of this page.
+    async fn edges(&self) -> &[super::types::ReceiptEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Where this page lies in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
+    }
+}

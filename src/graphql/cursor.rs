@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use super::id::TEXT_BYTES_MAX;
-use crate::model::{ConversationId, InboxKey, OrderKey, Timestamp, UserId};
+use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
 const VERSION: u8 = 1;
 
@@ -19,6 +19,8 @@ pub(super) enum List<'a> {
     /// All events of a conversation.
     Events(ConversationId),
     Participants(ConversationId),
+    /// Receipts of a message.
+    Receipts(ConversationId, MessageId),
     Inbox(&'a UserId),
     /// Changes of a user's inbox.
     Updates(&'a UserId),
@@ -32,6 +34,7 @@ impl List<'_> {
             Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
             Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
             Self::Participants(conversation) => (b'P', conversation.0.as_bytes().to_vec()),
+            Self::Receipts(conversation, message) => (b'R', [conversation.0.into_bytes(), message.order_key().0].concat()),
             Self::Inbox(user) => (b'I', fingerprint(user)),
             Self::Updates(user) => (b'U', fingerprint(user)),
         };

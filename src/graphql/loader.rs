@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use super::error::Result;
 use crate::chat::{self, Chat};
-use crate::model::{Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Profile, Unread, UserId};
+use crate::model::{Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Profile, Unread, UserId};
 
 /// Keys of one batch.
 const BATCH_MAX: usize = 100;
@@ -64,6 +64,7 @@ pub(super) struct Loaders {
     pub(super) messages: Loader<(ConversationId, MessageId), Option<Arc<Message>>>,
     pub(super) messages_at: Loader<(ConversationId, OrderKey), Option<Arc<Message>>>,
     pub(super) message_counts: Loader<ConversationId, u64>,
+    pub(super) participants: Loader<ConversationId, Option<Arc<[Participant]>>>,
     pub(super) participant_counts: Loader<ConversationId, u64>,
     pub(super) profiles: Loader<UserId, Option<Profile>>,
     pub(super) unread: Loader<InboxRow, Unread>,
@@ -78,6 +79,7 @@ impl Loaders {
             messages: Loader::new(chat, viewer, async |chat, viewer, keys| chat.messages(&viewer, &keys).await),
             messages_at: Loader::new(chat, viewer, async |chat, _, places| chat.messages_at(&places).await),
             message_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.message_counts(&ids).await),
+            participants: Loader::new(chat, viewer, async |chat, viewer, ids| chat.all_participants(&viewer, &ids).await),
             participant_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.participant_counts(&ids).await),
             profiles: Loader::new(chat, viewer, async |chat, _, users| chat.profiles(&users).await),
             unread: Loader::new(chat, viewer, async |chat, viewer, rows| chat.unread(&viewer, &rows).await),

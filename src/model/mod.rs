@@ -8,6 +8,7 @@ pub mod id;
 pub mod inbox;
 pub mod message;
 pub mod page;
+pub mod receipt;
 pub mod time;
 pub mod user;
 
@@ -19,5 +20,6 @@ pub use id::{ChangeId, ConversationId, MessageId, OrderKey, TimeUuid};
 pub use inbox::{Flags, InboxKey, InboxRow, ReadMarker, Unread};
 pub use message::{IdempotencyKey, InputHash, Message, MessageKind};
 pub use page::{Cut, Direction, Page, PageRequest};
+pub use receipt::DeliveryStatus;
 pub use time::Timestamp;
 pub use user::{Profile, UserId, UserIdError};

@@ -284,6 +284,19 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// Moves a user's read marker: a maximum, so that the greater one stays whatever the order of arrival.
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()>;
 
+    /// Moves up what reached a user's devices: a maximum, so that the greater place stays whatever the order of arrival. No change of an
+    /// inbox.
+    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()>;
+
+    /// Those whom a message of this sender was sent to ([`Participant::receives`]), by username bytes.
+    async fn receivers(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        sender: &UserId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>>;
+
     /// Sets some flags of a user's entry and leaves the others as they are, also when two set theirs at the same moment. Answers with all
     /// of them as they are then. Where they were so already, nothing is written, no change either: `None`.
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>>;

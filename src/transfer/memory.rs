@@ -161,4 +161,10 @@ impl Store for Memory {
     async fn change_profile(&self, _: &UserId, _: &ProfileChange) -> Result<()> {
         unreachable!("not part of an import")
     }
+    async fn mark_delivered(&self, _: &UserId, _: ConversationId, _: OrderKey) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn receivers(&self, _: ConversationId, _: MessageId, _: &UserId, _: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        unreachable!("not part of an import")
+    }
 }

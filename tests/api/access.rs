@@ -28,6 +28,8 @@ async fn a_stranger_is_told_what_is_told_of_nothing() {
             "mutation($c: ID!, $m: ID!) { sendMessage(input: {conversationId: $c, body: \"hi\", replyToId: $m}) { clientMutationId } }",
             "mutation($c: ID!, $m: ID!) { markRead(input: {conversationId: $c, messageId: $m}) { clientMutationId } }",
             "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { clientMutationId } }",
+            "mutation($c: ID!, $m: ID!) { markDelivered(input: {conversationId: $c, messageId: $m}) { clientMutationId } }",
+            "mutation($c: ID!) { markDelivered(input: {conversationId: $c}) { clientMutationId } }",
             "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { clientMutationId } }",
         ] {
             assert_eq!(mallory.ask(document, json!({"c": c, "m": m})).await.code(), "NOT_FOUND", "{document}");

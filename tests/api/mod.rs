@@ -7,6 +7,7 @@ mod flags;
 mod history;
 mod inbox;
 mod profile;
+mod receipt;
 mod revision;
 mod sample;
 mod send;

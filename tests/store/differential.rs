@@ -29,6 +29,7 @@ enum Step {
     Append { room: u8, sends: Vec<Send> },
     Mark { room: u8, user: u8, place: u8, how: Mark },
     Set { room: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
+    Deliver { room: u8, user: u8, micros: i64 },
     Tell { user: u8, display_name: Option<Option<bool>>, avatar_url: Option<Option<bool>> },
     Import(Vec<Line>),
 }
@@ -52,7 +53,7 @@ enum Mark {
 #[derive(Debug, Clone)]
 enum Line {
     Room { room: u8, activity: Option<i64>, created: i64 },
-    Participant { room: u8, user: u8, read: Option<u8>, has_left: bool },
+    Participant { room: u8, user: u8, read: Option<u8>, has_left: bool, since: Option<i64> },
     Message { room: u8, back: i64, rest: u8, is_deleted: bool },
     User(u8),
 }
@@ -64,8 +65,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     let line = prop_oneof![
         2 => (0..ROOMS, proptest::option::of(0..60_i64), 0..9_i64)
             .prop_map(|(room, activity, created)| Line::Room { room, activity, created }),
-        3 => (0..ROOMS, 0..5_u8, proptest::option::of(any::<u8>()), prop::bool::weighted(0.2))
-            .prop_map(|(room, user, read, has_left)| Line::Participant { room, user, read, has_left }),
+        3 => (0..ROOMS, 0..5_u8, proptest::option::of(any::<u8>()), prop::bool::weighted(0.2), proptest::option::of(0..90_i64))
+            .prop_map(|(room, user, read, has_left, since)| Line::Participant { room, user, read, has_left, since }),
         3 => (0..ROOMS, 0..40_i64, any::<u8>(), prop::bool::weighted(0.3))
             .prop_map(|(room, back, rest, is_deleted)| Line::Message { room, back, rest, is_deleted }),
         1 => (0..5_u8).prop_map(Line::User),
@@ -77,6 +78,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (0..ROOMS, any::<u8>(), any::<u8>(), how).prop_map(|(room, user, place, how)| Step::Mark { room, user, place, how }),
         2 => (0..ROOMS, any::<u8>(), any::<Option<bool>>(), any::<Option<bool>>(), proptest::option::of(0..6_u8))
             .prop_map(|(room, user, muted, pinned, archive)| Step::Set { room, user, muted, pinned, archive }),
+        2 => (0..ROOMS, any::<u8>(), 0..120_i64).prop_map(|(room, user, micros)| Step::Deliver { room, user, micros }),
         1 => (0..5_u8, any::<Option<Option<bool>>>(), any::<Option<Option<bool>>>())
             .prop_map(|(user, display_name, avatar_url)| Step::Tell { user, display_name, avatar_url }),
         2 => prop::collection::vec(line, 1..8).prop_map(Step::Import),
@@ -145,6 +147,11 @@ impl Player<'_> {
                 let archive = archive.map(any_archive);
                 let to = FlagsChange { conversation: room(*number), muted: *muted, pinned: *pinned, archive, change: change(self.micros) };
                 format!("{:?}", self.store.set_flags(user, &to).await)
+            }
+            Step::Deliver { room: number, user, micros } => {
+                let people = self.people(room(*number)).await;
+                let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else { return "nobody is there".to_owned() };
+                format!("{:?}", self.store.mark_delivered(user, room(*number), id_at(*micros, 0x80).order_key()).await)
             }
             Step::Tell { user, display_name, avatar_url } => {
                 // One of two texts, so that it may be the same again.
@@ -231,8 +238,9 @@ impl Player<'_> {
                 let made = conversation(room(number), wideroom::model::ConversationKind::Group, START.plus_micros(created));
                 ImportRow::Conversation { conversation: made, last_activity: activity.map(|micros| START.plus_micros(micros)) }
             }
-            Line::Participant { room: number, user, read, has_left } => {
+            Line::Participant { room: number, user, read, has_left, since } => {
                 let mut membership = wideroom::model::Membership::joined(wideroom::model::Role::Member);
+                membership.since = since.map(|micros| START.plus_micros(micros));
                 if has_left {
                     membership.state = wideroom::model::MembershipState::Left;
                 }
@@ -321,6 +329,10 @@ async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversatio
     for request in &questions.participants {
         let answer = engine.participants(conversation, request).await.unwrap();
         assert_page(request, &answer, &naive.participants(conversation, request).await.unwrap());
+    }
+    for (message, request) in whole.items.iter().zip(questions.participants.iter().cycle()) {
+        let answer = engine.receivers(conversation, message.id, &message.sender, request).await.unwrap();
+        assert_page(request, &answer, &naive.receivers(conversation, message.id, &message.sender, request).await.unwrap());
     }
     let keys: Vec<_> = NAMES.iter().flat_map(|name| (0..3).map(|n| (user(name), any_key(n)))).collect();
     assert_eq!(engine.earlier_sends(conversation, &keys).await.unwrap(), naive.earlier_sends(conversation, &keys).await.unwrap());

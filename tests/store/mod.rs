@@ -13,6 +13,7 @@ mod inbox;
 mod oracle;
 mod profile;
 mod race;
+mod receipt;
 mod revision;
 mod send;
 mod stage;
@@ -150,6 +151,11 @@ contract! {
             flags_set_at_once_all_stay,
             flags_are_their_users_alone,
         }
+        receipt {
+            a_delivery_is_a_maximum_in_any_order_of_arrival,
+            a_delivery_changes_no_inbox,
+            receivers_were_there_and_still_are,
+        }
         profile {
             what_is_not_told_anew_stays,
             what_is_told_no_more_is_gone,
@@ -184,6 +190,7 @@ contract! {
         history { pages_tile_the_history, a_page_is_the_slice_of_its_list }
         inbox { pages_tile_the_inbox, an_inbox_page_is_the_slice_of_its_list }
         conversation { a_page_of_participants_is_the_slice_of_its_list }
+        receipt { a_page_of_receivers_is_the_slice_of_its_list }
         import { the_order_of_an_import_does_not_matter }
     }
 }

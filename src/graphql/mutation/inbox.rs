@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, InputObject, SimpleObject};
 
-use super::echo;
+use super::{echo, message_in};
 use crate::chat::EntrySettings;
 use crate::graphql::error::Result;
 use crate::graphql::id::conversation_of;
@@ -31,6 +31,35 @@ pub(super) struct UpdateInboxEntryPayload {
     inbox_entry: InboxEntry,
     /// As it was given.
     client_mutation_id: Option<String>,
+}
+
+/// What has reached a device.
+#[derive(InputObject)]
+pub(super) struct MarkDeliveredInput {
+    /// In which conversation.
+    conversation_id: ID,
+    /// The last message that has reached it; the newest one if none is named.
+    message_id: Option<ID>,
+    /// Echoed: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The entry, which this does not change.
+#[derive(SimpleObject)]
+pub(super) struct MarkDeliveredPayload {
+    /// The viewer's entry.
+    inbox_entry: InboxEntry,
+    /// As it was given.
+    client_mutation_id: Option<String>,
+}
+
+pub(super) async fn mark_delivered(ctx: &Context<'_>, input: MarkDeliveredInput) -> Result<Option<MarkDeliveredPayload>> {
+    let scope = Scope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let conversation = conversation_of(&input.conversation_id)?;
+    let message = input.message_id.map(|id| message_in(conversation, &id)).transpose()?;
+    let row = scope.chat.mark_delivered(&scope.viewer, conversation, message).await?;
+    Ok(Some(MarkDeliveredPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
 }
 
 pub(super) async fn update_entry(ctx: &Context<'_>, input: UpdateInboxEntryInput) -> Result<Option<UpdateInboxEntryPayload>> {

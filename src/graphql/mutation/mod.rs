@@ -7,7 +7,7 @@ mod profile;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use self::inbox::{UpdateInboxEntryInput, UpdateInboxEntryPayload};
+use self::inbox::{MarkDeliveredInput, MarkDeliveredPayload, UpdateInboxEntryInput, UpdateInboxEntryPayload};
 use self::profile::{UpdateProfileInput, UpdateProfilePayload};
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
@@ -298,6 +298,15 @@ impl Mutation {
             Ok(Some(MarkUnreadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
         })
         .await
+    }
+
+    /// Notes that this message (the newest one if none is named) and all before it have reached one of the viewer's devices. Never goes back.
+    async fn mark_delivered(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What has reached a device.")] input: MarkDeliveredInput,
+    ) -> Nullable<MarkDeliveredPayload> {
+        nullable(inbox::mark_delivered(ctx, input)).await
     }
 
     /// Mutes, pins or archives the viewer's entry, or takes that back. What is not given stays as it is.

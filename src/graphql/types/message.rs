@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_graphql::{ID, InputObject, Object, SimpleObject};
 
+use super::receipt::{self, DeliveryStatus, ReceiptEdge};
 use super::{Conversation, MessageKind, User};
 use crate::chat::AttachmentDraft;
-use crate::graphql::connection::Edge;
+use crate::graphql::connection::{Connection, Edge, PageArguments, page_complexity};
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
@@ -110,6 +111,25 @@ impl Message {
     /// When it was deleted. Null where it is there.
     async fn deleted_at(&self) -> Option<DateTime> {
         self.message.deleted_at.map(DateTime)
+    }
+
+    /// The least advanced state over the other participants who were there when it was sent and have not left; null where there is none of
+    /// them, and in a large conversation.
+    async fn status(&self) -> Nullable<DeliveryStatus> {
+        nullable(receipt::status(&self.scope, &self.message)).await
+    }
+
+    /// How far it has come at each of the other participants who were there when it was sent and have not left, by the bytes of their
+    /// usernames.
+    #[graphql(complexity = "page_complexity(first, last, child_complexity)")]
+    async fn receipts(
+        &self,
+        #[graphql(desc = "At most this many, from the beginning or behind `after`. 0 to 100; 20 by default.")] first: Option<i32>,
+        #[graphql(desc = "Only what follows this cursor.")] after: Option<String>,
+        #[graphql(desc = "At most this many, from the end or before `before`. 0 to 100.")] last: Option<i32>,
+        #[graphql(desc = "Only what precedes this cursor.")] before: Option<String>,
+    ) -> Result<Connection<ReceiptEdge>> {
+        receipt::receipts(&self.scope, &self.message, &PageArguments { first, after, last, before }).await
     }
 }
 

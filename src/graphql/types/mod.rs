@@ -3,6 +3,7 @@
 mod conversation;
 mod inbox;
 mod message;
+mod receipt;
 mod user;
 
 use async_graphql::{Enum, ID, Interface};
@@ -10,6 +11,7 @@ use async_graphql::{Enum, ID, Interface};
 pub(super) use conversation::{Conversation, Participant, ParticipantEdge};
 pub(super) use inbox::{InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary};
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge};
+pub(super) use receipt::ReceiptEdge;
 pub(super) use user::User;
 
 use super::error::{Error, Result};

@@ -100,28 +100,42 @@ pub(super) fn heads_in_memory<T>(states: &States, conversations: &[ConversationI
     conversations.iter().map(|id| states.get(*id).map(|state| of(Some(&state.head)))).collect()
 }
 
-pub(super) fn participants(core: &Core, conversation: ConversationId, request: &PageRequest<UserId>) -> Result<Page<Participant>> {
+/// Those of a conversation, by name, who are in the list that `is_listed` tells of. It knows them by their memberships alone.
+pub(super) fn participants(
+    core: &Core,
+    conversation: ConversationId,
+    request: &PageRequest<UserId>,
+    is_listed: impl Fn(&Participant) -> bool,
+) -> Result<Page<Participant>> {
     let view = core.view();
-    let is_joined = |user: &UserId| {
-        let membership: Option<Membership> = view.record(&key::participant(conversation, user, Cell::Membership))?;
-        Ok(membership.is_some_and(|membership| membership.is_joined()))
+    let has = |user: &UserId| {
+        let membership = view.record(&key::participant(conversation, user, Cell::Membership))?;
+        let participant = Cells { membership, ..Cells::default() }.into_participant(conversation, user.clone());
+        Ok(participant.is_some_and(|participant| is_listed(&participant)))
     };
     read_page(
         &key::participants(conversation),
         request,
         |user| key::participant_place(conversation, user),
-        is_joined,
-        |span, direction, limit| joined(&view, conversation, span, direction, limit),
+        has,
+        |span, direction, limit| listed(&view, conversation, span, direction, limit, &is_listed),
     )
 }
 
-/// The first so many who are in the conversation now. Their cells lie side by side, in either direction.
-fn joined(view: &View<'_>, conversation: ConversationId, span: Span, direction: Direction, limit: usize) -> Result<Vec<Participant>> {
+/// The first so many of them. Their cells lie side by side, in either direction.
+fn listed(
+    view: &View<'_>,
+    conversation: ConversationId,
+    span: Span,
+    direction: Direction,
+    limit: usize,
+    is_listed: &impl Fn(&Participant) -> bool,
+) -> Result<Vec<Participant>> {
     let mut found = Vec::new();
     let mut cells: Option<(UserId, Cells)> = None;
     let keep = |cells: Option<(UserId, Cells)>, found: &mut Vec<Participant>| {
         let participant = cells.and_then(|(user, cells)| cells.into_participant(conversation, user));
-        found.extend(participant.filter(|participant| participant.membership.is_joined()));
+        found.extend(participant.filter(is_listed));
     };
     for row in view.scan(span, direction) {
         let (key, value) = row?;

@@ -53,6 +53,11 @@ pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
     Write { ops, newest_id: Some(to.change), ..Write::default() }
 }
 
+pub(super) fn mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Write {
+    let op = Op::Max(key::participant(conversation, user, Cell::DeliveredUpTo), record::encode_place(up_to));
+    Write { ops: vec![op], ..Write::default() }
+}
+
 /// What is written beside flags that change.
 pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
     let ops = change(user, to.conversation, to.change, ChangeKind::FlagsSet).into();

@@ -218,7 +218,7 @@ impl Store for Embedded {
 
     async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
         let page = page.clone();
-        self.read(move |core| conversation::participants(core, conversation, &page)).await
+        self.read(move |core| conversation::participants(core, conversation, &page, |participant| participant.membership.is_joined())).await
     }
 
     async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
@@ -337,6 +337,21 @@ impl Store for Embedded {
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         // It has no condition, so nothing refuses it.
         self.write(inbox::move_marker(user, to)).await.map(drop)
+    }
+
+    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
+        self.write(inbox::mark_delivered(user, conversation, up_to)).await.map(drop)
+    }
+
+    async fn receivers(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        sender: &UserId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        let (sender, page) = (sender.clone(), page.clone());
+        self.read(move |core| conversation::participants(core, conversation, &page, |one| one.receives(message, &sender))).await
     }
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {

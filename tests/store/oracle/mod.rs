@@ -303,6 +303,30 @@ impl Store for Naive {
         Ok(())
     }
 
+    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
+        let mut kept = self.kept();
+        if let Some(place) = kept.rooms.get_mut(&conversation).and_then(|room| room.people.get_mut(user)) {
+            place.delivered_up_to = place.delivered_up_to.max(up_to);
+        }
+        Ok(())
+    }
+
+    async fn receivers(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        sender: &UserId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        let was_there = |place: &Place| place.membership.since.is_none_or(|since| since <= message.moment());
+        let receivers = |room: &Room| {
+            let others = room.joined().filter(|(user, place)| *user != sender && was_there(place));
+            others.filter_map(|(user, _)| room.participant(user)).collect::<Vec<_>>()
+        };
+        let all = only(self.each(&[conversation], receivers));
+        Ok(slice(&all, |one| one.user.as_str().to_owned(), |user| user.as_str().to_owned(), page))
+    }
+
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
         let mut kept = self.kept();
         let Some(place) = kept.rooms.get_mut(&to.conversation).and_then(|room| room.people.get_mut(user)) else { return Ok(None) };

@@ -1,0 +1,63 @@
+//! Receipts: how far a message has come.
+
+use async_graphql::{Enum, SimpleObject};
+
+use super::User;
+use crate::graphql::connection::{Connection, Edge, PageArguments};
+use crate::graphql::cursor::{CursorKey, List};
+use crate::graphql::error::Result;
+use crate::graphql::scope::Scope;
+use crate::model;
+
+/// How far a message has come.
+#[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
+#[graphql(remote = "model::DeliveryStatus")]
+pub(in crate::graphql) enum DeliveryStatus {
+    /// It is kept, and has not reached a device yet.
+    Sent,
+    /// It has reached a device.
+    Delivered,
+    /// It was read.
+    Read,
+}
+
+/// How far a message has come at one of those it was sent to.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct Receipt {
+    /// At whom.
+    user: User,
+    /// How far.
+    status: DeliveryStatus,
+}
+
+/// A receipt in a list.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct ReceiptEdge {
+    /// For `after` and `before` of this list.
+    cursor: String,
+    /// The receipt.
+    node: Receipt,
+}
+
+impl Edge for ReceiptEdge {
+    fn cursor(&self) -> &str {
+        &self.cursor
+    }
+}
+
+/// The least advanced state over those whom the message was sent to.
+pub(super) async fn status(scope: &Scope, message: &model::Message) -> Result<Option<DeliveryStatus>> {
+    let participants = scope.loaders.participants.load(message.conversation).await?;
+    let least = participants.and_then(|participants| model::DeliveryStatus::least(&participants, message.id, &message.sender));
+    Ok(least.map(Into::into))
+}
+
+pub(super) async fn receipts(scope: &Scope, message: &model::Message, arguments: &PageArguments) -> Result<Connection<ReceiptEdge>> {
+    let list = List::Receipts(message.conversation, message.id);
+    let page = scope.chat.receivers(message, &arguments.request(list)?).await?;
+    let page = page.map(|participant| ReceiptEdge {
+        cursor: participant.user.encode(list),
+        node: Receipt { status: participant.status_of(message.id).into(), user: User::new(scope, participant.user) },
+    });
+    Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
+}
