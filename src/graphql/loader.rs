@@ -42,8 +42,11 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
         F: Future<Output = chat::Result<Vec<V>>> + Send + 'static,
     {
         let (chat, viewer) = (chat.clone(), viewer.clone());
-        let batch = Batch(Box::new(move |keys| Box::pin(read(chat.clone(), viewer.clone(), keys))));
-        Self(dataloader::cached::Loader::new(batch).with_max_batch_size(BATCH_MAX).with_yield_count(YIELDS))
+        Self::of(Box::new(move |keys| Box::pin(read(chat.clone(), viewer.clone(), keys))))
+    }
+
+    fn of(read: Read<K, V>) -> Self {
+        Self(dataloader::cached::Loader::new(Batch(read)).with_max_batch_size(BATCH_MAX).with_yield_count(YIELDS))
     }
 
     pub(super) async fn load(&self, key: K) -> Result<V> {
@@ -84,5 +87,28 @@ impl Loaders {
             profiles: Loader::new(chat, viewer, async |chat, _, users| chat.profiles(&users).await),
             unread: Loader::new(chat, viewer, async |chat, viewer, rows| chat.unread(&viewer, &rows).await),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_fifty_rows_ask_for_is_read_once() {
+        let reads = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&reads);
+        let loader = Loader::<u8, u8>::of(Box::new(move |mut keys| {
+            keys.sort_unstable();
+            noted.lock().unwrap().push(keys.clone());
+            Box::pin(async move { Ok(keys) })
+        }));
+        join_all((0..50).map(|row| loader.load(row % 2))).await;
+        assert!(loader.load(1).await.is_ok_and(|value| value == 1));
+        assert_eq!(*reads.lock().unwrap(), [[0, 1]]);
     }
 }
