@@ -102,9 +102,10 @@ mod tests {
     async fn what_fifty_rows_ask_for_is_read_once() {
         let reads = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&reads);
-        let loader = Loader::<u8, u8>::of(Box::new(move |mut keys| {
-            keys.sort_unstable();
-            noted.lock().unwrap().push(keys.clone());
+        let loader = Loader::<u8, u8>::of(Box::new(move |keys| {
+            let mut sorted = keys.clone();
+            sorted.sort_unstable();
+            noted.lock().unwrap().push(sorted);
             Box::pin(async move { Ok(keys) })
         }));
         join_all((0..50).map(|row| loader.load(row % 2))).await;
