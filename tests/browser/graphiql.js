@@ -18,7 +18,7 @@ const browser = await chromium.launch({
 
 async function open(context, path) {
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   page.on("pageerror", (error) => complaints.push(`${path}: ${error.message}`));
   page.on("console", (message) => message.type() === "error" && complaints.push(`${path}: ${message.text()}`));
   page.on("websocket", (socket) => new URL(socket.url()).host !== host && strangers.add(socket.url()));
