@@ -158,8 +158,14 @@ impl ConversationUpdates {
     async fn changed(&self, changes: Vec<Change>) -> Result<Vec<(TimeUuid, ConversationEvent)>> {
         let keys: Vec<_> = changes.iter().map(|change| (self.conversation.id, change.message)).collect();
         let messages = self.chat.0.store.messages(&keys).await?;
-        let event =
-            |(change, message): (Change, Option<Arc<Message>>)| Some((change.id, ConversationEvent::MessageChanged(change.kind, message?)));
+        let event = |(change, message): (Change, Option<Arc<Message>>)| {
+            let message = message?;
+            let event = match change.kind {
+                ChangeKind::MessageLate => ConversationEvent::MessageAdded(message),
+                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted) => ConversationEvent::MessageChanged(kind, message),
+            };
+            Some((change.id, event))
+        };
         Ok(changes.into_iter().zip(messages).filter_map(event).collect())
     }
 
@@ -184,7 +190,9 @@ impl ConversationUpdates {
 
     fn give(&mut self, id: TimeUuid, event: ConversationEvent) {
         self.position = self.position.max(id.order_key());
-        if self.given.insert(id) {
+        // A late message comes under its own id and under that of the change that tells of it: it is one event.
+        let identity = if let ConversationEvent::MessageAdded(message) = &event { message.id } else { id };
+        if self.given.insert(identity) {
             self.pending.push_back(ConversationUpdate { position: self.position, event: Some(event) });
         }
     }

@@ -16,11 +16,10 @@ use tracing::Instrument;
 use super::draft::Draft;
 use super::horizon::Ids;
 use super::revision::RevisionDraft;
+use super::send::SendJob;
 use super::{Chat, Error, Result};
-use crate::model::{
-    Change, ConversationId, Event, IdempotencyKey, InputHash, Message, MessageId, MessageKind, Notice, TimeUuid, Topic, UserId,
-};
-use crate::store::{self, Audience, NewMessage, Revised};
+use crate::model::{Change, ConversationId, Event, Message, Notice, TimeUuid, Topic, UserId};
+use crate::store::{Audience, Revised};
 
 /// What one batch holds at most; one message always fits.
 const BATCH_MESSAGES_MAX: usize = 64;
@@ -37,9 +36,13 @@ pub(super) struct Lanes {
 struct Queue {
     jobs: VecDeque<Job>,
     bytes: usize,
+    /// Of the last job.
+    number: u64,
 }
 
 struct Job {
+    /// By which one who waits takes it back.
+    number: u64,
     user: UserId,
     work: Work,
     reply: oneshot::Sender<Result<Arc<Message>>>,
@@ -60,17 +63,20 @@ impl Work {
     }
 }
 
-/// A send that was taken from the queue.
-struct SendJob {
-    sender: UserId,
-    draft: Draft,
-    reply: oneshot::Sender<Result<Arc<Message>>>,
-}
-
 /// What the task does next: sends together, anything else by itself.
 enum Batch {
     Sends(Vec<SendJob>),
     Revision { user: UserId, draft: RevisionDraft, reply: oneshot::Sender<Result<Arc<Message>>> },
+}
+
+impl Batch {
+    fn refuse(self, error: &Error) {
+        // A client that has gone does not want the answer.
+        match self {
+            Self::Sends(sends) => sends.into_iter().for_each(|send| drop(send.reply.send(Err(error.clone())))),
+            Self::Revision { reply, .. } => drop(reply.send(Err(error.clone()))),
+        }
+    }
 }
 
 /// How long the end of the process waits for sends that are under way.
@@ -102,15 +108,31 @@ impl Chat {
     /// Puts work into its conversation's queue, and waits until it is kept and told, or for as long as one may. A caller that stops
     /// waiting does not stop the work.
     pub(super) async fn work(&self, conversation: ConversationId, user: &UserId, work: Work) -> Result<Arc<Message>> {
-        let answer = self.enqueue(conversation, user.clone(), work)?;
-        match tokio::time::timeout(self.0.bounds.settle_wait, answer).await {
+        let (number, mut answer) = self.enqueue(conversation, user.clone(), work)?;
+        let bounds = &self.0.bounds;
+        let answered = match tokio::time::timeout(bounds.begin_wait, &mut answer).await {
+            Ok(answered) => Ok(answered),
+            Err(_) if self.take_back(conversation, number) => return Err(Error::Busy),
+            Err(_) => tokio::time::timeout(bounds.settle_wait.saturating_sub(bounds.begin_wait), answer).await,
+        };
+        match answered {
             Ok(Ok(answer)) => answer,
             // The task of the conversation panicked, or the store is slower than one may wait for.
             Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown),
         }
     }
 
-    fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<oneshot::Receiver<Result<Arc<Message>>>> {
+    /// Whether the job was still waiting: now it is not, and will not be done.
+    fn take_back(&self, conversation: ConversationId, number: u64) -> bool {
+        let mut queues = self.0.lanes.queues.lock().expect("no panic while holding the queues");
+        let Some(queue) = queues.get_mut(&conversation) else { return false };
+        let Some(place) = queue.jobs.iter().position(|job| job.number == number) else { return false };
+        let job = queue.jobs.remove(place).expect("it is at that place");
+        queue.bytes -= job.work.bytes();
+        true
+    }
+
+    fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<(u64, oneshot::Receiver<Result<Arc<Message>>>)> {
         let (reply, answer) = oneshot::channel();
         let bounds = &self.0.bounds;
         let mut queues = self.0.lanes.queues.lock().expect("no panic while holding the queues");
@@ -123,25 +145,32 @@ impl Chat {
             return Err(Error::Busy);
         }
         queue.bytes += work.bytes();
-        queue.jobs.push_back(Job { user, work, reply });
+        queue.number += 1;
+        let number = queue.number;
+        queue.jobs.push_back(Job { number, user, work, reply });
         drop(queues);
         if is_new {
             let worker = Worker { chat: self.clone(), conversation };
             self.0.lanes.tasks.spawn(worker.run().instrument(tracing::Span::none()));
         }
-        Ok(answer)
+        Ok((number, answer))
     }
 }
 
 /// The one task that works for a conversation.
-struct Worker {
-    chat: Chat,
-    conversation: ConversationId,
+pub(super) struct Worker {
+    pub(super) chat: Chat,
+    pub(super) conversation: ConversationId,
 }
 
 impl Worker {
     async fn run(self) {
+        let caught_up = self.catch_up().await.map_err(Error::from);
         while let Some(batch) = self.take() {
+            if let Err(error) = &caught_up {
+                batch.refuse(error);
+                continue;
+            }
             match batch {
                 Batch::Sends(sends) => self.send(sends).await,
                 Batch::Revision { user, draft, reply } => {
@@ -161,7 +190,7 @@ impl Worker {
         while let Some(job) = queue.jobs.pop_front() {
             let job_bytes = job.work.bytes();
             let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
-            let Job { user, work, reply } = job;
+            let Job { number, user, work, reply } = job;
             match work {
                 Work::Send(draft) if sends.is_empty() || !is_full => sends.push(SendJob { sender: user, draft, reply }),
                 Work::Revise(draft) if sends.is_empty() => {
@@ -169,7 +198,7 @@ impl Worker {
                     return Some(Batch::Revision { user, draft, reply });
                 }
                 work @ (Work::Send(_) | Work::Revise(_)) => {
-                    queue.jobs.push_front(Job { user, work, reply });
+                    queue.jobs.push_front(Job { number, user, work, reply });
                     break;
                 }
             }
@@ -183,114 +212,31 @@ impl Worker {
         Some(Batch::Sends(sends))
     }
 
-    async fn send(&self, sends: Vec<SendJob>) {
-        let sends = match self.settle_retries(sends).await {
-            Ok(sends) if sends.is_empty() => return,
-            Ok(sends) => sends,
-            // They were answered: the reason is shared by all of them.
-            Err(()) => return,
-        };
-        let (sends, twins) = split_twins(sends);
-        let ids = self.chat.0.horizon.begin(sends.len());
-        let messages: Vec<_> = sends.iter().zip(ids.ids()).map(|(send, id)| self.message(send, *id)).collect();
-        match ids.if_kept(self.chat.0.store.append_messages(self.conversation, &messages).await) {
-            Ok((ids, audience)) => {
-                self.tell_messages(&messages, &audience, &ids);
-                drop(ids);
-                for (index, twin) in twins {
-                    answer(twin, &messages[index].message, messages[index].input_hash);
-                }
-                for (send, kept) in sends.into_iter().zip(messages) {
-                    let _ = send.reply.send(Ok(kept.message));
-                }
-            }
-            Err(error) => fail_all(sends.into_iter().chain(twins.into_iter().map(|(_, twin)| twin)), error),
-        }
-    }
-
     /// Changes a message, where the rules let this user.
     async fn revise(&self, user: UserId, draft: RevisionDraft) -> Result<Arc<Message>> {
         let present = self.chat.message_of(self.conversation, draft.message).await?;
-        let ids = self.chat.0.horizon.begin(1);
+        let ids = self.chat.begin(1)?;
         let Some(revision) = draft.revision(&present, &user, ids.newest().moment())? else { return Ok(present) };
         let change = Change { id: ids.newest(), kind: revision.kind(), message: present.id, user };
-        let (ids, revised) = ids.if_kept(self.chat.0.store.revise_message(self.conversation, &revision, &change).await)?;
+        let (ids, revised) = self.chat.settled(ids, || self.chat.0.store.revise_message(self.conversation, &revision, &change)).await?;
+        self.log_late_change(&change).await?;
         let Revised { message, audience } = revised.ok_or(Error::NotFound("the message"))?;
         self.tell(change.id, &ids, Event::MessageChanged(change.kind, Arc::clone(&message)));
-        self.tell_audience(&audience, &ids);
+        self.tell_audience(change.id, &audience, &ids);
         Ok(message)
     }
 
-    /// Answers those whose key was used before, and leaves the others.
-    async fn settle_retries(&self, sends: Vec<SendJob>) -> Result<Vec<SendJob>, ()> {
-        let keys: Vec<_> = sends.iter().filter_map(|send| Some((send.sender.clone(), send.draft.key.clone()?))).collect();
-        if keys.is_empty() {
-            return Ok(sends);
-        }
-        let store = &self.chat.0.store;
-        let mut earlier = match store.earlier_sends(self.conversation, &keys).await {
-            Ok(earlier) => earlier.into_iter(),
-            Err(error) => return fail(sends, error),
-        };
-        let mut fresh = Vec::new();
-        let mut retries = Vec::new();
-        for send in sends {
-            match send.draft.key.as_ref().and_then(|_| earlier.next().flatten()) {
-                Some(first) => retries.push((send, first)),
-                None => fresh.push(send),
-            }
-        }
-        let ids: Vec<_> = retries.iter().map(|(_, first)| (self.conversation, first.message)).collect();
-        if ids.is_empty() {
-            return Ok(fresh);
-        }
-        match store.messages(&ids).await {
-            Ok(messages) => {
-                for ((send, first), message) in retries.into_iter().zip(messages) {
-                    match message {
-                        Some(message) => answer(send, &message, Some(first.input_hash)),
-                        // The key stands beside its message in one batch: one without the other is a damaged store.
-                        None => drop(send.reply.send(Err(Error::OutcomeUnknown))),
-                    }
-                }
-                Ok(fresh)
-            }
-            Err(error) => fail(fresh.into_iter().chain(retries.into_iter().map(|(send, _)| send)), error),
-        }
-    }
-
-    fn message(&self, send: &SendJob, id: MessageId) -> NewMessage {
-        let message = Message {
-            conversation: self.conversation,
-            id,
-            sender: send.sender.clone(),
-            kind: MessageKind::Text,
-            content: Some(send.draft.content.clone()),
-            reply_to: send.draft.reply_to,
-            client_key: send.draft.key.clone(),
-            deleted_at: None,
-        };
-        NewMessage { message: Arc::new(message), input_hash: send.draft.key.as_ref().map(|_| send.draft.hash) }
-    }
-
-    fn tell_messages(&self, messages: &[NewMessage], audience: &Audience, ids: &Ids) {
-        for new in messages {
-            self.tell(new.message.id, ids, Event::MessageAdded(Arc::clone(&new.message)));
-        }
-        self.tell_audience(audience, ids);
-    }
-
     /// Tells those who listen to the conversation.
-    fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
+    pub(super) fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
         let topic = Topic::Conversation(self.conversation);
         if self.chat.0.bus.has_listeners(&topic) {
             self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled: ids.settled(), event }));
         }
     }
 
-    fn tell_audience(&self, audience: &Audience, ids: &Ids) {
+    pub(super) fn tell_audience(&self, id: TimeUuid, audience: &Audience, ids: &Ids) {
         if let Some(users) = &audience.users {
-            self.chat.tell_inboxes(users.iter(), self.conversation, ids.newest(), ids.settled());
+            self.chat.tell_inboxes(users.iter(), self.conversation, id, ids.settled());
         }
     }
 }
@@ -303,43 +249,5 @@ impl Drop for Worker {
         {
             queues.remove(&self.conversation);
         }
-    }
-}
-
-/// Sets aside the sends that repeat a key of an earlier one of the same batch, each with the place of that one.
-fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<(usize, SendJob)>) {
-    let mut seen: HashMap<(UserId, IdempotencyKey), usize> = HashMap::new();
-    let (mut first, mut twins) = (Vec::with_capacity(sends.len()), Vec::new());
-    for send in sends {
-        let Some(key) = &send.draft.key else {
-            first.push(send);
-            continue;
-        };
-        match seen.entry((send.sender.clone(), key.clone())) {
-            Entry::Occupied(place) => twins.push((*place.get(), send)),
-            Entry::Vacant(place) => {
-                place.insert(first.len());
-                first.push(send);
-            }
-        }
-    }
-    (first, twins)
-}
-
-/// Answers a retry with the message of its first try, or says that it was another input.
-fn answer(send: SendJob, message: &Arc<Message>, input_hash: Option<InputHash>) {
-    let is_same = input_hash == Some(send.draft.hash);
-    let _ = send.reply.send(if is_same { Ok(Arc::clone(message)) } else { Err(Error::Conflict) });
-}
-
-fn fail<T>(sends: impl IntoIterator<Item = SendJob>, error: store::Error) -> Result<T, ()> {
-    fail_all(sends, error);
-    Err(())
-}
-
-fn fail_all(sends: impl IntoIterator<Item = SendJob>, error: store::Error) {
-    let error = Arc::new(error);
-    for send in sends {
-        let _ = send.reply.send(Err(Error::Store(Arc::clone(&error))));
     }
 }

@@ -21,6 +21,8 @@ mod message_updates;
 mod profile;
 mod receipt;
 mod revision;
+mod send;
+mod settle;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +58,8 @@ pub struct Bounds {
     /// Sends that wait in one conversation.
     pub lane_jobs_max: usize,
     pub lane_bytes_max: usize,
+    /// How long a send waits for its turn. After that it was not done.
+    pub begin_wait: Duration,
     /// How long a send waits for its outcome.
     pub settle_wait: Duration,
 }
@@ -71,6 +75,7 @@ impl Default for Bounds {
             large_conversations_max: 200,
             lane_jobs_max: 256,
             lane_bytes_max: 1 << 20,
+            begin_wait: Duration::from_secs(2),
             settle_wait: Duration::from_secs(5),
         }
     }

@@ -59,6 +59,7 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "large-conversations-max" "WIDEROOM_LARGE_CONVERSATIONS_MAX" chat.large_conversations_max "Conversations of more than 32 that one user may be in"),
     bound!(count "sends-waiting-max" "WIDEROOM_SENDS_WAITING_MAX" chat.lane_jobs_max "Sends that wait in one conversation"),
     bound!(size "sends-waiting-bytes-max" "WIDEROOM_SENDS_WAITING_BYTES_MAX" chat.lane_bytes_max "The same, in bytes"),
+    bound!(time "begin-wait" "WIDEROOM_BEGIN_WAIT" chat.begin_wait "How long a send waits for its turn before it is refused"),
     bound!(time "settle-wait" "WIDEROOM_SETTLE_WAIT" chat.settle_wait "How long a send waits for its outcome before it is told to be unknown"),
     bound!(count "streams-max" "WIDEROOM_STREAMS_MAX" doors.streams.total "Subscriptions over HTTP"),
     bound!(time "stream-heartbeat" "WIDEROOM_STREAM_HEARTBEAT" doors.streams.heartbeat "How long a subscription over HTTP says nothing"),

@@ -178,13 +178,11 @@ async fn conversation_payload(scope: &Scope, conversation: ConversationId, updat
         Some(chat::ConversationEvent::MessageAdded(message)) => {
             Some(ConversationEvent::MessageAdded(MessageAddedEvent { message_edge: message_edge(scope, message) }))
         }
-        Some(chat::ConversationEvent::MessageChanged(kind, message)) => {
-            let message = Message::new(scope, message);
-            Some(match kind {
-                ChangeKind::MessageEdited => ConversationEvent::MessageEdited(MessageEditedEvent { message }),
-                ChangeKind::MessageDeleted => ConversationEvent::MessageDeleted(MessageDeletedEvent { message }),
-            })
-        }
+        Some(chat::ConversationEvent::MessageChanged(kind, message)) => Some(match kind {
+            ChangeKind::MessageEdited => ConversationEvent::MessageEdited(MessageEditedEvent { message: Message::new(scope, message) }),
+            ChangeKind::MessageDeleted => ConversationEvent::MessageDeleted(MessageDeletedEvent { message: Message::new(scope, message) }),
+            ChangeKind::MessageLate => ConversationEvent::MessageAdded(MessageAddedEvent { message_edge: message_edge(scope, message) }),
+        }),
         // One who is gone by now has no marker: then it is the position alone.
         Some(chat::ConversationEvent::MarkerMoved(user)) => {
             let participant = scope.chat.participant(&scope.viewer, conversation, &user).await?;

@@ -18,6 +18,8 @@ pub struct Change {
 pub enum ChangeKind {
     MessageEdited,
     MessageDeleted,
+    /// The message itself, which became visible long after its id.
+    MessageLate,
 }
 
 /// What becomes of a message.

@@ -69,6 +69,14 @@ pub struct Audience {
     pub users: Option<Arc<[UserId]>>,
 }
 
+/// What became of messages that were to be kept.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    pub audience: Audience,
+    /// Those of which nothing was kept, by their place: an earlier send of the last 24 hours has the key.
+    pub taken: Vec<(usize, EarlierSend)>,
+}
+
 /// A message that was changed, and who is to be told of it.
 #[derive(Debug, Clone)]
 pub struct Revised {
@@ -162,6 +170,24 @@ impl ProfileChange {
     }
 }
 
+/// That something was written, by whichever server: where to look for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Wake {
+    /// By which a wake that was seen is known again.
+    pub id: TimeUuid,
+    pub place: WakePlace,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum WakePlace {
+    /// Messages or changes of this conversation, and with them the inboxes of its participants.
+    Conversation(ConversationId),
+    /// This user's inbox, by something that is told in no conversation.
+    Inbox(UserId),
+    /// A marker of this user in this conversation.
+    Marker(ConversationId, UserId),
+}
+
 /// An inbox row with the newest thing that changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedRow {
@@ -233,9 +259,12 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
 
     /// Keeps messages of one conversation, and with them the activity of every inbox concerned, the senders' `sent_up_to` and the
-    /// idempotency keys: all or nothing. The ids ascend and lie after every id of the conversation. Called by one task at a time for a
-    /// conversation. Of a conversation that is not there: `Corrupt`.
-    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Audience>;
+    /// idempotency keys: all or nothing, but for those whose key is taken. The ids ascend and lie after every id of the conversation; no
+    /// two share a key. Called by one task at a time for a conversation. Of a conversation that is not there: `Corrupt`.
+    ///
+    /// The same again changes nothing: it settles a write whose outcome was not known, and finishes one that ended after its key was
+    /// claimed.
+    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended>;
 
     /// Changes a message, and logs the change for streams that were away, and in `changes_by_user` where an inbox shows it: all or nothing.
     /// The change's id lies after every id of the conversation, and one task at a time calls this and `append_messages` for it. Of a
@@ -244,6 +273,15 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// The changes of a conversation after a place, the oldest first, at most `limit`. They are kept for 35 days.
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>>;
+
+    /// Logs a change that stands under an older id once more, so that streams that passed that id find it: all or nothing, as
+    /// `revise_message` logs it. A kept message that became visible late is logged as [`crate::model::ChangeKind::MessageLate`].
+    ///
+    /// Where one server gives all ids, nothing is late.
+    async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()>;
+
+    /// What other servers, or this one, wrote since a moment, and a little before. Where one server gives all ids: nothing.
+    async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>>;
 
     /// Earlier sends of the last 24 hours by their keys.
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>>;

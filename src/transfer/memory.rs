@@ -8,11 +8,11 @@ use async_trait::async_trait;
 
 use crate::model::{
     Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Revision, TimeUuid, Unread, UserId,
+    Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
-    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion,
+    Appended, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
+    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl Store for Memory {
     async fn participant_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
         unreachable!("not part of an import")
     }
-    async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Audience> {
+    async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Appended> {
         unreachable!("not part of an import")
     }
     async fn revise_message(&self, _: ConversationId, _: &Revision, _: &Change) -> Result<Option<Revised>> {
@@ -114,6 +114,12 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn newest_events(&self, _: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
+        unreachable!("not part of an import")
+    }
+    async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
         unreachable!("not part of an import")
     }
     async fn earlier_sends(&self, _: ConversationId, _: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {

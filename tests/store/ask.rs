@@ -25,7 +25,7 @@ pub async fn send(store: &dyn Store, conversation: ConversationId, micros: i64, 
 }
 
 pub async fn send_as(store: &dyn Store, conversation: ConversationId, id: MessageId, sender: &UserId) -> Audience {
-    store.append_messages(conversation, &[new(text(conversation, id, sender))]).await.unwrap()
+    store.append_messages(conversation, &[new(text(conversation, id, sender))]).await.unwrap().audience
 }
 
 /// Sends a text at each of these microseconds, in batches.

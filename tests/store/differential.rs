@@ -195,13 +195,17 @@ impl Player<'_> {
             self.micros = id.moment().micros() - START.micros();
             last = Some(id);
             let kind = if send.is_system { MessageKind::System } else { MessageKind::Text };
-            let client_key = send.key.map(any_key);
-            messages.push(new(Message { kind, client_key, ..text(conversation, id, &people[usize::from(send.sender) % people.len()]) }));
+            let sender = &people[usize::from(send.sender) % people.len()];
+            let is_used = |key: &IdempotencyKey| {
+                messages.iter().any(|new| new.message.sender == *sender && new.message.client_key.as_ref() == Some(key))
+            };
+            let client_key = send.key.map(any_key).filter(|key| !is_used(key));
+            messages.push(new(Message { kind, client_key, ..text(conversation, id, sender) }));
         }
-        let audience = self.store.append_messages(conversation, &messages).await.unwrap();
-        let mut users = audience.users.map(|users| users.to_vec());
+        let appended = self.store.append_messages(conversation, &messages).await.unwrap();
+        let mut users = appended.audience.users.map(|users| users.to_vec());
         users.iter_mut().for_each(|users| users.sort());
-        format!("{users:?}")
+        format!("{users:?} {:?}", appended.taken)
     }
 
     async fn people(&self, conversation: ConversationId) -> Vec<UserId> {

@@ -146,7 +146,7 @@ async fn the_same_append_again_counts_once() {
     let messages = [1, 2, 3].map(|micros| new(text(room(1), id(micros), &people[0])));
     store.append_messages(room(1), &messages[..2]).await.unwrap();
     // As who was not told the outcome does: the same ones, and what came since.
-    let audience = store.append_messages(room(1), &messages).await.unwrap();
+    let audience = store.append_messages(room(1), &messages).await.unwrap().audience;
     assert_eq!(audience.users.unwrap().len(), 2);
     assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [3]);
     store.close().await.unwrap();

@@ -119,6 +119,8 @@ contract! {
             a_batch_is_kept_whole,
             an_append_to_nowhere_is_refused,
             an_earlier_send_is_found_by_its_key,
+            a_second_message_under_a_key_is_not_kept,
+            the_same_messages_again_change_nothing,
             appends_to_many_conversations_at_once_lose_nothing,
         }
         inbox {

@@ -121,6 +121,32 @@ pub async fn an_earlier_send_is_found_by_its_key(store: &dyn Store) {
     assert_ne!(first.input_hash, Some(InputHash::of_send(&content("something else"), None)));
 }
 
+pub async fn a_second_message_under_a_key_is_not_kept(store: &dyn Store) {
+    let [ann, ben] = users(["ann", "ben"]);
+    make(store, room(1), &[ann.clone(), ben.clone()]).await;
+    let first = with_key(text(room(1), id(1), &ann), "key");
+    assert_eq!(append(store, std::slice::from_ref(&first)).await, []);
+    let [second, other] = [with_key(text(room(1), id(2), &ann), "key"), with_key(text(room(1), id(3), &ben), "key")];
+    let taken = append(store, &[new(text(room(1), id(1_000), &ann)), second, other]).await;
+    assert_eq!(taken, [(1, earlier(&first).unwrap())]);
+    assert_eq!(history(store, room(1)).await, [id(1_000), id(3), id(1)], "the others are kept");
+    assert_eq!(find(store, room(1), &ann, "key").await, earlier(&first));
+}
+
+pub async fn the_same_messages_again_change_nothing(store: &dyn Store) {
+    let [ann, ben] = users(["ann", "ben"]);
+    make(store, room(1), &[ann.clone(), ben.clone()]).await;
+    let batch = [with_key(text(room(1), id(1), &ann), "key"), new(text(room(1), id(2), &ben))];
+    assert_eq!(append(store, &batch).await, []);
+    assert_eq!(append(store, &batch).await, []);
+    assert_eq!(history(store, room(1)).await, [id(2), id(1)]);
+    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [2]);
+}
+
+async fn append(store: &dyn Store, messages: &[NewMessage]) -> Vec<(usize, EarlierSend)> {
+    store.append_messages(room(1), messages).await.unwrap().taken
+}
+
 pub async fn a_send_is_forgotten_as_a_retry_after_a_day(stage: &Stage) {
     let (store, ann) = (stage.store(), user("ann"));
     make(store, room(1), std::slice::from_ref(&ann)).await;

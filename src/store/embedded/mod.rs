@@ -38,13 +38,13 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
-    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
+    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::Clock;
 use crate::model::{
     Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Revision, TimeUuid, Unread, UserId,
+    Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Calls that read at once.
@@ -141,6 +141,24 @@ impl Embedded {
         state.ok_or_else(|| corrupt("conversations", Missing))
     }
 
+    /// Which of these messages repeat a key that an earlier message has.
+    async fn taken(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<(usize, EarlierSend)>> {
+        let keyed = |(index, new): (usize, &NewMessage)| {
+            Some((index, new.message.id, (new.message.sender.clone(), new.message.client_key.clone()?)))
+        };
+        let keyed: Vec<_> = messages.iter().enumerate().filter_map(keyed).collect();
+        if keyed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<_> = keyed.iter().map(|(_, _, key)| key.clone()).collect();
+        let earlier = self.earlier_sends(conversation, &keys).await?;
+        let taken = keyed.into_iter().zip(earlier).filter_map(|((index, id, _), earlier)| {
+            let earlier = earlier.filter(|earlier| earlier.message != id)?;
+            Some((index, earlier))
+        });
+        Ok(taken.collect())
+    }
+
     /// Something of each conversation's head, from memory where it is there.
     async fn heads<T: Send + 'static>(&self, conversations: &[ConversationId], of: fn(Option<&record::Head>) -> T) -> Result<Vec<T>> {
         if let Some(known) = conversation::heads_in_memory(self.states(), conversations, of) {
@@ -230,7 +248,16 @@ impl Store for Embedded {
         self.heads(conversations, |head| head.map_or(0, |head| head.participant_count)).await
     }
 
-    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Audience> {
+    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+        let taken = self.taken(conversation, messages).await?;
+        let free: Vec<_>;
+        let messages = if taken.is_empty() {
+            messages
+        } else {
+            let is_taken = |index: usize| taken.iter().any(|(place, _)| *place == index);
+            free = messages.iter().enumerate().filter(|(index, _)| !is_taken(*index)).map(|(_, new)| new.clone()).collect();
+            &free
+        };
         for _ in 0..TRIES_MAX {
             let state = self.state(conversation).await?;
             let may_be_kept = |new: &NewMessage| state.head.last_message.is_some_and(|last| new.message.id <= last);
@@ -243,7 +270,8 @@ impl Store for Embedded {
             let messages = rest.as_deref().unwrap_or(messages);
             let is_done = messages.is_empty() || self.write(message::append(self.states(), &state, messages)).await? == Outcome::Done;
             if is_done {
-                return Ok(Audience { users: state.people.as_ref().map(|people| people.joined.clone()) });
+                let audience = Audience { users: state.people.as_ref().map(|people| people.joined.clone()) };
+                return Ok(Appended { audience, taken });
             }
             self.states().forget(conversation);
         }
@@ -280,6 +308,14 @@ impl Store for Embedded {
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
         let keys = keys.to_vec();
         self.read(move |core| message::earlier_sends(core, conversation, &keys)).await
+    }
+
+    async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
+        Ok(Vec::new())
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {

@@ -16,8 +16,8 @@ use wideroom::model::{
     OrderKey, Page, PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
-    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion,
+    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation,
+    NewMessage, ProfileChange, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 
 use self::room::{Place, Room};
@@ -185,12 +185,21 @@ impl Store for Naive {
         Ok(self.each(conversations, |room| room.joined().count() as u64).into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Audience> {
+    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+        let keys =
+            |new: &NewMessage| new.message.client_key.iter().map(|key| (new.message.sender.clone(), key.clone())).collect::<Vec<_>>();
+        let mut taken = Vec::new();
+        for (index, new) in messages.iter().enumerate() {
+            let earlier = self.earlier_sends(conversation, &keys(new)).await?.pop().flatten();
+            taken.extend(earlier.filter(|earlier| earlier.message != new.message.id).map(|earlier| (index, earlier)));
+        }
+        let is_free = |index: usize| taken.iter().all(|(place, _)| *place != index);
+        let messages: Vec<_> = messages.iter().enumerate().filter(|(index, _)| is_free(*index)).map(|(_, new)| new).collect();
         let mut kept = self.kept();
         let Some(room) = kept.rooms.get_mut(&conversation) else {
             return Err(Error::Corrupt { table: "conversations", cause: "it is not there".into() });
         };
-        for NewMessage { message, .. } in messages {
+        for NewMessage { message, .. } in &messages {
             room.messages.insert(message.id, message.clone());
             room.newest_send = room.newest_send.max(Some(message.id));
             if let (MessageKind::Text, Some(place)) = (message.kind, room.people.get_mut(&message.sender)) {
@@ -205,7 +214,7 @@ impl Store for Naive {
                 kept.sends.insert((conversation, message.sender.clone(), key.clone()), send);
             }
         }
-        Ok(Audience { users })
+        Ok(Appended { audience: Audience { users }, taken })
     }
 
     async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
@@ -229,6 +238,14 @@ impl Store for Naive {
 
     async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
         Ok(self.each(conversations, Room::newest_event).into_iter().map(Option::flatten).collect())
+    }
+
+    async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
+        Ok(Vec::new())
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {

@@ -1,0 +1,117 @@
+//! Writes whose outcome is not known, and ids that became visible late: what only a store that several servers share brings with it.
+//!
+//! A cursor may pass an id only when no smaller id of that conversation can still become visible. So the queue of a conversation does not
+//! go on before a write of unknown outcome is settled by the same write again; and what is acknowledged long after its id is logged once
+//! more under a fresh one, which a stream that has passed the first will find.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::horizon::Ids;
+use super::lane::Worker;
+use super::{Chat, Error, Result};
+use crate::model::{Change, ChangeKind, MessageId, TimeUuid, UserId};
+use crate::store;
+
+/// How far the ids of a shared store may be ahead of the wall clock. Farther, and another server could not tell what is new.
+const AHEAD_MAX: Duration = Duration::from_secs(2);
+/// For how long the same write is tried again. Whoever waits for it is told earlier that its outcome is not known.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+const TRY_AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
+/// What becomes visible so long after its id is late: streams look back 10 s, twice this and the difference of two clocks.
+const LATE_AFTER_MICROS: i64 = 4_000_000;
+/// Logging that something is late may come late itself. That often in a row, and the store is not well.
+const LATE_TRIES: usize = 5;
+
+impl Chat {
+    /// Whether other servers write to the store too.
+    pub(super) fn is_shared(&self) -> bool {
+        self.0.store.overlap_micros() > 0
+    }
+
+    /// Gives ids, unless they would lie too far ahead of the time.
+    pub(super) fn begin(&self, count: usize) -> Result<Ids> {
+        if self.is_shared() && self.ahead_of_clock() > AHEAD_MAX {
+            return Err(Error::Busy);
+        }
+        Ok(self.0.horizon.begin(count))
+    }
+
+    /// Writes, and where the outcome is not known the same again until it is: with these ids, which are told once it is done.
+    pub(super) async fn settled<T, F>(&self, ids: Ids, write: impl Fn() -> F) -> store::Result<(Ids, T)>
+    where
+        F: Future<Output = store::Result<T>>,
+    {
+        let first = write().await;
+        if !self.is_shared() {
+            return ids.if_kept(first);
+        }
+        let Err(mut error @ store::Error::OutcomeUnknown(_)) = first else { return first.map(|kept| (ids, kept)) };
+        let give_up = Instant::now() + SETTLE_MAX;
+        let mut pause = TRY_AGAIN_AFTER;
+        while Instant::now() < give_up {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(TRY_AGAIN_AFTER_MAX);
+            match write().await {
+                Ok(kept) => return Ok((ids, kept)),
+                // Also a write that was surely not done now leaves open what became of the first.
+                Err(again @ (store::Error::OutcomeUnknown(_) | store::Error::Unavailable(_))) => error = again,
+                Err(corrupt @ store::Error::Corrupt { .. }) => return Err(corrupt),
+            }
+        }
+        tracing::warn!(%error, "the outcome of a write stays unknown");
+        let (store::Error::OutcomeUnknown(cause) | store::Error::Unavailable(cause) | store::Error::Corrupt { cause, .. }) = error;
+        Err(store::Error::OutcomeUnknown(cause))
+    }
+
+    fn is_late(&self, id: TimeUuid) -> bool {
+        self.is_shared() && id.moment().plus_micros(LATE_AFTER_MICROS) < self.0.clock.now()
+    }
+}
+
+impl Worker {
+    /// What others wrote before lies before what is written now.
+    pub(super) async fn catch_up(&self) -> store::Result<()> {
+        if self.chat.is_shared()
+            && let Some(newest) = self.chat.0.store.newest_events(&[self.conversation]).await?.pop().flatten()
+        {
+            self.chat.0.ids.observe(newest);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn log_late_messages(&self, messages: &[(MessageId, &UserId)]) -> store::Result<()> {
+        let late = messages.iter().filter(|(id, _)| self.chat.is_late(*id));
+        let late: Vec<_> = late.map(|(id, sender)| (*id, ChangeKind::MessageLate, *id, (*sender).clone())).collect();
+        self.log_late(late).await
+    }
+
+    pub(super) async fn log_late_change(&self, change: &Change) -> store::Result<()> {
+        let late = self.chat.is_late(change.id).then(|| (change.id, change.kind, change.message, change.user.clone()));
+        self.log_late(late.into_iter().collect()).await
+    }
+
+    /// Logs these under fresh ids, until that itself is not late.
+    async fn log_late(&self, late: Vec<(TimeUuid, ChangeKind, MessageId, UserId)>) -> store::Result<()> {
+        if late.is_empty() {
+            return Ok(());
+        }
+        for _ in 0..LATE_TRIES {
+            let ids = self.chat.0.horizon.begin(late.len());
+            let change = |((_, kind, message, user), id): (&(_, ChangeKind, MessageId, UserId), &TimeUuid)| Change {
+                id: *id,
+                kind: *kind,
+                message: *message,
+                user: user.clone(),
+            };
+            let changes: Vec<_> = late.iter().zip(ids.ids()).map(change).collect();
+            let (ids, ()) = self.chat.settled(ids, || self.chat.0.store.log_late(self.conversation, &changes)).await?;
+            if !self.chat.is_late(ids.newest()) {
+                return Ok(());
+            }
+        }
+        Err(store::Error::OutcomeUnknown("what was kept late could not be logged in time".into()))
+    }
+}
