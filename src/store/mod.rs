@@ -2,6 +2,7 @@
 //!
 //! Each promise in these comments is a case of that suite. A store knows no rule of chat: who may do what is asked before it is called.
 
+pub mod cql;
 pub mod embedded;
 
 use std::fmt;

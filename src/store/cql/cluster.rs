@@ -1,0 +1,183 @@
+//! The cluster as the rest of the store talks to it: statements in, rows out, each with a turn and a deadline.
+
+use std::time::Duration;
+
+use scylla::client::session::Session;
+use scylla::deserialize::row::DeserializeRow;
+use scylla::response::query_result::QueryResult;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::cell::Cells;
+use super::error::{corrupt, of_read, of_write, unavailable};
+use super::statement::Profiles;
+use crate::store::{Error, Result};
+
+/// Requests of this server under way at once. The driver itself would take them without end.
+const UNDER_WAY_MAX: usize = 1_024;
+/// How long one waits for its turn.
+const TURN_MAX: Duration = Duration::from_secs(2);
+
+pub(super) struct Cluster {
+    session: Session,
+    profiles: Profiles,
+    turns: Semaphore,
+}
+
+impl Cluster {
+    pub(super) fn new(session: Session, profiles: Profiles) -> Self {
+        Self { session, profiles, turns: Semaphore::new(UNDER_WAY_MAX) }
+    }
+
+    /// All rows of a statement that bounds them itself.
+    pub(super) async fn read<R>(&self, statement: &PreparedStatement, values: Cells) -> Result<Vec<R>>
+    where
+        R: for<'frame> DeserializeRow<'frame, 'frame>,
+    {
+        let _turn = self.turn().await?;
+        let answer = self.session.execute_unpaged(statement, values).await.map_err(of_read)?;
+        rows(statement, answer)
+    }
+
+    pub(super) async fn read_one<R>(&self, statement: &PreparedStatement, values: Cells) -> Result<Option<R>>
+    where
+        R: for<'frame> DeserializeRow<'frame, 'frame>,
+    {
+        Ok(self.read(statement, values).await?.into_iter().next())
+    }
+
+    pub(super) async fn write(&self, statement: &PreparedStatement, values: Cells) -> Result<()> {
+        let _turn = self.turn().await?;
+        self.session.execute_unpaged(statement, values).await.map_err(of_write)?;
+        Ok(())
+    }
+
+    /// All of them or none.
+    pub(super) async fn write_all(&self, mut writes: Writes) -> Result<()> {
+        match writes.values.len() {
+            0 => Ok(()),
+            1 => {
+                let only = writes.values.remove(0);
+                self.write(&writes.statements[0], only).await
+            }
+            _ => {
+                let _turn = self.turn().await?;
+                self.session.batch(&writes.batch(&self.profiles), writes.values).await.map_err(of_write)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes on a condition. `None` where it held; else what is there, as the statement's answer has it: `[applied]` and then the row's
+    /// columns. An outcome that is not known may become either.
+    pub(super) async fn write_if<R>(&self, statement: &PreparedStatement, values: Cells) -> Result<Option<R>>
+    where
+        R: for<'frame> DeserializeRow<'frame, 'frame>,
+    {
+        let _turn = self.turn().await?;
+        let answer = self.session.execute_unpaged(statement, values).await.map_err(of_write)?;
+        decided(answer)
+    }
+
+    /// The same for several writes to one partition: all or none.
+    pub(super) async fn write_all_if<R>(&self, writes: Writes) -> Result<Option<R>>
+    where
+        R: for<'frame> DeserializeRow<'frame, 'frame>,
+    {
+        let _turn = self.turn().await?;
+        let mut batch = writes.batch(&self.profiles);
+        batch.set_is_idempotent(false);
+        batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
+        let answer = self.session.batch(&batch, writes.values).await.map_err(of_write)?;
+        decided(answer)
+    }
+
+    async fn turn(&self) -> Result<SemaphorePermit<'_>> {
+        let turn = tokio::time::timeout(TURN_MAX, self.turns.acquire()).await;
+        turn.map_err(|_| unavailable("too many requests to the cluster are under way"))?.map_err(unavailable)
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn close(&self) {
+        self.turns.close();
+    }
+}
+
+/// Writes that belong together. Those of one partition are one write to the cluster; others go through its batch log.
+pub(super) struct Writes {
+    kind: BatchType,
+    statements: Vec<PreparedStatement>,
+    values: Vec<Cells>,
+}
+
+impl Writes {
+    /// To any partitions: the cluster itself finishes what it began.
+    pub(super) fn logged() -> Self {
+        Self::of(BatchType::Logged)
+    }
+
+    /// To one partition.
+    pub(super) fn of_one_partition() -> Self {
+        Self::of(BatchType::Unlogged)
+    }
+
+    fn of(kind: BatchType) -> Self {
+        Self { kind, statements: Vec::new(), values: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, statement: &PreparedStatement, values: Cells) {
+        self.statements.push(statement.clone());
+        self.values.push(values);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    fn batch(&self, profiles: &Profiles) -> Batch {
+        let statements = self.statements.iter().map(|statement| statement.clone().into()).collect();
+        let mut batch = Batch::new_with_statements(self.kind, statements);
+        batch.set_is_idempotent(true);
+        batch.set_execution_profile_handle(Some(profiles.write.clone()));
+        batch
+    }
+}
+
+fn rows<R>(statement: &PreparedStatement, answer: QueryResult) -> Result<Vec<R>>
+where
+    R: for<'frame> DeserializeRow<'frame, 'frame>,
+{
+    let unreadable = |cause: crate::store::Cause| {
+        tracing::error!(statement = statement.get_statement(), %cause, "rows cannot be read");
+        corrupt("a table", cause)
+    };
+    let rows = answer.into_rows_result().map_err(|error| unreadable(error.into()))?;
+    let rows = rows.rows::<R>().map_err(|error| unreadable(error.into()))?;
+    rows.collect::<Result<_, _>>().map_err(|error| unreadable(error.into()))
+}
+
+/// `[applied]` is the first column. Where it is true Cassandra sends nothing else, and ScyllaDB the row as it was.
+fn decided<R>(answer: QueryResult) -> Result<Option<R>>
+where
+    R: for<'frame> DeserializeRow<'frame, 'frame>,
+{
+    let unreadable = |cause: crate::store::Cause| Error::OutcomeUnknown(cause);
+    let rows = answer.into_rows_result().map_err(|error| unreadable(error.into()))?;
+    let first = rows.rows::<scylla::value::Row>().map_err(|error| unreadable(error.into()))?.next();
+    let first =
+        first.ok_or_else(|| unreadable("a conditional write without an answer".into()))?.map_err(|error| unreadable(error.into()))?;
+    let is_applied = matches!(first.columns.first(), Some(Some(scylla::value::CqlValue::Boolean(true))));
+    if is_applied {
+        return Ok(None);
+    }
+    rows.first_row::<R>().map(Some).map_err(|error| unreadable(error.into()))
+}

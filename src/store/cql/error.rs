@@ -1,0 +1,53 @@
+//! What the driver's errors mean to one who asked for a read or a write.
+
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+
+use crate::store::{Cause, Error};
+
+/// Rows that are not as they were written.
+pub(super) fn corrupt(table: &'static str, cause: impl Into<Cause>) -> Error {
+    Error::Corrupt { table, cause: cause.into() }
+}
+
+pub(super) fn unavailable(cause: impl Into<Cause>) -> Error {
+    Error::Unavailable(cause.into())
+}
+
+/// A read that failed changed nothing.
+pub(super) fn of_read(error: ExecutionError) -> Error {
+    unavailable(error)
+}
+
+/// Writes are tried once (see `connect`), so the error is that of the only attempt.
+pub(super) fn of_write(error: ExecutionError) -> Error {
+    if was_surely_not_done(&error) { Error::Unavailable(Box::new(error)) } else { Error::OutcomeUnknown(Box::new(error)) }
+}
+
+/// Whether no node can have taken the write: it was never sent, or the coordinator refused it before it did anything.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the driver's enums grow; what is not known is not surely undone")]
+fn was_surely_not_done(error: &ExecutionError) -> bool {
+    match error {
+        ExecutionError::BadQuery(_)
+        | ExecutionError::EmptyPlan
+        | ExecutionError::PrepareError(_)
+        | ExecutionError::ConnectionPoolError(_)
+        | ExecutionError::LastAttemptError(
+            RequestAttemptError::SerializationError(_)
+            | RequestAttemptError::CqlRequestSerialization(_)
+            | RequestAttemptError::UnableToAllocStreamId,
+        ) => true,
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => matches!(
+            error,
+            DbError::Unavailable { .. }
+                | DbError::Overloaded
+                | DbError::IsBootstrapping
+                | DbError::RateLimitReached { .. }
+                | DbError::SyntaxError
+                | DbError::Invalid
+                | DbError::Unauthorized
+                | DbError::AuthenticationError
+                | DbError::ConfigError
+        ),
+        _ => false,
+    }
+}

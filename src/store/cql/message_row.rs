@@ -1,0 +1,92 @@
+//! The row of a message: how it is written, and how it is read back.
+
+use scylla::value::CqlTimeuuid;
+
+use super::Inner;
+use super::bucket::Bucket;
+use super::cell::{cells, time_uuid, user};
+use super::cluster::Writes;
+use super::error::corrupt;
+use super::register::{decode_content, encode_content};
+use super::statement::statements;
+use crate::model::{ConversationId, IdempotencyKey, Message, MessageKind, Timestamp};
+use crate::store::Result;
+
+const TABLE: &str = "messages_by_conversation";
+
+/// The columns of a message, for every statement that reads one whole, in the order of [`MessageColumns`].
+macro_rules! message_columns {
+    () => {
+        "message_id, sender_id, kind, content, reply_to, client_key, deleted_at"
+    };
+}
+pub(super) use message_columns;
+
+/// As [`message_columns`] come back. A row without sender is no message: what an edit wrote beside a message that never came.
+pub(super) type MessageColumns =
+    (CqlTimeuuid, Option<String>, Option<i8>, Option<Vec<u8>>, Option<CqlTimeuuid>, Option<String>, Option<i64>);
+
+statements! {
+    /// The statements of this file.
+    Statements {
+        insert: Write "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, content, reply_to, client_key, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
+        bucket: Write "INSERT INTO buckets_by_conversation (conversation_id, width, start) VALUES (?, ?, ?) USING TIMESTAMP ?";
+    }
+}
+
+impl Inner {
+    /// Writes a message with its id's microsecond, so that the same again changes nothing.
+    pub(super) fn put_message(&self, writes: &mut Writes, message: &Message, bucket: Bucket) {
+        let kind: i8 = match message.kind {
+            MessageKind::Text => 0,
+            MessageKind::System => 1,
+        };
+        let values = cells![
+            message.conversation,
+            bucket.width.number(),
+            bucket.start,
+            message.id,
+            &message.sender,
+            kind,
+            message.content.as_ref().map(encode_content),
+            message.reply_to,
+            message.client_key.as_ref().map(IdempotencyKey::as_str),
+            message.deleted_at,
+            message.id.moment(),
+        ];
+        writes.push(&self.statements.message_row.insert, values);
+    }
+
+    /// Says that a bucket holds something. The row is never changed, so that its timestamp is its start.
+    pub(super) fn put_bucket(&self, writes: &mut Writes, conversation: ConversationId, bucket: Bucket) {
+        let values = cells![conversation, bucket.width.number(), bucket.start, bucket.start];
+        writes.push(&self.statements.message_row.bucket, values);
+    }
+}
+
+/// The message of a row; `None` where the row is none.
+pub(super) fn read_message(conversation: ConversationId, columns: MessageColumns) -> Result<Option<Message>> {
+    let (id, sender, kind, content, reply_to, client_key, deleted_at) = columns;
+    let Some(sender) = sender else { return Ok(None) };
+    let kind = match kind {
+        Some(0) => MessageKind::Text,
+        Some(1) => MessageKind::System,
+        Some(_) | None => return Err(corrupt(TABLE, "a message is of one of two kinds")),
+    };
+    let deleted_at = deleted_at.map(Timestamp::from_micros);
+    let content = match content {
+        // A deletion wins over whatever else was written.
+        Some(content) if deleted_at.is_none() => Some(decode_content(&content)?),
+        Some(_) | None => None,
+    };
+    Ok(Some(Message {
+        conversation,
+        id: time_uuid(TABLE, id)?,
+        sender: user(TABLE, &sender)?,
+        kind,
+        content,
+        reply_to: reply_to.map(|id| time_uuid(TABLE, id)).transpose()?,
+        client_key: client_key.map(|key| IdempotencyKey::parse(&key)).transpose().map_err(|error| corrupt(TABLE, error))?,
+        deleted_at,
+    }))
+}

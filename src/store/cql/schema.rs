@@ -1,0 +1,190 @@
+//! The tables, as the migrations make them. One table per question.
+//!
+//! Rules that hold for all of them: a maximum register is a cell whose bytes sort as its values do and that is always written at one fixed
+//! timestamp, so that the greater bytes stay, whatever the order of arrival. All other cells carry the microsecond of the id that wrote
+//! them. Nothing is ever written as null. What a LOGGED batch writes has at least a day of `gc_grace_seconds`: the replay of a batch skips
+//! what is older than the smallest.
+
+use sha2::{Digest, Sha256};
+
+/// Steps in their order; what was landed is never changed. Each statement may be run again.
+pub(super) const MIGRATIONS: &[Migration] = &[Migration { version: 1, statements: TABLES }];
+
+pub(super) struct Migration {
+    pub(super) version: i32,
+    pub(super) statements: &'static [&'static str],
+}
+
+impl Migration {
+    /// Of its text, by which a keyspace that was made by another text is told apart.
+    pub(super) fn checksum(&self) -> String {
+        let mut hash = Sha256::new();
+        for statement in self.statements {
+            hash.update(statement.as_bytes());
+            hash.update([0]);
+        }
+        hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Which migrations were applied. Its id is fixed, as those of all tables: two that make the same table at once make one.
+pub(super) const SCHEMA_MIGRATIONS: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+    version int PRIMARY KEY,
+    checksum text,
+    applied_at bigint
+) WITH ID = 5a0e0000-57de-11f0-8000-776964657201";
+
+const TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS conversations (
+    conversation_id uuid PRIMARY KEY,
+    kind tinyint,
+    name text,
+    created_at bigint,
+    created_by text,
+    input_hash blob,
+    is_large boolean,
+    last_message blob,
+    newest_change blob,
+    last_activity bigint
+) WITH ID = 5a0e0000-57de-11f0-8000-776964657202",
+    "CREATE TABLE IF NOT EXISTS direct_by_pair (
+    pair_key blob PRIMARY KEY,
+    conversation_id uuid
+) WITH ID = 5a0e0000-57de-11f0-8000-776964657203",
+    "CREATE TABLE IF NOT EXISTS participants_by_conversation (
+    conversation_id uuid,
+    user_id text,
+    members_version timeuuid static,
+    membership blob,
+    read_up_to blob,
+    delivered_up_to blob,
+    PRIMARY KEY ((conversation_id), user_id)
+) WITH ID = 5a0e0000-57de-11f0-8000-776964657204",
+    "CREATE TABLE IF NOT EXISTS messages_by_conversation (
+    conversation_id uuid,
+    width tinyint,
+    start bigint,
+    message_id timeuuid,
+    sender_id text,
+    kind tinyint,
+    content blob,
+    reply_to timeuuid,
+    client_key text,
+    deleted_at bigint,
+    has_reactions boolean,
+    PRIMARY KEY ((conversation_id, width, start), message_id)
+) WITH CLUSTERING ORDER BY (message_id DESC) AND ID = 5a0e0000-57de-11f0-8000-776964657205",
+    "CREATE TABLE IF NOT EXISTS buckets_by_conversation (
+    conversation_id uuid,
+    width tinyint,
+    start bigint,
+    counted blob,
+    PRIMARY KEY ((conversation_id), width, start)
+) WITH CLUSTERING ORDER BY (width ASC, start DESC) AND ID = 5a0e0000-57de-11f0-8000-776964657206",
+    "CREATE TABLE IF NOT EXISTS reactions_by_message (
+    conversation_id uuid,
+    message_id timeuuid,
+    emoji text,
+    user_id text,
+    is_on boolean,
+    PRIMARY KEY ((conversation_id, message_id), emoji, user_id)
+) WITH ID = 5a0e0000-57de-11f0-8000-776964657207",
+    "CREATE TABLE IF NOT EXISTS changes_by_conversation (
+    conversation_id uuid,
+    day int,
+    change_id timeuuid,
+    kind tinyint,
+    message_id timeuuid,
+    user_id text,
+    PRIMARY KEY ((conversation_id, day), change_id)
+) WITH CLUSTERING ORDER BY (change_id DESC) AND default_time_to_live = 3024000
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', 'compaction_window_size': '1'}
+    AND ID = 5a0e0000-57de-11f0-8000-776964657208",
+    "CREATE TABLE IF NOT EXISTS inbox_by_user (
+    user_id text,
+    conversation_id uuid,
+    last_message blob,
+    last_activity bigint,
+    read_up_to blob,
+    sent_up_to blob,
+    is_muted boolean,
+    is_pinned boolean,
+    archived_at bigint,
+    membership blob,
+    PRIMARY KEY ((user_id), conversation_id)
+) WITH ID = 5a0e0000-57de-11f0-8000-776964657209",
+    "CREATE TABLE IF NOT EXISTS inbox_activity_by_user (
+    user_id text,
+    slot int,
+    conversation_id uuid,
+    last_activity bigint,
+    PRIMARY KEY ((user_id), slot, conversation_id)
+) WITH CLUSTERING ORDER BY (slot DESC, conversation_id DESC) AND ID = 5a0e0000-57de-11f0-8000-77696465720a",
+    "CREATE TABLE IF NOT EXISTS changes_by_user (
+    user_id text,
+    day int,
+    change_id timeuuid,
+    kind tinyint,
+    conversation_id uuid,
+    PRIMARY KEY ((user_id, day), change_id)
+) WITH CLUSTERING ORDER BY (change_id DESC) AND default_time_to_live = 3024000
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', 'compaction_window_size': '1'}
+    AND ID = 5a0e0000-57de-11f0-8000-77696465720b",
+    "CREATE TABLE IF NOT EXISTS large_conversations_by_user (
+    user_id text,
+    conversation_id uuid,
+    PRIMARY KEY ((user_id), conversation_id)
+) WITH ID = 5a0e0000-57de-11f0-8000-77696465720c",
+    "CREATE TABLE IF NOT EXISTS sends_by_key (
+    conversation_id uuid,
+    sender_id text,
+    key text,
+    message_id timeuuid,
+    width tinyint,
+    start bigint,
+    input_hash blob,
+    PRIMARY KEY ((conversation_id, sender_id, key))
+) WITH default_time_to_live = 86400 AND ID = 5a0e0000-57de-11f0-8000-77696465720d",
+    "CREATE TABLE IF NOT EXISTS wakes (
+    shard tinyint,
+    slot bigint,
+    wake_id timeuuid,
+    conversation_id uuid,
+    user_id text,
+    PRIMARY KEY ((shard, slot), wake_id)
+) WITH default_time_to_live = 60 AND gc_grace_seconds = 86400
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'compaction_window_size': '10'}
+    AND ID = 5a0e0000-57de-11f0-8000-77696465720e",
+    "CREATE TABLE IF NOT EXISTS users (
+    user_id text PRIMARY KEY,
+    display_name text,
+    avatar_url text,
+    last_seen_at bigint
+) WITH ID = 5a0e0000-57de-11f0-8000-77696465720f",
+    "CREATE TABLE IF NOT EXISTS notes (
+    name text PRIMARY KEY,
+    value text
+) WITH ID = 5a0e0000-57de-11f0-8000-776964657210",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_count_up_from_one() {
+        let versions: Vec<_> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        assert_eq!(versions, (1..).take(versions.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_table_has_an_id_of_its_own() {
+        let all = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]);
+        let mut ids: Vec<_> = all.filter_map(|statement| statement.split("ID = ").nth(1)).collect();
+        let tables = ids.len();
+        assert!(ids.iter().all(|id| uuid::Uuid::try_parse(id).is_ok()), "{ids:?}");
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), tables);
+    }
+}

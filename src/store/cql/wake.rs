@@ -1,0 +1,20 @@
+//! wake
+
+use std::sync::Arc;
+
+use super::Inner;
+use super::error::unavailable;
+use super::statement::statements;
+use crate::model::*;
+use crate::store::*;
+
+statements! {
+    /// The statements of this file.
+    Statements {
+        probe: Read "SELECT version FROM schema_migrations WHERE version = ?";
+    }
+}
+
+pub(super) async fn wakes(_inner: &Inner, _since: Timestamp) -> Result<Vec<Wake>> {
+    Err(unavailable("not written yet"))
+}
