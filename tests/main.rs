@@ -5,6 +5,7 @@
 mod api;
 mod binary;
 mod browser;
+mod cassandra;
 mod cli;
 mod house;
 mod licences;

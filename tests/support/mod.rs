@@ -1,5 +1,6 @@
 //! What tests of several areas share.
 
+pub mod cassandra;
 pub mod client;
 pub mod program;
 pub mod server;
