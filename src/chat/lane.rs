@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::draft::Draft;
+use super::group::Wish;
 use super::horizon::Ids;
 use super::revision::RevisionDraft;
 use super::{Chat, Error, Result};
@@ -42,20 +43,24 @@ struct Queue {
 struct Job {
     user: UserId,
     work: Work,
-    reply: oneshot::Sender<Result<Arc<Message>>>,
 }
+
+/// Where the outcome of a job goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// What a job does. Everything that is told of takes its id in the queue.
 pub(super) enum Work {
-    Send(Draft),
-    Revise(RevisionDraft),
+    Send(Draft, Reply<Arc<Message>>),
+    Revise(RevisionDraft, Reply<Arc<Message>>),
+    Govern(Wish, Reply<()>),
 }
 
 impl Work {
     fn bytes(&self) -> usize {
         match self {
-            Self::Send(draft) => draft.bytes,
-            Self::Revise(draft) => draft.bytes(),
+            Self::Send(draft, _) => draft.bytes,
+            Self::Revise(draft, _) => draft.bytes(),
+            Self::Govern(wish, _) => wish.bytes(),
         }
     }
 }
@@ -64,13 +69,13 @@ impl Work {
 struct SendJob {
     sender: UserId,
     draft: Draft,
-    reply: oneshot::Sender<Result<Arc<Message>>>,
+    reply: Reply<Arc<Message>>,
 }
 
 /// What the task does next: sends together, anything else by itself.
 enum Batch {
     Sends(Vec<SendJob>),
-    Revision { user: UserId, draft: RevisionDraft, reply: oneshot::Sender<Result<Arc<Message>>> },
+    Alone(Job),
 }
 
 /// How long the end of the process waits for sends that are under way.
@@ -101,8 +106,9 @@ impl Chat {
 
     /// Puts work into its conversation's queue, and waits until it is kept and told, or for as long as one may. A caller that stops
     /// waiting does not stop the work.
-    pub(super) async fn work(&self, conversation: ConversationId, user: &UserId, work: Work) -> Result<Arc<Message>> {
-        let answer = self.enqueue(conversation, user.clone(), work)?;
+    pub(super) async fn work<T>(&self, conversation: ConversationId, user: &UserId, work: impl FnOnce(Reply<T>) -> Work) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.enqueue(conversation, Job { user: user.clone(), work: work(reply) })?;
         match tokio::time::timeout(self.0.bounds.settle_wait, answer).await {
             Ok(Ok(answer)) => answer,
             // The task of the conversation panicked, or the store is slower than one may wait for.
@@ -110,33 +116,32 @@ impl Chat {
         }
     }
 
-    fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<oneshot::Receiver<Result<Arc<Message>>>> {
-        let (reply, answer) = oneshot::channel();
+    fn enqueue(&self, conversation: ConversationId, job: Job) -> Result<()> {
         let bounds = &self.0.bounds;
         let mut queues = self.0.lanes.queues.lock().expect("no panic while holding the queues");
         let (queue, is_new) = match queues.entry(conversation) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => (entry.insert(Queue::default()), true),
         };
-        let is_full = queue.jobs.len() >= bounds.lane_jobs_max || queue.bytes + work.bytes() > bounds.lane_bytes_max;
+        let is_full = queue.jobs.len() >= bounds.lane_jobs_max || queue.bytes + job.work.bytes() > bounds.lane_bytes_max;
         if is_full && !queue.jobs.is_empty() {
             return Err(Error::Busy);
         }
-        queue.bytes += work.bytes();
-        queue.jobs.push_back(Job { user, work, reply });
+        queue.bytes += job.work.bytes();
+        queue.jobs.push_back(job);
         drop(queues);
         if is_new {
             let worker = Worker { chat: self.clone(), conversation };
             self.0.lanes.tasks.spawn(worker.run().instrument(tracing::Span::none()));
         }
-        Ok(answer)
+        Ok(())
     }
 }
 
 /// The one task that works for a conversation.
-struct Worker {
-    chat: Chat,
-    conversation: ConversationId,
+pub(super) struct Worker {
+    pub(super) chat: Chat,
+    pub(super) conversation: ConversationId,
 }
 
 impl Worker {
@@ -144,11 +149,17 @@ impl Worker {
         while let Some(batch) = self.take() {
             match batch {
                 Batch::Sends(sends) => self.send(sends).await,
-                Batch::Revision { user, draft, reply } => {
-                    // A client that has gone does not want the answer.
-                    let _ = reply.send(self.revise(user, draft).await);
-                }
+                Batch::Alone(Job { user, work }) => self.do_alone(user, work).await,
             }
+        }
+    }
+
+    /// A client that has gone does not want the answer.
+    async fn do_alone(&self, user: UserId, work: Work) {
+        match work {
+            Work::Send(draft, reply) => self.send(vec![SendJob { sender: user, draft, reply }]).await,
+            Work::Revise(draft, reply) => drop(reply.send(self.revise(user, draft).await)),
+            Work::Govern(wish, reply) => drop(reply.send(self.govern(&user, &wish).await)),
         }
     }
 
@@ -161,15 +172,16 @@ impl Worker {
         while let Some(job) = queue.jobs.pop_front() {
             let job_bytes = job.work.bytes();
             let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
-            let Job { user, work, reply } = job;
-            match work {
-                Work::Send(draft) if sends.is_empty() || !is_full => sends.push(SendJob { sender: user, draft, reply }),
-                Work::Revise(draft) if sends.is_empty() => {
-                    queue.bytes -= job_bytes;
-                    return Some(Batch::Revision { user, draft, reply });
+            match job {
+                Job { user, work: Work::Send(draft, reply) } if sends.is_empty() || !is_full => {
+                    sends.push(SendJob { sender: user, draft, reply });
                 }
-                work @ (Work::Send(_) | Work::Revise(_)) => {
-                    queue.jobs.push_front(Job { user, work, reply });
+                job if sends.is_empty() => {
+                    queue.bytes -= job_bytes;
+                    return Some(Batch::Alone(job));
+                }
+                job => {
+                    queue.jobs.push_front(job);
                     break;
                 }
             }
@@ -281,14 +293,14 @@ impl Worker {
     }
 
     /// Tells those who listen to the conversation.
-    fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
+    pub(super) fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
         let topic = Topic::Conversation(self.conversation);
         if self.chat.0.bus.has_listeners(&topic) {
             self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled: ids.settled(), event }));
         }
     }
 
-    fn tell_audience(&self, audience: &Audience, ids: &Ids) {
+    pub(super) fn tell_audience(&self, audience: &Audience, ids: &Ids) {
         if let Some(users) = &audience.users {
             self.chat.tell_inboxes(users.iter(), self.conversation, ids.newest(), ids.settled());
         }
