@@ -54,8 +54,9 @@ impl Chat {
         if user == *viewer {
             return Err(Error::bad_input(&["input", "username"], "who wants to go leaves the conversation"));
         }
-        self.govern(viewer, conversation, Wish::Remove(user.clone())).await?;
+        // Looked for before: nothing may fail once it is done.
         let was_there = self.participant_or_gone(viewer, conversation, &user).await?.is_some();
+        self.govern(viewer, conversation, Wish::Remove(user.clone())).await?;
         Ok(was_there.then_some(user))
     }
 
@@ -77,6 +78,16 @@ impl Chat {
             return Ok(None);
         }
         Ok(self.0.store.participants_by_name(&[(conversation, user.clone())]).await?.pop().flatten())
+    }
+
+    /// Those of these users who are in the conversation now, in their order. None to a stranger.
+    pub async fn participants_named(&self, viewer: &UserId, conversation: ConversationId, users: &[UserId]) -> Result<Vec<Participant>> {
+        if self.conversation(viewer, conversation).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<_> = users.iter().map(|user| (conversation, user.clone())).collect();
+        let found = self.0.store.participants_by_name(&keys).await?;
+        Ok(found.into_iter().flatten().filter(|participant| participant.membership.is_joined()).collect())
     }
 
     async fn govern(&self, viewer: &UserId, conversation: ConversationId, wish: Wish) -> Result<()> {
