@@ -16,8 +16,8 @@ use wideroom::model::{
     OrderKey, Page, PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage,
-    ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion,
+    Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion,
 };
 
 use self::room::{Place, Room};
@@ -158,7 +158,11 @@ impl Store for Naive {
 
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
         let mut kept = self.kept();
-        let mut room = Room { made: Some(new.change), version: Some(new.change), ..Room::new(new.conversation.clone(), Some(new.conversation.created_at)) };
+        let mut room = Room {
+            made: Some(new.change),
+            version: Some(new.change),
+            ..Room::new(new.conversation.clone(), Some(new.conversation.created_at))
+        };
         for (user, role) in &new.participants {
             let place = Place { newest_change: Some(new.change), ..Place::new(Membership::joined(*role)) };
             room.people.insert(user.clone(), place);
