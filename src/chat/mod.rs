@@ -10,6 +10,7 @@ mod draft;
 mod error;
 mod flags;
 mod given;
+mod group;
 mod history;
 mod horizon;
 mod inbox;
@@ -25,6 +26,7 @@ mod send;
 mod settle;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::bus::Bus;
@@ -92,6 +94,8 @@ struct Inner {
     horizon: horizon::Horizon,
     ids: Arc<IdGenerator>,
     lanes: lane::Lanes,
+    /// How often somebody left a conversation since this process began: who got something before looks again.
+    departures: AtomicU64,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
     imported_at: Timestamp,
@@ -108,7 +112,8 @@ impl Chat {
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
         let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids));
-        Ok(Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes: lane::Lanes::default(), bounds, imported_at })))
+        let (lanes, departures) = Default::default();
+        Ok(Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes, departures, bounds, imported_at })))
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

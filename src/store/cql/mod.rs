@@ -20,6 +20,7 @@ mod error;
 mod history;
 mod import;
 mod inbox;
+mod membership;
 mod message_row;
 mod migrate;
 mod profile;
@@ -41,8 +42,8 @@ pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
 pub use self::migrate::{Migrated, migrate};
 use super::{
-    Appended, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, ProfileChange,
-    Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -111,6 +112,7 @@ struct Statements {
     history: history::Statements,
     import: import::Statements,
     inbox: inbox::Statements,
+    membership: membership::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
@@ -139,6 +141,7 @@ impl Cql {
             history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -189,6 +192,18 @@ impl Store for Cql {
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
         conversation::participant_counts(&self.inner, conversations).await
+    }
+
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        membership::members(&self.inner, conversation, users).await
+    }
+
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        membership::change_membership(&self.inner, conversation, change).await
+    }
+
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+        membership::rename_conversation(&self.inner, conversation, to).await
     }
 
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {

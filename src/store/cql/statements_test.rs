@@ -1,7 +1,7 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, conversation, entry, history, import, inbox, message_row, profile, raise, revision, wake};
+use super::{append, conversation, entry, history, import, inbox, membership, message_row, profile, raise, revision, wake};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
@@ -11,6 +11,7 @@ fn all() -> Vec<(String, &'static str)> {
         ("history", history::Statements::ALL),
         ("import", import::Statements::ALL),
         ("inbox", inbox::Statements::ALL),
+        ("membership", membership::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
