@@ -7,7 +7,6 @@
 //! was faster, it is decided anew. Here it happens in the queue of the conversation, so that it has its place in the order of all events.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
@@ -336,8 +335,8 @@ impl Worker {
         let leavers = turns.iter().filter(|turn| turn.kind == TurnKind::Leaves).map(|turn| &turn.user);
         let joiners = turns.iter().filter(|turn| turn.kind == TurnKind::Joins).map(|turn| &turn.user);
         if leavers.clone().next().is_some() {
-            // Before anything is told: whoever gets something from now on looks first whether they still may.
-            self.chat.0.departures.fetch_add(1, Ordering::SeqCst);
+            // Before anything is told.
+            self.chat.departed();
         }
         for change in changes {
             self.tell(

@@ -248,6 +248,7 @@ impl Worker {
 
     /// Tells those who listen to the conversation.
     pub(super) fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
+        self.chat.was_told(id);
         let topic = Topic::Conversation(self.conversation);
         if self.chat.0.bus.has_listeners(&topic) {
             self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled: ids.settled(), event }));
