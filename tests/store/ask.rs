@@ -152,6 +152,12 @@ pub fn is_in<K: Ord>(cut: &Cut<K>, key: &K) -> bool {
     is_after_start && is_before_end
 }
 
+/// The same request, of other keys.
+pub fn with_keys<K: Copy, L>(request: &PageRequest<K>, key: impl Fn(K) -> L) -> PageRequest<L> {
+    let [after, before] = [request.after, request.before].map(|cursor| cursor.map(&key));
+    PageRequest { direction: request.direction, count: request.count, after, before }
+}
+
 /// A page is another one. Of an empty page of none only the items are promised.
 #[track_caller]
 pub fn assert_page<T: PartialEq + std::fmt::Debug, K: std::fmt::Debug>(request: &PageRequest<K>, answer: &Page<T>, expected: &Page<T>) {

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use tokio::sync::OnceCell;
 
 use super::super::program::Running;
+use super::wait::Not;
 use super::{say, wait};
 
 const JAVA_MIN: u32 = 17;
@@ -46,9 +47,9 @@ async fn find() -> Result<PathBuf, String> {
     // Another run may be at it. The lock goes with the file, and with the process.
     let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
     wait::until("waiting for another run, which brings the jars of Cassandra", async || match lock.try_lock() {
-        Ok(()) => Ok(Some(())),
-        Err(fs::TryLockError::WouldBlock) => Ok(None),
-        Err(fs::TryLockError::Error(error)) => Err(error.to_string()),
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => Err(Not::Yet("it is locked".to_owned())),
+        Err(fs::TryLockError::Error(error)) => Err(Not::Ever(error.to_string())),
     })
     .await?;
     let jars = folder.join("jars");
@@ -76,7 +77,10 @@ async fn copy(pom: &Path, jars: &Path) -> Result<(), String> {
         return Err("Maven is missing, install it".to_owned());
     }
     let mut maven = Running::spawn(&mut maven);
-    let status = wait::until("Maven brings the jars of Cassandra", async || maven.child.try_wait().map_err(|error| error.to_string()));
+    let status = wait::until("Maven brings the jars of Cassandra", async || match maven.child.try_wait() {
+        Ok(status) => status.ok_or_else(|| Not::Yet("it runs".to_owned())),
+        Err(error) => Err(Not::Ever(error.to_string())),
+    });
     if !status.await?.success() {
         return Err(format!("Maven could not bring the jars, see {}", log.display()));
     }
