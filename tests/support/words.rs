@@ -25,12 +25,25 @@ pub const NOW: Timestamp = START.plus_micros(HOUR);
 thread_local! {
     /// Of the case that this thread runs. A case makes its words on one thread.
     static SALT: Cell<Option<u32>> = const { Cell::new(None) };
+    static IS_AMONG_OTHERS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// From here on this thread's words are those of a new case: no other of this process has them.
 pub fn new_salt() {
     static LAST: AtomicU32 = AtomicU32::new(0);
     SALT.set(Some(LAST.fetch_add(1, Ordering::Relaxed) + 1));
+    IS_AMONG_OTHERS.set(false);
+}
+
+/// The same, for a case that shares its database with others: what is asked of the whole of it, others have a part in.
+#[expect(dead_code, reason = "for stages on Cassandra, where the cases of a run share a keyspace")]
+pub fn new_salt_among_others() {
+    new_salt();
+    IS_AMONG_OTHERS.set(true);
+}
+
+pub fn is_among_others() -> bool {
+    IS_AMONG_OTHERS.get()
 }
 
 /// What this name is in this case.
