@@ -1,6 +1,7 @@
 //! The jars of Cassandra, which Maven brings once for all runs, and the Java that they want.
 
 use std::fs::{self, File};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,7 +11,8 @@ use super::super::program::Running;
 use super::wait::Not;
 use super::{say, wait};
 
-const JAVA_MIN: u32 = 17;
+/// Cassandra wants a security manager, which later ones have not.
+const JAVA: RangeInclusive<u32> = 17..=23;
 
 /// Where `tests/cassandra` lies.
 pub(super) fn source() -> PathBuf {
@@ -38,9 +40,9 @@ pub(super) async fn jars() -> Option<&'static Path> {
 
 async fn find() -> Result<PathBuf, String> {
     match java_version() {
-        Some(JAVA_MIN..) => {}
-        Some(version) => return Err(format!("Java {version} is too old, install Java {JAVA_MIN}")),
-        None => return Err(format!("Java is missing, install Java {JAVA_MIN} and Maven")),
+        Some(version) if JAVA.contains(&version) => {}
+        Some(version) => return Err(format!("they want Java {}, and this is Java {version}", JAVA.start())),
+        None => return Err(format!("Java is missing, install Java {} and Maven", JAVA.start())),
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -66,6 +68,9 @@ async fn copy(pom: &Path, jars: &Path) -> Result<(), String> {
     if jars.exists() {
         fs::remove_dir_all(jars).map_err(|error| error.to_string())?;
     }
+    if Command::new("mvn").arg("--version").output().is_err() {
+        return Err("Maven is missing, install it".to_owned());
+    }
     say(&format!("Maven brings the jars of Cassandra, 67 MB, once: {}", jars.display()));
     let log = jars.with_extension("log");
     let mut maven = Command::new("mvn");
@@ -73,9 +78,6 @@ async fn copy(pom: &Path, jars: &Path) -> Result<(), String> {
     maven.arg(format!("-DoutputDirectory={}", jars.display()));
     let output = File::create(&log).map_err(|error| error.to_string())?;
     maven.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
-    if Command::new("mvn").arg("--version").output().is_err() {
-        return Err("Maven is missing, install it".to_owned());
-    }
     let mut maven = Running::spawn(&mut maven);
     let status = wait::until("Maven brings the jars of Cassandra", async || match maven.child.try_wait() {
         Ok(status) => status.ok_or_else(|| Not::Yet("it runs".to_owned())),

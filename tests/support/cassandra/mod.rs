@@ -1,6 +1,6 @@
 //! A real Apache Cassandra for tests, without Docker: `tests/cassandra` says how it runs, and what it refuses.
 //!
-//! It wants Java 17 or later and, once, Maven. Where they are absent a line says so and the tests on Cassandra return; in CI they fail.
+//! It wants Java 17 and, once, Maven. Where they are absent a line says so and the tests on Cassandra return; in CI they fail.
 //! What is started ends with this process, however that ends, and leaves no folder behind.
 
 mod jars;
@@ -9,6 +9,7 @@ mod ring;
 mod wait;
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -39,6 +40,9 @@ impl Shared {
             let authority = address.strip_prefix("cql://").unwrap_or(&address).split('/').next().unwrap_or_default().to_owned();
             return Some(Self { authority, ring: None });
         }
+        // One that did not start does not start for the next test either, which must not wait for that as long.
+        static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+        assert!(!HAS_BEGUN.swap(true, Ordering::Relaxed), "the shared node did not start: see the first test that wanted it");
         let ring = Ring::start(1).await?;
         Some(Self { authority: ring.authority(), ring: Some(ring) })
     }
