@@ -376,7 +376,7 @@ async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, que
     }
 }
 
-pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Stage) {
+pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Option<Stage>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Most conversations are made at the start, so that later steps find something.
     let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(ROOMS));
@@ -388,7 +388,8 @@ pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Stage) {
     });
     let outcome = runner(24).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
         runtime.block_on(async {
-            let (stage, oracle) = (open().await, Stage::oracle());
+            let Some(stage) = open().await else { return };
+            let oracle = Stage::oracle();
             let mut engine = Player { store: stage.store(), micros: 0, is_imported: false };
             let mut naive = Player { store: oracle.store(), micros: 0, is_imported: false };
             for (n, step) in steps.iter().enumerate() {
