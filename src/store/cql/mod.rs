@@ -123,14 +123,7 @@ struct Statements {
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
     pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let session = match connect::connect(&address, Some(&address.keyspace)).await {
-            Ok(session) => session,
-            // Without its keyspace the cluster may be there all the same.
-            Err(error) => match connect::connect(&address, None).await {
-                Ok(_) => return Err(OpenError::NotMigrated { address }),
-                Err(_) => return Err(error),
-            },
-        };
+        let session = connect::connect(&address).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
         let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
