@@ -18,7 +18,7 @@
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages.
 //! - [`cli`]: the commands; [`transfer`] is the import format that one of them reads.
-//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`config`] and [`telemetry`].
+//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`config`] and [`telemetry`].
 //!
 //! # Invariants
 //!
@@ -67,6 +67,7 @@ pub mod clock;
 pub mod config;
 pub mod graphql;
 pub mod model;
+pub mod rate;
 pub mod server;
 pub mod store;
 pub mod telemetry;

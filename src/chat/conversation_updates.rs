@@ -38,6 +38,7 @@ pub enum ConversationEvent {
 
 pub struct ConversationUpdates {
     chat: Chat,
+    viewer: UserId,
     conversation: Arc<Conversation>,
     heard: Subscription,
     /// All up to here was given.
@@ -69,6 +70,7 @@ impl Chat {
         };
         let mut updates = ConversationUpdates {
             chat: self.clone(),
+            viewer: viewer.clone(),
             conversation: found,
             heard,
             position: before_by(position, self.0.store.overlap_micros()),
@@ -125,6 +127,7 @@ impl ConversationUpdates {
 
     /// Reads the next piece of what was missed: messages and changes, up to where both are known.
     async fn read_on(&mut self) -> Result<()> {
+        let _turn = self.chat.0.replays.turn(&self.viewer).await?;
         let store = &self.chat.0.store;
         // What is stored from now on is heard. To read it too, in two reads at two moments, could put a message before an earlier change.
         let ceiling = match self.ceiling {

@@ -17,6 +17,7 @@ const REPLAY_PAGE: usize = 100;
 
 pub struct MessageUpdates {
     chat: Chat,
+    viewer: UserId,
     conversation: ConversationId,
     heard: Subscription,
     /// The greatest id that was given, or the place where the stream began.
@@ -34,7 +35,7 @@ impl Chat {
             Some(after) => (before_by(after, self.0.store.overlap_micros()), Some(VecDeque::new())),
             None => (self.events_position(conversation).await?, None),
         };
-        Ok(MessageUpdates { chat: self.clone(), conversation, heard, last, given: Given::default(), replay })
+        Ok(MessageUpdates { chat: self.clone(), viewer: viewer.clone(), conversation, heard, last, given: Given::default(), replay })
     }
 }
 
@@ -75,6 +76,7 @@ impl MessageUpdates {
 
     /// Reads the next page of what was missed; the stream is live when there is no more.
     async fn read_on(&mut self) -> Result<()> {
+        let _turn = self.chat.0.replays.turn(&self.viewer).await?;
         let cut = Cut { start: Bound::Excluded(self.last), end: Bound::Unbounded };
         // The list shows the newest first, so the oldest that are missing are its last.
         let page = self.chat.0.store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;

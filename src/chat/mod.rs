@@ -21,13 +21,17 @@ mod message_updates;
 mod profile;
 mod receipt;
 mod revision;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::bus::Bus;
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
+use crate::rate::{Buckets, Rate};
 use crate::store::{self, Store};
 
 pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
@@ -58,6 +62,27 @@ pub struct Bounds {
     pub lane_bytes_max: usize,
     /// How long a send waits for its outcome.
     pub settle_wait: Duration,
+    pub rates: RateBounds,
+    /// Reads of what resumed streams missed, at once: of one user, of all. More wait in line.
+    pub user_replays_max: usize,
+    pub replays_max: usize,
+    pub replay_wait: Duration,
+}
+
+/// How often one user may do what costs others something. Whatever asks for it, through whichever door.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateBounds {
+    pub is_on: bool,
+    pub sends_per_second: u32,
+    pub sends_burst: u32,
+    /// New direct conversations, which show up with somebody who did not ask for them.
+    pub directs_per_hour: u32,
+}
+
+impl Default for RateBounds {
+    fn default() -> Self {
+        Self { is_on: true, sends_per_second: 10, sends_burst: 30, directs_per_hour: 30 }
+    }
 }
 
 impl Default for Bounds {
@@ -72,6 +97,10 @@ impl Default for Bounds {
             lane_jobs_max: 256,
             lane_bytes_max: 1 << 20,
             settle_wait: Duration::from_secs(5),
+            rates: RateBounds::default(),
+            user_replays_max: 4,
+            replays_max: 64,
+            replay_wait: Duration::from_secs(10),
         }
     }
 }
@@ -87,6 +116,10 @@ struct Inner {
     horizon: horizon::Horizon,
     ids: Arc<IdGenerator>,
     lanes: lane::Lanes,
+    /// Of sends and of new direct conversations.
+    sends: Buckets,
+    directs: Buckets,
+    replays: turn::Line,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
     imported_at: Timestamp,
@@ -103,7 +136,17 @@ impl Chat {
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
         let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids));
-        Ok(Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes: lane::Lanes::default(), bounds, imported_at })))
+        let sends = Buckets::new(Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
+        let directs = Buckets::new(Rate::per_hour(bounds.rates.directs_per_hour));
+        let replays = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
+        let lanes = lane::Lanes::default();
+        let inner = Inner { store, bus, clock, horizon, ids, lanes, sends, directs, replays, bounds, imported_at };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Takes one from the viewer's bucket, where there are rates.
+    fn pace(&self, buckets: &Buckets, viewer: &UserId) -> Result<()> {
+        if self.0.bounds.rates.is_on { Ok(buckets.take(viewer, 1, Instant::now())?) } else { Ok(()) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
