@@ -38,9 +38,9 @@
 //! `sendMessage` over HTTP:
 //!
 //! 1. `server::http` reads the body within its bound, finds the viewer by the bearer token, and has the document prepared:
-//!    `graphql::document` takes it from its cache or parses and guards it.
+//!    `graphql::document` takes it from its cache or parses and guards it. `server::gate` takes its price from the viewer's bucket.
 //! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
-//! 3. [`chat::Chat::send`] checks that the viewer takes part, and puts the draft into the queue of the conversation (`chat::lane`).
+//! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::lane`).
 //! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::horizon`) and calls
 //!    [`store::Store::append_messages`].
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one

@@ -123,10 +123,9 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // Every file is looked at, also after one that has changed.
-        let has_changed = files.iter_mut().fold(false, |has_changed, file| file.look() || has_changed);
+        let changed = files.iter_mut().filter_map(|file| file.look().then_some(())).count();
         let Some(ring) = ring.upgrade() else { return };
-        if has_changed {
+        if changed > 0 {
             *ring.keys.write().expect("no panic while the keys are held") = all(&files);
         }
         drop(ring);
@@ -152,5 +151,52 @@ fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
     match kind {
         FileKind::Secret => parse_secret(path, &bytes),
         FileKind::Keys => parse_keys(path, &bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "a secret of an issuer, thirty-two bytes and some.";
+
+    #[test]
+    fn a_file_is_read_when_it_changes_and_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        fs::write(&path, SECRET).unwrap();
+        let keys = read(FileKind::Secret, &path).unwrap();
+        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys };
+        assert!(!file.look());
+        fs::write(&path, format!("another {SECRET}")).unwrap();
+        assert!(file.look());
+        assert!(!file.look());
+    }
+
+    #[test]
+    fn a_file_that_is_broken_or_gone_leaves_the_keys_from_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        fs::write(&path, SECRET).unwrap();
+        let keys = read(FileKind::Secret, &path).unwrap();
+        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys };
+        for broken in ["short", "{\"keys\": []}"] {
+            fs::write(&path, broken).unwrap();
+            assert!(!file.look());
+            assert_eq!(file.keys.len(), 1);
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(!file.look());
+        assert_eq!(file.keys.len(), 1);
+        fs::write(&path, SECRET).unwrap();
+        assert!(file.look(), "it heals");
+    }
+
+    #[test]
+    fn what_is_too_long_for_keys_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
+        assert!(matches!(read(FileKind::Secret, &path), Err(KeyError::Unusable { .. })));
     }
 }

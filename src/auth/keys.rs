@@ -61,7 +61,7 @@ pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyErr
     // A public key is known to everybody: taken for a secret it would let everybody in.
     let text = secret.trim_ascii_start();
     if text.starts_with(PEM_BEGIN.as_bytes()) || text.starts_with(b"{") || text.starts_with(b"ssh-") || is_der(secret) {
-        return Err(unusable("it holds a key or a JWKS and no secret: --token-keys takes public keys"));
+        return Err(unusable("it holds a key or a JWKS and no secret: --token-keys-file takes public keys"));
     }
     if secret.len() < SECRET_BYTES_MIN {
         return Err(unusable("a secret has at least 32 bytes"));
@@ -146,7 +146,8 @@ fn jwk(value: serde_json::Value) -> Option<Key> {
         AlgorithmParameters::OctetKey(_) => {
             checking.try_get_as_bytes().is_ok_and(|secret| secret.len() >= SECRET_BYTES_MIN).then_some(Algorithm::HS256)
         }
-        _ => None,
+        // Of a kind that nobody knows, or will.
+        AlgorithmParameters::Other(_) | _ => None,
     }?;
     let is_of_its_kind = common.key_algorithm.is_none_or(|named| named == algorithm.into());
     (is_for_signing && is_of_its_kind).then(|| Key::tried(common.key_id.clone(), algorithm, checking).ok()).flatten()

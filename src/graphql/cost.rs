@@ -3,8 +3,8 @@
 //! The same sum as the schema's own complexity, made from the document alone: each field counts one, and what is inside of a list counts as
 //! often as the list may have elements. It is linear in the expanded document, which the guard has bounded.
 
-use async_graphql::{Value as ConstValue, Variables};
 use async_graphql::parser::types::{ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
+use async_graphql::{Value as ConstValue, Variables};
 
 use super::document::Prepared;
 use crate::model::PageRequest;
