@@ -3,6 +3,9 @@
 //! The same sum as the schema's own complexity, made from the document alone: each field counts one, and what is inside of a list counts as
 //! often as the list may have elements. It is linear in the expanded document, which the guard has bounded.
 
+use std::borrow::Cow;
+use std::convert::Infallible;
+
 use async_graphql::parser::types::{ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
 use async_graphql::{Value as ConstValue, Variables};
 
@@ -67,7 +70,7 @@ impl<'a> Teller<'a> {
 
     /// How many elements a field may have: those of a page, or as many as ids are given.
     fn count(&self, field: &'a Field) -> usize {
-        let number = |name| match self.argument(field, name) {
+        let number = |name| match self.argument(field, name).as_deref() {
             Some(ConstValue::Number(number)) => number.as_i64(),
             _ => None,
         };
@@ -75,7 +78,7 @@ impl<'a> Teller<'a> {
         if let Some(count) = number("first").or_else(|| number("last")) {
             return page(count);
         }
-        if let Some(ConstValue::List(ids)) = self.argument(field, "ids") {
+        if let Some(ConstValue::List(ids)) = self.argument(field, "ids").as_deref() {
             return ids.len();
         }
         let mut is_page = false;
@@ -83,19 +86,27 @@ impl<'a> Teller<'a> {
         if is_page { PageRequest::<()>::COUNT_DEFAULT } else { 1 }
     }
 
-    /// An argument as the operation's variables make it.
-    fn argument(&self, field: &'a Field, name: &str) -> Option<ConstValue> {
-        let value = &field.get_argument(name)?.node;
-        value.clone().into_const_with(|name| self.variable(&name).ok_or(())).ok()
+    /// An argument as the operation's variables make it. Variables may be large, and are not copied; those inside of a literal stay null.
+    fn argument(&self, field: &'a Field, name: &str) -> Option<Cow<'a, ConstValue>> {
+        let mut variable = None;
+        let written = field.get_argument(name)?.node.clone().into_const_with(|name| {
+            variable.get_or_insert(name);
+            Ok::<_, Infallible>(ConstValue::Null)
+        });
+        let Ok(written) = written;
+        match variable {
+            Some(name) if written == ConstValue::Null => self.variable(&name).map(Cow::Borrowed),
+            _ => Some(Cow::Owned(written)),
+        }
     }
 
-    fn variable(&self, name: &str) -> Option<ConstValue> {
+    fn variable(&self, name: &str) -> Option<&'a ConstValue> {
         let default = || {
             let definitions = &self.operation.variable_definitions;
             let definition = definitions.iter().find(|definition| definition.node.name.node == name)?;
-            Some(definition.node.default_value.as_ref()?.node.clone())
+            Some(&definition.node.default_value.as_ref()?.node)
         };
-        self.variables.get(name).cloned().or_else(default)
+        self.variables.get(name).or_else(default)
     }
 }
 
@@ -120,7 +131,11 @@ mod tests {
         assert_eq!(fields("{ inbox(last: 1000000) { edges { cursor } } }"), 1 + 100 * 2);
         assert_eq!(fields("{ inbox(first: -1) { edges { cursor } } }"), 1);
         assert_eq!(fields(r#"{ nodes(ids: ["a", "b", "c"]) { id } }"#), 1 + 3);
-        assert_eq!(fields("{ inbox(first: 3) { ...page } } fragment page on X { edges { node { a(first: 7) { edges { b } } } } }"), 94);
+        assert_eq!(fields(r#"query($a: ID!) { nodes(ids: [$a, "b"]) { id } }"#), 1 + 2);
+        assert_eq!(
+            fields("{ inbox(first: 3) { ...page } } fragment page on X { edges { node { a(first: 7) { edges { b } } } } }"),
+            1 + 3 * (2 + 1 + 7 * 2)
+        );
     }
 
     #[test]
@@ -129,6 +144,7 @@ mod tests {
         assert_eq!(cost(text, json!({})).fields, 1 + 7 * 2);
         assert_eq!(cost(text, json!({ "n": 9 })).fields, 1 + 9 * 2);
         assert_eq!(cost(text, json!({ "n": null })).fields, 1 + 20 * 2);
+        assert_eq!(cost("query($ids: [ID!]!) { nodes(ids: $ids) { id } }", json!({ "ids": ["a", "b", "c"] })).fields, 1 + 3);
     }
 
     #[test]
