@@ -1,7 +1,7 @@
 //! Rates of what costs others something: sends, and conversations with somebody new. They are the chat's, whichever door is taken.
 
 use serde_json::json;
-use wideroom::chat::RateBounds;
+use wideroom::chat::{Bounds, RateBounds};
 
 use crate::support::world::{Actor, Answer, World};
 
@@ -67,4 +67,24 @@ async fn new_direct_conversations_have_a_rate_and_known_ones_have_none() {
     assert_eq!(alice.direct("bob").await, known);
     world.user("dave").direct("alice").await;
     alice.direct("dave").await;
+}
+
+#[tokio::test]
+async fn streams_that_come_back_at_once_take_turns_and_all_get_there() {
+    const MESSAGES: usize = 250;
+    let world = World::with_bounds(Bounds { user_replays_max: 1, replays_max: 1, ..Bounds::default() }).await;
+    let alice = world.user("alice");
+    let conversation = alice.direct("bob").await;
+    let first = alice.send(&conversation, "0").await;
+    for number in 1..=MESSAGES {
+        alice.send(&conversation, &number.to_string()).await;
+    }
+    let document = "subscription($c: ID!, $a: String!) { messageAdded(conversationId: $c, after: $a) { messageEdge { node { body } } } }";
+    // Each page of the replay is a turn, and those who wait for their client hold none.
+    let mut streams: Vec<_> = (0..5).map(|_| alice.subscribe(document, json!({"c": conversation, "a": first.cursor}))).collect();
+    for number in 1..=MESSAGES {
+        for stream in &mut streams {
+            assert_eq!(stream.next().await["messageAdded"]["messageEdge"]["node"]["body"], number.to_string());
+        }
+    }
 }

@@ -68,7 +68,7 @@ async fn a_printed_token_is_for_the_audience_of_its_server() {
     let program = Program::new();
     let rules = ["--token-audience", "chat", "--token-issuer", "here"];
     let server = Server::start(&program, &rules);
-    let plain = program.run(&["token", "--user", "alice"]).stdout;
+    let plain = program.run(&["token", "--user", "alice", "--token-issuer", "here"]).stdout;
     let meant = program.run(&[&["token", "--user", "alice"][..], &rules].concat()).stdout;
     let refused = ask(server.address(), plain.trim(), "{ viewer { username } }").await;
     assert_eq!((refused.status, refused.message()), (401, "The token is for another audience."));
