@@ -18,6 +18,7 @@ impl Chat {
         if let Some(id) = self.0.store.direct_conversation(viewer, &peer).await? {
             return self.conversation_of(viewer, id).await;
         }
+        self.pace(&self.0.directs, viewer)?;
         let mut participants = vec![(viewer.clone(), Role::Member)];
         if peer != *viewer {
             participants.push((peer.clone(), Role::Member));

@@ -153,6 +153,7 @@ impl ConversationUpdates {
 
     /// Reads the next piece of what was missed: messages and changes, up to where both are known.
     async fn read_on(&mut self) -> Result<()> {
+        let _turn = self.chat.0.replays.turn(self.watch.viewer()).await?;
         let store = &self.chat.0.store;
         // What is stored from now on is heard. To read it too, in two reads at two moments, could put a message before an earlier change.
         let ceiling = match self.ceiling {

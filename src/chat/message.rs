@@ -14,6 +14,7 @@ impl Chat {
     /// else.
     pub async fn send(&self, viewer: &UserId, conversation: ConversationId, draft: Draft) -> Result<Arc<Message>> {
         self.conversation_of(viewer, conversation).await?;
+        self.pace(&self.0.sends, viewer)?;
         if let Some(reply_to) = draft.reply_to {
             self.message_of(conversation, reply_to).await?;
         }

@@ -98,6 +98,7 @@ impl MessageUpdates {
 
     /// Reads the next page of what was missed; the stream is live when there is no more.
     async fn read_on(&mut self) -> Result<()> {
+        let _turn = self.chat.0.replays.turn(self.watch.viewer()).await?;
         let cut = Cut { start: Bound::Excluded(self.last), end: Bound::Unbounded };
         // The list shows the newest first, so the oldest that are missing are its last.
         let page = self.chat.0.store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;

@@ -2,6 +2,7 @@
 //!
 //! Nothing is opened before [`Config::validate`]. What may hold a secret is never shown.
 
+mod access;
 mod bounds;
 mod file;
 mod value;
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use crate::model::Unread;
 use crate::store::cql::{Address, AddressError};
-use crate::{chat, graphql, server};
+use crate::{auth, chat, graphql, server};
 
+pub use self::access::ACCESS;
 pub use self::bounds::BOUNDS;
 pub use self::value::parse_duration;
 
@@ -28,6 +30,9 @@ pub struct Config {
     pub accept_loss: bool,
     pub cache_bytes: u64,
     pub free_bytes_min: u64,
+    /// Whether the pages are served.
+    pub pages: bool,
+    pub tokens: auth::TokenRules,
     pub chat: chat::Bounds,
     pub documents: graphql::DocumentBounds,
     pub doors: server::DoorBounds,
@@ -45,6 +50,8 @@ impl Default for Config {
             accept_loss: false,
             cache_bytes: 64 << 20,
             free_bytes_min: 1 << 30,
+            pages: true,
+            tokens: auth::TokenRules::default(),
             chat: chat::Bounds::default(),
             documents: graphql::DocumentBounds::default(),
             doors: server::DoorBounds::default(),
@@ -90,7 +97,7 @@ pub struct Setting {
     pub set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
-/// All settings but the bounds, in the order in which the help shows them.
+/// All settings but those of access and the bounds, in the order in which the help shows them.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "listen",
@@ -222,7 +229,7 @@ pub const SETTINGS: &[Setting] = &[
 
 /// Everything that can be set.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().chain(BOUNDS)
+    SETTINGS.iter().chain(ACCESS).chain(BOUNDS)
 }
 
 /// Where a value was given.
@@ -248,6 +255,8 @@ pub enum Error {
     MessageBody,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
+    #[error("--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out")]
+    DemoKeys,
 }
 
 impl Config {
@@ -279,6 +288,9 @@ impl Config {
         }
         if scope >= Scope::Serve && self.demo && !self.listen.ip().is_loopback() {
             return Err(Error::DemoIsPublic(self.listen));
+        }
+        if scope >= Scope::Serve && self.demo && self.tokens.has_keys_of_its_own() {
+            return Err(Error::DemoKeys);
         }
         Ok(())
     }
@@ -334,6 +346,26 @@ mod tests {
         let mut config = Config::default();
         config.chat.unread_cap = 1_000;
         assert!(matches!(config.validate(Scope::Serve), Err(Error::UnreadCap)));
+    }
+
+    #[test]
+    fn the_demo_has_the_key_of_its_folder() {
+        for name in ["token-keys-file", "token-secret-file"] {
+            let mut config = Config { demo: true, ..Config::default() };
+            let setting = settings().find(|setting| setting.name == name).unwrap();
+            config.set(setting, "keys.json", &Source::Flag).unwrap();
+            assert!(matches!(config.validate(Scope::Serve), Err(Error::DemoKeys)));
+            assert!(config.validate(Scope::Data).is_ok());
+        }
+    }
+
+    #[test]
+    fn rates_are_switched_off_all_together() {
+        let mut config = Config::default();
+        let rates = settings().find(|setting| setting.name == "rates").unwrap();
+        config.set(rates, "off", &Source::Flag).unwrap();
+        assert!(!config.chat.rates.is_on && !config.doors.rates.is_on);
+        assert_eq!((rates.get)(&config), "off");
     }
 
     #[test]

@@ -75,3 +75,15 @@ fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
     program.run(&["migrate"]).failed(1, "only a cluster has tables to make");
     program.run(&["--store", "mysql://user:hunter2@host/chat"]).failed(2, "--store: must be `embedded`");
 }
+
+#[test]
+fn a_list_that_is_none_is_named_and_not_repeated() {
+    let program = Program::new();
+    let origins = "must be origins with commas between them, as https://chat.example.org, or * or none";
+    program.run(&["--cors-origins", "chat.example.org"]).failed(2, &format!("--cors-origins: {origins}"));
+    let networks = "must be networks or addresses with commas between them, as 10.0.0.0/8,192.168.1.7, or none";
+    program.run(&["--trusted-proxies", "proxy.example"]).failed(2, &format!("--trusted-proxies: {networks}"));
+    let path = program.write("wideroom.toml", "rates = \"sometimes\"\n");
+    program.run(&["--config", &path]).failed(1, &format!("{path}: rates: must be on or off"));
+    program.run(&["--send-rate", "0"]).failed(2, "--send-rate: must be a whole number from 1 on");
+}
