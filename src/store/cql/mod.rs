@@ -28,6 +28,7 @@ mod raise;
 mod register;
 mod revision;
 mod schema;
+mod skew;
 mod statement;
 #[cfg(test)]
 mod statements_test;
@@ -37,10 +38,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
 pub use self::migrate::{Migrated, migrate};
+use self::skew::Skew;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
     NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
@@ -95,12 +98,14 @@ pub enum OpenError {
 /// The store on a cluster.
 pub struct Cql {
     inner: Arc<Inner>,
+    skew: AbortHandle,
 }
 
 struct Inner {
     address: Address,
     cluster: Cluster,
     clock: Arc<dyn Clock>,
+    skew: Skew,
     statements: Statements,
 }
 
@@ -117,6 +122,7 @@ struct Statements {
     profile: profile::Statements,
     raise: raise::Statements,
     revision: revision::Statements,
+    skew: skew::Statements,
     wake: wake::Statements,
 }
 
@@ -139,10 +145,19 @@ impl Cql {
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            skew: skew::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
         let cluster = Cluster::new(session, profiles);
-        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements }) })
+        let inner = Arc::new(Inner { address, cluster, clock, skew: Skew::default(), statements });
+        let skew = skew::spawn(&inner);
+        Ok(Self { inner, skew })
+    }
+}
+
+impl Drop for Cql {
+    fn drop(&mut self) {
+        self.skew.abort();
     }
 }
 
@@ -315,6 +330,6 @@ impl Store for Cql {
     }
 
     fn health(&self) -> Result<(), String> {
-        Ok(())
+        self.inner.skew.health()
     }
 }

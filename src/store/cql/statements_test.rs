@@ -1,7 +1,7 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, conversation, entry, history, import, inbox, membership, message_row, profile, raise, revision, wake};
+use super::{append, conversation, entry, history, import, inbox, membership, message_row, profile, raise, revision, skew, wake};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
@@ -16,6 +16,7 @@ fn all() -> Vec<(String, &'static str)> {
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
         ("revision", revision::Statements::ALL),
+        ("skew", skew::Statements::ALL),
         ("wake", wake::Statements::ALL),
     ];
     let named = |(group, statements): (&str, &'static [(&'static str, &'static str)])| {
