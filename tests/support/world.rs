@@ -203,6 +203,11 @@ impl Stream {
         Answer(serde_json::to_value(response.expect("the stream ended")).unwrap())
     }
 
+    /// Whether it ends, with nothing before.
+    pub(crate) async fn has_ended(&mut self) -> bool {
+        tokio::time::timeout(PATIENCE, self.0.next()).await.expect("it goes on").is_none()
+    }
+
     /// Whether nothing is there now: asked only after something that would have been told before.
     pub(crate) fn is_quiet(&mut self) -> bool {
         use futures_util::FutureExt as _;
