@@ -6,6 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -196,6 +197,7 @@ impl Worker {
     }
 
     async fn send(&self, sends: Vec<SendJob>) {
+        let Ok(sends) = self.leave_out_who_left(sends).await else { return };
         let sends = match self.settle_retries(sends).await {
             Ok(sends) if sends.is_empty() => return,
             Ok(sends) => sends,
@@ -218,6 +220,27 @@ impl Worker {
             }
             Err(error) => fail_all(sends.into_iter().chain(twins.into_iter().map(|(_, twin)| twin)), error),
         }
+    }
+
+    /// Nothing is said by one who has left: who did so while their send waited is answered like a stranger.
+    async fn leave_out_who_left(&self, sends: Vec<SendJob>) -> Result<Vec<SendJob>, ()> {
+        let departures = self.chat.0.departures.load(Ordering::SeqCst);
+        let mut present = HashMap::new();
+        for send in sends.iter().filter(|send| send.draft.departures != departures) {
+            if !present.contains_key(&send.sender) {
+                match self.chat.conversation(&send.sender, self.conversation).await {
+                    Ok(found) => drop(present.insert(send.sender.clone(), found.is_some())),
+                    Err(error) => {
+                        sends.into_iter().for_each(|send| drop(send.reply.send(Err(error.clone()))));
+                        return Err(());
+                    }
+                }
+            }
+        }
+        let has_left = |send: &SendJob| present.get(&send.sender) == Some(&false);
+        let (gone, there): (Vec<_>, Vec<_>) = sends.into_iter().partition(has_left);
+        gone.into_iter().for_each(|send| drop(send.reply.send(Err(Error::NotFound("the conversation")))));
+        Ok(there)
     }
 
     /// Changes a message, where the rules let this user.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::world::{Actor, PATIENCE, Stream, World, text};
+use crate::support::world::{Actor, Answer, PATIENCE, Stream, World, text};
 
 const EVENTS: &str =
     "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { cursor event { __typename
@@ -236,6 +236,29 @@ async fn inboxes_follow_joins_names_and_growth() {
     assert_eq!(node(&late.next().await)["unreadCount"], 0);
     alice.send(&c, "to late").await;
     assert_eq!(node(&late.next().await)["lastMessage"]["body"], "to late");
+}
+
+/// Sends that waited behind a removal: they are answered as a stranger's, and none of them stands in history after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_said_by_one_who_was_removed() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.group("Phoenix", &["bob"]).await;
+    let document = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"x\"}) { clientMutationId } }";
+    for _ in 0..5 {
+        let sends = (0..40).map(|_| bob.ask(document, json!({"c": c})));
+        let (answers, ()) = tokio::join!(futures_util::future::join_all(sends), remove(&alice, &c, "bob"));
+        // One that was kept just before the removal may be answered after it: its outcome is UNKNOWN to who is not there any more.
+        let was_refused = |answer: &Answer| !answer.has_data() && answer.extensions()["outcome"].is_null();
+        let refused = answers.iter().filter(|answer| was_refused(answer)).inspect(|answer| assert_eq!(answer.code(), "NOT_FOUND"));
+        let sent = answers.len() - refused.count();
+        let history = whole_history(&alice, &c).await;
+        let removal = history.iter().rposition(|(_, kind, _)| kind == "SYSTEM").unwrap();
+        assert_eq!(history.len(), removal + 1, "nothing comes after it");
+        let before = history[..removal].iter().rev().take_while(|(_, kind, _)| kind == "TEXT").count();
+        assert_eq!(before, sent, "what was not refused is there");
+        add(&alice, &c, &["bob"]).await;
+    }
 }
 
 /// Some send while others come and go: nobody who is there misses anything, and a resumed stream tells what the store holds.

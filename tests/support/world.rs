@@ -168,6 +168,10 @@ impl Answer {
         self.0["data"].clone()
     }
 
+    pub(crate) fn has_data(&self) -> bool {
+        self.0.get("errors").is_none()
+    }
+
     /// What was answered beside an error.
     pub(crate) fn data_beside_errors(self) -> Value {
         self.0["data"].clone()
