@@ -35,7 +35,7 @@ pub(crate) struct Actor {
 }
 
 /// What one request was answered with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Answer(Value);
 
 /// What a subscription answers with, one after the other.
