@@ -205,10 +205,10 @@ impl Look<'_> {
             let event = match change.kind {
                 ChangeKind::MessageLate => return message.map(|message| (message.id, Event::MessageAdded(message))),
                 kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted) => Event::MessageChanged(kind, message?),
-                kind @ (ChangeKind::ParticipantAdded | ChangeKind::ParticipantRemoved | ChangeKind::RoleChanged) => {
-                    Event::ParticipantChanged(kind, conversation, change.user)
-                }
-                ChangeKind::ConversationRenamed => Event::Renamed(conversation),
+                ChangeKind::ParticipantAdded
+                | ChangeKind::ParticipantRemoved
+                | ChangeKind::RoleChanged
+                | ChangeKind::ConversationRenamed => Event::Changed(conversation, change.clone()),
             };
             Some((change.id, event))
         };
@@ -241,9 +241,11 @@ impl Chat {
         self.0.ids.observe(id);
         let settled = self.0.horizon.settled();
         let mut gone = None;
-        if let Event::ParticipantChanged(ChangeKind::ParticipantRemoved, _, user) = &event {
+        if let Event::Changed(_, change) = &event
+            && change.kind == ChangeKind::ParticipantRemoved
+        {
             self.departed();
-            gone = Some(user.clone());
+            gone = Some(change.user.clone());
         }
         self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice { id, settled, event }));
         self.tell_inboxes(inboxes.iter().chain(&gone), conversation, id, settled);

@@ -35,7 +35,7 @@ pub(crate) struct Actor {
 }
 
 /// What one request was answered with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Answer(Value);
 
 /// What a subscription answers with, one after the other.
@@ -182,6 +182,10 @@ impl Answer {
         self.0.get("errors").is_some()
     }
 
+    pub(crate) fn has_data(&self) -> bool {
+        self.0.get("errors").is_none()
+    }
+
     /// What was answered beside an error.
     pub(crate) fn data_beside_errors(self) -> Value {
         self.0["data"].clone()
@@ -215,6 +219,11 @@ impl Stream {
     pub(crate) async fn answer(&mut self) -> Answer {
         let response = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came");
         Answer(serde_json::to_value(response.expect("the stream ended")).unwrap())
+    }
+
+    /// Whether it ends, with nothing before.
+    pub(crate) async fn has_ended(&mut self) -> bool {
+        tokio::time::timeout(PATIENCE, self.0.next()).await.expect("it goes on").is_none()
     }
 
     /// Whether nothing is there now: asked only after something that would have been told before.
