@@ -6,6 +6,7 @@ mod api;
 mod binary;
 mod browser;
 mod cli;
+mod clients;
 mod house;
 mod licences;
 mod live;

@@ -20,6 +20,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::settings::{DATA, Given, STORE};
 use crate::model::{UserId, UserIdError};
+use crate::server::TrustedError;
 use crate::store::{self, embedded};
 use crate::{auth, config, telemetry, transfer};
 
@@ -159,6 +160,8 @@ enum Error {
     Interrupted { goes_on: bool },
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("--trusted-documents: {}: {source}", path.display())]
+    Trusted { path: PathBuf, source: TrustedError },
     #[error("the server failed: {0}")]
     Serve(#[source] io::Error),
     #[error("the runtime cannot be started: {0}")]

@@ -32,7 +32,7 @@ impl Problem {
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         let status = match refused.kind {
-            RefusedKind::Syntax => StatusCode::BAD_REQUEST,
+            RefusedKind::Syntax | RefusedKind::Variables => StatusCode::BAD_REQUEST,
             RefusedKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self { positions: refused.positions, ..Self::new(status, Code::BadUserInput, refused.message) }

@@ -10,6 +10,7 @@ mod operation;
 pub mod pages;
 mod request;
 mod stall;
+mod trusted;
 mod ws;
 
 use std::future::Future;
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::trusted::{TrustedDocuments, TrustedError};
 use crate::auth::Auth;
 use crate::clock::Clock;
 use crate::graphql::Executor;
@@ -35,6 +37,8 @@ use crate::graphql::Executor;
 pub struct DoorBounds {
     pub body_bytes: usize,
     pub variables_bytes: usize,
+    /// Requests of one body, which are done one after the other. 0: a body is one request.
+    pub batch: usize,
     /// Connections that are not WebSockets. More wait to be accepted.
     pub connections: usize,
     /// How long a connection may be silent before a request, or take to send its head.
@@ -86,6 +90,7 @@ impl Default for DoorBounds {
         Self {
             body_bytes: 128 * 1024,
             variables_bytes: 64 * 1024,
+            batch: 0,
             connections: 10_000,
             head: Duration::from_secs(60),
             request: Duration::from_secs(10),
@@ -136,13 +141,20 @@ pub struct Doors {
     stream_places: Arc<Semaphore>,
     sockets: TaskTracker,
     stop: CancellationToken,
+    trusted: Option<TrustedDocuments>,
 }
 
 impl Doors {
     pub fn new(executor: Arc<dyn Executor>, auth: Arc<Auth>, clock: Arc<dyn Clock>, bounds: DoorBounds) -> Self {
         let places = Arc::new(Semaphore::new(bounds.sockets.total.min(Semaphore::MAX_PERMITS)));
         let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
-        Self { executor, auth, clock, bounds, places, stream_places, sockets: TaskTracker::new(), stop: CancellationToken::new() }
+        let (sockets, stop) = (TaskTracker::new(), CancellationToken::new());
+        Self { executor, auth, clock, bounds, places, stream_places, sockets, stop, trusted: None }
+    }
+
+    /// From now on only these documents are run, through every door.
+    pub fn with_trusted(self, documents: TrustedDocuments) -> Self {
+        Self { trusted: Some(documents), ..self }
     }
 
     /// The sockets that are open now.

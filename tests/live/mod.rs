@@ -1,11 +1,13 @@
 //! Over real sockets: the doors with a small schema of their own behind them.
 
+mod batch;
 mod clients;
 mod drain;
 mod http;
 mod schema;
 mod stream_bounds;
 mod streams;
+mod trusted;
 mod world;
 mod ws;
 mod ws_bounds;

@@ -45,6 +45,10 @@ async fn connect(address: SocketAddr) -> Result<Connection, Cut> {
 
 async fn exchange(connection: &mut Connection, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Cut> {
     let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
+    // What a client says that wants to be told by the status.
+    if headers.iter().all(|(name, _)| *name != "accept") {
+        request = request.header("accept", "application/graphql-response+json");
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -1,6 +1,7 @@
 //! What tests of several areas share.
 
 pub mod client;
+pub mod node;
 pub mod program;
 pub mod server;
 pub mod words;

@@ -232,7 +232,7 @@ impl Connection {
         let mut line = LogLine::start("ws");
         line.viewer(viewer.as_ref());
         let request = GraphqlRequest::from_json(payload.get().as_bytes()).map_err(|problem| Close::invalid(problem.sentence))?;
-        if let Err(problem) = request.query()
+        if let Err(problem) = request.document(self.doors.trusted.as_ref())
             && problem.code == Code::BadUserInput
         {
             return Err(Close::invalid(problem.sentence).into());
@@ -256,7 +256,8 @@ impl Connection {
             let sentence = format!("A socket runs at most {most} operations at once.");
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, sentence));
         }
-        let prepared = self.doors.executor.prepare(request.query()?, request.operation_name.as_deref())?;
+        let document = request.document(self.doors.trusted.as_ref())?;
+        let prepared = self.doors.executor.prepare(document, request.operation_name.as_deref())?;
         line.operation(&prepared);
         let variables = request.variables(self.doors.bounds.variables_bytes)?;
         prepared.check(&variables)?;
