@@ -7,6 +7,7 @@ mod binary;
 mod browser;
 mod cli;
 mod clients;
+mod fuzz;
 mod house;
 mod licences;
 mod live;

@@ -8,6 +8,9 @@ use axum::http::{HeaderName, StatusCode};
 pub(super) use crate::graphql::Code;
 use crate::graphql::{Refused, RefusedKind};
 
+/// A refused document is told so many of its errors.
+const REFUSAL_ERRORS_MAX: usize = 20;
+
 /// Why nothing is executed: what HTTP says of it, and a sentence for whoever asked.
 #[derive(Debug)]
 pub(super) struct Problem {
@@ -99,6 +102,10 @@ impl From<Response> for Answer {
         }
         // Errors of execution have a path; those of validation have none.
         let is_refusal = data == Value::Null && !errors.is_empty() && errors.iter().all(|error| error.path.is_empty());
+        if is_refusal {
+            // One document may be wrong in a thousand places.
+            errors.truncate(REFUSAL_ERRORS_MAX);
+        }
         let (data, status) = if is_refusal { (None, StatusCode::UNPROCESSABLE_ENTITY) } else { (Some(data), StatusCode::OK) };
         Self { errors, data, extensions: outer, status }
     }

@@ -102,6 +102,14 @@ async fn a_bad_document_is_told_with_its_status_and_as_success_to_plain_json() {
 }
 
 #[tokio::test]
+async fn a_document_that_is_wrong_in_many_places_is_told_some_of_them() {
+    let world = World::start().await;
+    let unknown: String = (0..400).map(|number| format!("x{number} ")).collect();
+    let reply = world.post(&json!({ "query": format!("{{ number({}) }}", unknown.replace(' ', ": 1 ")) })).await;
+    assert_eq!((reply.status, reply.body["errors"].as_array().unwrap().len()), (422, 20), "{}", reply.body);
+}
+
+#[tokio::test]
 async fn what_a_resolver_says_is_a_success_of_http() {
     let world = World::start().await;
     let reply = world.post(&json!({ "query": "{ missing number(n: 1) }" })).await;

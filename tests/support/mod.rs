@@ -6,3 +6,4 @@ pub mod program;
 pub mod server;
 pub mod words;
 pub mod world;
+pub mod worst;

@@ -23,7 +23,7 @@ use wideroom::transfer::Import;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
-    api: Arc<Api>,
+    pub(crate) api: Arc<Api>,
     pub(crate) chat: Chat,
     pub(crate) store: Arc<dyn Store>,
     folder: TempDir,
