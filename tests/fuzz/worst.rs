@@ -11,8 +11,8 @@ use crate::support::worst::documents;
 
 /// The best of so many tries: the machine may be busy.
 const TRIES: usize = 5;
-/// Without optimisation all of it is some twenty times slower.
-const MOST: Duration = if cfg!(debug_assertions) { Duration::from_millis(400) } else { Duration::from_millis(20) };
+/// Without optimisation, and beside other tests, all of it is far slower.
+const MOST: Duration = if cfg!(debug_assertions) { Duration::from_secs(3) } else { Duration::from_millis(50) };
 const ERRORS_MAX: usize = 1_000;
 
 #[tokio::test]

@@ -72,9 +72,13 @@ impl Caller {
     }
 
     pub(crate) async fn ask(&mut self, document: &str, variables: &Value) -> Result<Reply, Cut> {
+        self.post(json!({ "query": document, "variables": variables }).to_string().as_bytes()).await
+    }
+
+    /// Any body, said to be JSON.
+    pub(crate) async fn post(&mut self, body: &[u8]) -> Result<Reply, Cut> {
         let headers = [("content-type", "application/json"), ("authorization", self.authorization.as_str())];
-        let body = json!({ "query": document, "variables": variables }).to_string();
-        exchange(&mut self.connection, "POST", "/graphql", &headers, body.as_bytes()).await
+        exchange(&mut self.connection, "POST", "/graphql", &headers, body).await
     }
 
     /// The data of an answer without errors.

@@ -36,7 +36,7 @@ pub(crate) struct Actor {
 
 /// What one request was answered with.
 #[derive(Debug)]
-pub(crate) struct Answer(Value);
+pub(crate) struct Answer(pub(crate) Value);
 
 /// What a subscription answers with, one after the other.
 pub(crate) struct Stream(BoxStream<'static, async_graphql::Response>);
