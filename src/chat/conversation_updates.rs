@@ -46,7 +46,7 @@ impl ConversationEvent {
     fn of(change: &Change) -> Option<Self> {
         let user = || change.user.clone();
         match change.kind {
-            ChangeKind::MessageEdited | ChangeKind::MessageDeleted => None,
+            ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::MessageLate => None,
             ChangeKind::ParticipantAdded => Some(Self::ParticipantAdded(user())),
             ChangeKind::ParticipantRemoved => Some(Self::ParticipantRemoved(user())),
             ChangeKind::RoleChanged => Some(Self::RoleChanged(user())),

@@ -2,7 +2,7 @@
 //!
 //! A case gets an empty store and knows no engine. A promise that is not here is none; a fault found in one engine becomes a case for all.
 
-mod ask;
+pub mod ask;
 mod conversation;
 mod differential;
 mod disk;

@@ -23,7 +23,7 @@ use wideroom::transfer::Import;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
-    api: Arc<Api>,
+    pub(crate) api: Arc<Api>,
     pub(crate) chat: Chat,
     pub(crate) store: Arc<dyn Store>,
     folder: TempDir,
@@ -36,7 +36,7 @@ pub(crate) struct Actor {
 
 /// What one request was answered with.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer(Value);
+pub(crate) struct Answer(pub(crate) Value);
 
 /// What a subscription answers with, one after the other.
 pub(crate) struct Stream(BoxStream<'static, async_graphql::Response>);
