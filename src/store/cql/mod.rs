@@ -23,6 +23,7 @@ mod history;
 mod import;
 mod inbox;
 mod known;
+mod membership;
 mod message_row;
 mod migrate;
 mod profile;
@@ -30,6 +31,7 @@ mod raise;
 mod register;
 mod revision;
 mod schema;
+mod skew;
 mod statement;
 #[cfg(test)]
 mod statements_test;
@@ -40,14 +42,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
 use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
+use self::skew::Skew;
 use super::{
-    Appended, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, ProfileChange,
-    Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
@@ -99,12 +103,14 @@ pub enum OpenError {
 /// The store on a cluster.
 pub struct Cql {
     inner: Arc<Inner>,
+    skew: AbortHandle,
 }
 
 struct Inner {
     address: Address,
     cluster: Cluster,
     clock: Arc<dyn Clock>,
+    skew: Skew,
     statements: Statements,
     known: Known,
     /// Of wakes, which no stream passes.
@@ -121,24 +127,19 @@ struct Statements {
     import: import::Statements,
     inbox: inbox::Statements,
     known: known::Statements,
+    membership: membership::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
     revision: revision::Statements,
+    skew: skew::Statements,
     wake: wake::Statements,
 }
 
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
     pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let session = match connect::connect(&address, Some(&address.keyspace)).await {
-            Ok(session) => session,
-            // Without its keyspace the cluster may be there all the same.
-            Err(error) => match connect::connect(&address, None).await {
-                Ok(_) => return Err(OpenError::NotMigrated { address }),
-                Err(_) => return Err(error),
-            },
-        };
+        let session = connect::connect(&address).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
         let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
@@ -151,14 +152,32 @@ impl Cql {
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            skew: skew::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
         let cluster = Cluster::new(session, profiles);
-        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements, known: Known::new(), wake_ids: IdGenerator::random() }) })
+        let inner = Arc::new(Inner {
+            address,
+            cluster,
+            clock,
+            skew: Skew::default(),
+            statements,
+            known: Known::new(),
+            wake_ids: IdGenerator::random(),
+        });
+        let skew = skew::spawn(&inner);
+        Ok(Self { inner, skew })
+    }
+}
+
+impl Drop for Cql {
+    fn drop(&mut self) {
+        self.skew.abort();
     }
 }
 
@@ -201,6 +220,18 @@ impl Store for Cql {
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
         conversation::participant_counts(&self.inner, conversations).await
+    }
+
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        membership::members(&self.inner, conversation, users).await
+    }
+
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        membership::change_membership(&self.inner, conversation, change).await
+    }
+
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+        membership::rename_conversation(&self.inner, conversation, to).await
     }
 
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
@@ -319,6 +350,6 @@ impl Store for Cql {
     }
 
     fn health(&self) -> Result<(), String> {
-        Ok(())
+        self.inner.skew.health()
     }
 }

@@ -1,7 +1,7 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, claim, conversation, entry, history, import, inbox, known, message_row, profile, raise, revision, wake};
+use super::{append, claim, conversation, entry, history, import, inbox, known, message_row, profile, raise, revision, skew, wake};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
@@ -13,10 +13,12 @@ fn all() -> Vec<(String, &'static str)> {
         ("import", import::Statements::ALL),
         ("inbox", inbox::Statements::ALL),
         ("known", known::Statements::ALL),
+        ("membership", membership::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
         ("revision", revision::Statements::ALL),
+        ("skew", skew::Statements::ALL),
         ("wake", wake::Statements::ALL),
     ];
     let named = |(group, statements): (&str, &'static [(&'static str, &'static str)])| {
