@@ -10,7 +10,6 @@ use std::sync::Arc;
 use futures_util::future::{join, try_join_all};
 
 use super::Inner;
-use super::bucket::Bucket;
 use super::cell::cells;
 use super::claim::{self, Placed};
 use super::cluster::Writes;
@@ -25,10 +24,6 @@ use crate::store::{Appended, Audience, NewMessage, Result, WakePlace};
 const BATCH_BYTES_MAX: usize = 40 * 1024;
 /// What the cluster adds to the cells of a row, rounded up.
 const ROW_BYTES: usize = 160;
-/// A checkpoint of a count covers ids more than a minute old. What is acknowledged so long after its id may lie below one.
-const MAY_BE_COUNTED_MICROS: i64 = 50_000_000;
-/// A count that began before the reset must not undo it: twice the clock skew.
-const RESET_AHEAD_MICROS: i64 = 4_000_000;
 /// How often the membership may change while a send looks who takes part.
 const TRIES_MAX: usize = 16;
 /// Messages that are looked for at the same time, each in four buckets.
@@ -39,7 +34,6 @@ statements! {
     Statements {
         head: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, last_activity = ? WHERE conversation_id = ?";
         entry: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET last_message = ?, last_activity = ?, sent_up_to = ? WHERE user_id = ? AND conversation_id = ?";
-        reset_count: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
     }
 }
 
@@ -89,7 +83,6 @@ async fn keep(inner: &Inner, line: &Line, conversation: ConversationId, placed: 
     kept?;
     woken.map_err(unknown)?;
     let people = write_missed(inner, line, people, placed).await.map_err(unknown)?;
-    reset_counts(inner, conversation, placed).await.map_err(unknown)?;
     Ok(people.audience())
 }
 
@@ -213,19 +206,4 @@ async fn write_missed(inner: &Inner, line: &Line, mut people: Arc<People>, place
         people = now;
     }
     Err(unavailable("the participants of a conversation change all the time"))
-}
-
-/// Where messages may lie below the checkpoint of a count, that begins anew. Any count that began before does not undo it.
-async fn reset_counts(inner: &Inner, conversation: ConversationId, placed: &[Placed<'_>]) -> Result<()> {
-    let now = inner.clock.now();
-    let may_be_counted = |one: &&Placed<'_>| one.message().id.moment().plus_micros(MAY_BE_COUNTED_MICROS) < now;
-    let mut buckets: Vec<_> = placed.iter().filter(may_be_counted).map(|one| one.bucket).collect();
-    buckets.sort_unstable();
-    buckets.dedup();
-    let mut writes = Writes::of_one_partition();
-    for Bucket { width, start } in buckets {
-        let values = cells![now.plus_micros(RESET_AHEAD_MICROS), vec![0_u8; 24], conversation, width.number(), start];
-        writes.push(&inner.statements.append.reset_count, values);
-    }
-    inner.cluster.write_all(writes).await
 }
