@@ -5,6 +5,7 @@
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
 //!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -12,6 +13,7 @@ mod address;
 mod append;
 mod bucket;
 mod cell;
+mod claim;
 mod cluster;
 mod connect;
 mod conversation;
@@ -20,6 +22,7 @@ mod error;
 mod history;
 mod import;
 mod inbox;
+mod known;
 mod membership;
 mod message_row;
 mod migrate;
@@ -33,6 +36,7 @@ mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
+mod width;
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,13 +46,14 @@ use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
 use self::skew::Skew;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
     NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, IdGenerator};
 use crate::model::{
     Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
     Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
@@ -107,16 +112,21 @@ struct Inner {
     clock: Arc<dyn Clock>,
     skew: Skew,
     statements: Statements,
+    known: Known,
+    /// Of wakes, which no stream passes.
+    wake_ids: IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
 struct Statements {
     append: append::Statements,
+    claim: claim::Statements,
     conversation: conversation::Statements,
     entry: entry::Statements,
     history: history::Statements,
     import: import::Statements,
     inbox: inbox::Statements,
+    known: known::Statements,
     membership: membership::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
@@ -135,11 +145,13 @@ impl Cql {
         let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
         let statements = Statements {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -149,7 +161,15 @@ impl Cql {
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
         let cluster = Cluster::new(session, profiles);
-        let inner = Arc::new(Inner { address, cluster, clock, skew: Skew::default(), statements });
+        let inner = Arc::new(Inner {
+            address,
+            cluster,
+            clock,
+            skew: Skew::default(),
+            statements,
+            known: Known::new(),
+            wake_ids: IdGenerator::random(),
+        });
         let skew = skew::spawn(&inner);
         Ok(Self { inner, skew })
     }
@@ -235,7 +255,7 @@ impl Store for Cql {
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
-        append::earlier_sends(&self.inner, conversation, keys).await
+        claim::earlier_sends(&self.inner, conversation, keys).await
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
