@@ -5,6 +5,7 @@
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
 //!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -15,22 +16,27 @@ mod cell;
 mod cluster;
 mod connect;
 mod conversation;
+mod count;
 mod entry;
 mod error;
 mod history;
 mod import;
 mod inbox;
+mod index;
 mod message_row;
 mod migrate;
 mod profile;
 mod raise;
+mod ranges;
 mod register;
 mod revision;
 mod schema;
+mod span;
 mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
+mod walk;
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +45,7 @@ use async_trait::async_trait;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::index::Index;
 pub use self::migrate::{Migrated, migrate};
 use super::{
     Appended, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, ProfileChange,
@@ -101,16 +108,19 @@ struct Inner {
     cluster: Cluster,
     clock: Arc<dyn Clock>,
     statements: Statements,
+    index: Index,
 }
 
 /// All statements, by the file that has their texts.
 struct Statements {
     append: append::Statements,
     conversation: conversation::Statements,
+    count: count::Statements,
     entry: entry::Statements,
     history: history::Statements,
     import: import::Statements,
     inbox: inbox::Statements,
+    index: index::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
@@ -135,10 +145,12 @@ impl Cql {
         let statements = Statements {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            count: count::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            index: index::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -146,7 +158,12 @@ impl Cql {
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
         let cluster = Cluster::new(session, profiles);
-        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements }) })
+        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements, index: Index::new() }) })
+    }
+
+    /// How many statements were sent since it was opened: what a question costs, to tests and benchmarks.
+    pub fn statements_sent(&self) -> u64 {
+        self.inner.cluster.statements()
     }
 }
 
@@ -236,7 +253,7 @@ impl Store for Cql {
     }
 
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        history::message_counts(&self.inner, conversations).await
+        count::message_counts(&self.inner, conversations).await
     }
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {

@@ -1,16 +1,18 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, conversation, entry, history, import, inbox, message_row, profile, raise, revision, wake};
+use super::{append, conversation, count, entry, history, import, inbox, index, message_row, profile, raise, revision, wake};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
         ("append", append::Statements::ALL),
         ("conversation", conversation::Statements::ALL),
+        ("count", count::Statements::ALL),
         ("entry", entry::Statements::ALL),
         ("history", history::Statements::ALL),
         ("import", import::Statements::ALL),
         ("inbox", inbox::Statements::ALL),
+        ("index", index::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
