@@ -18,7 +18,7 @@
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages.
 //! - [`cli`]: the commands; [`transfer`] is the import format that one of them reads.
-//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`config`] and [`telemetry`].
+//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`config`] and [`telemetry`].
 //!
 //! # Invariants
 //!
@@ -38,9 +38,9 @@
 //! `sendMessage` over HTTP:
 //!
 //! 1. `server::http` reads the body within its bound, finds the viewer by the bearer token, and has the document prepared:
-//!    `graphql::document` takes it from its cache or parses and guards it.
+//!    `graphql::document` takes it from its cache or parses and guards it. `server::gate` takes its price from the viewer's bucket.
 //! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
-//! 3. [`chat::Chat::send`] checks that the viewer takes part, and puts the draft into the queue of the conversation (`chat::lane`).
+//! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::lane`).
 //! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::horizon`) and calls
 //!    [`store::Store::append_messages`].
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
@@ -67,6 +67,7 @@ pub mod clock;
 pub mod config;
 pub mod graphql;
 pub mod model;
+pub mod rate;
 pub mod server;
 pub mod store;
 pub mod telemetry;

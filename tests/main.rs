@@ -3,6 +3,7 @@
 #![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
 
 mod api;
+mod auth;
 mod binary;
 mod browser;
 mod cassandra;

@@ -18,12 +18,16 @@ const FILE_BYTES_MAX: usize = 1024;
 /// Why there is no signing key. It names the file, never what is in it.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("the signing key {path} cannot be {done}: {source}")]
+    #[error("the key {path} cannot be {done}: {source}")]
     File { path: PathBuf, done: &'static str, source: io::Error },
     #[error("{0} holds no signing key: at least {KEY_BYTES} bytes as base64url text are expected")]
     NotAKey(PathBuf),
     #[error("the system gives no random bytes for a signing key: {0}")]
     Random(getrandom::Error),
+    #[error("{path} cannot be used for tokens: {reason}")]
+    Unusable { path: PathBuf, reason: &'static str },
+    #[error("the keys of tokens cannot be watched: {0}")]
+    Thread(io::Error),
 }
 
 /// The key of this folder, made where there is none.

@@ -1,33 +1,70 @@
 //! Who is calling: signed tokens, as they are read at the doors and printed by `wideroom token`.
 //!
+//! They are checked by the key of the data folder, or instead by the keys in the operator's own files (see `keyring`).
+//!
 //! A token that is not wholly in order names nobody. What is wrong with it is said in one public sentence and no more, and neither a token
 //! nor a key is ever shown, logged or part of an error.
 
 mod key;
+mod keyring;
+mod keys;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 
 pub use self::key::KeyError;
+use self::keyring::{FileKind, Keyring};
+use self::keys::Key;
 use crate::clock::{Clock, SystemClock};
 use crate::model::{Timestamp, UserId};
 
 /// The longest token that is looked at.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// By how much the clocks of issuer and server may differ.
+/// By how much the clocks of issuer and server may differ, unless it is said otherwise.
 pub const LEEWAY: Duration = Duration::from_secs(5);
+/// What a token may be signed with. `none` is none of these, and each key is for one of them.
+const ALGORITHMS: [Algorithm; 4] = [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 
-/// Reads and issues tokens under one key.
+/// Whose tokens are good, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRules {
+    /// A file with a secret for HS256. With this or `keys`, the key of the data folder opens nothing.
+    pub secret: Option<PathBuf>,
+    /// A file with public keys, as PEM or as a JWKS.
+    pub keys: Option<PathBuf>,
+    /// Whom tokens are for. Without it, tokens must be for nobody in particular.
+    pub audience: Option<String>,
+    /// Who must have made them.
+    pub issuer: Option<String>,
+    pub leeway: Duration,
+}
+
+impl Default for TokenRules {
+    fn default() -> Self {
+        Self { secret: None, keys: None, audience: None, issuer: None, leeway: LEEWAY }
+    }
+}
+
+impl TokenRules {
+    /// Whether the key of the data folder is good for nothing but `wideroom token` elsewhere.
+    pub fn has_keys_of_its_own(&self) -> bool {
+        self.secret.is_some() || self.keys.is_some()
+    }
+}
+
+/// Reads tokens, and issues them under the key of the data folder.
 pub struct Auth {
     clock: Arc<dyn Clock>,
     signing: EncodingKey,
-    checking: DecodingKey,
-    validation: Validation,
+    trusted: Arc<Keyring>,
+    rules: TokenRules,
+    /// One for each algorithm, in their order.
+    validations: [Validation; 4],
 }
 
 /// Whom a token names, and until when.
@@ -53,6 +90,10 @@ pub enum Error {
     NotYet,
     #[error("the token does not say when it expires")]
     Endless,
+    #[error("the token is for another audience")]
+    Audience,
+    #[error("the token is of another issuer")]
+    Issuer,
     #[error("the token names no user: `sub` must be 1 to {} bytes of text without control characters", UserId::BYTES_MAX)]
     Subject,
 }
@@ -71,6 +112,10 @@ struct Issued<'a> {
     sub: &'a str,
     iat: i64,
     exp: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iss: Option<&'a str>,
 }
 
 impl Auth {
@@ -81,18 +126,24 @@ impl Auth {
     }
 
     pub fn with_secret(secret: &[u8]) -> Self {
-        // One algorithm and no other: neither `none` nor a public key that is passed off as a secret gets any further. Times are checked
-        // here by our clock; a token with an audience is for somebody else, as we have no name yet.
-        let mut validation = Validation::new(Algorithm::HS256);
-        validation.validate_exp = false;
-        validation.validate_nbf = false;
-        validation.required_spec_claims.clear();
+        let rules = TokenRules::default();
         Self {
             clock: Arc::new(SystemClock),
             signing: EncodingKey::from_secret(secret),
-            checking: DecodingKey::from_secret(secret),
-            validation,
+            trusted: Keyring::fixed(Key::secret(secret)),
+            validations: ALGORITHMS.map(|algorithm| validation(algorithm, &rules)),
+            rules,
         }
+    }
+
+    /// The same, by these rules: tokens are checked by the keys of their files, where they name any. Blocks.
+    pub fn with_rules(self, rules: TokenRules) -> Result<Self, KeyError> {
+        let secret = rules.secret.clone().map(|path| (FileKind::Secret, path));
+        let keys = rules.keys.clone().map(|path| (FileKind::Keys, path));
+        let files: Vec<_> = secret.into_iter().chain(keys).collect();
+        let trusted = if files.is_empty() { self.trusted } else { Keyring::open(files)? };
+        let validations = ALGORITHMS.map(|algorithm| validation(algorithm, &rules));
+        Ok(Self { trusted, rules, validations, ..self })
     }
 
     /// The same, by another clock.
@@ -106,14 +157,9 @@ impl Auth {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Error::TooLong);
         }
-        let read = jsonwebtoken::decode::<Claims>(token, &self.checking, &self.validation).map_err(|error| reason(&error))?;
-        // What an issuer calls critical must be understood (RFC 7515, 4.1.11), and we know no extension.
-        if read.header.crit.is_some() {
-            return Err(Error::Invalid);
-        }
-        let claims = read.claims;
+        let claims = self.claims(token)?;
         let now = self.clock.now();
-        let leeway = micros(LEEWAY.as_secs_f64());
+        let leeway = micros(self.rules.leeway.as_secs_f64());
         let expires_at = moment(claims.exp.ok_or(Error::Endless)?);
         if now >= expires_at.plus_micros(leeway) {
             return Err(Error::Expired);
@@ -125,11 +171,34 @@ impl Auth {
         Ok(Identity { user, expires_at: Some(expires_at) })
     }
 
+    /// What a token says that is signed by one of the keys, is for us, and from whom it must be.
+    fn claims(&self, token: &str) -> Result<Claims, Error> {
+        let header = jsonwebtoken::decode_header(token).map_err(|_| Error::Invalid)?;
+        // What an issuer calls critical must be understood (RFC 7515, 4.1.11), and we know no extension.
+        if header.crit.is_some() {
+            return Err(Error::Invalid);
+        }
+        let place = ALGORITHMS.iter().position(|algorithm| *algorithm == header.alg).ok_or(Error::Invalid)?;
+        let keys = self.trusted.keys();
+        for key in keys.iter().filter(|key| key.is_meant_by(header.alg, header.kid.as_deref())) {
+            match jsonwebtoken::decode::<Claims>(token, &key.checking, &self.validations[place]).map_err(|error| reason(&error)) {
+                Err(Error::Signature) => {}
+                decoded => return decoded.map(|decoded| decoded.claims),
+            }
+        }
+        if keys.iter().all(|key| key.algorithm != header.alg) {
+            return Err(Error::Invalid);
+        }
+        self.trusted.look();
+        Err(Error::Signature)
+    }
+
     /// A token that names this user from now on, until `ttl` is over.
     pub fn issue(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
         let iat = now.micros().div_euclid(1_000_000);
         let exp = now.plus_micros(micros(ttl.as_secs_f64())).micros().div_euclid(1_000_000);
-        let claims = Issued { sub: user.as_str(), iat, exp };
+        let (aud, iss) = (self.rules.audience.as_deref(), self.rules.issuer.as_deref());
+        let claims = Issued { sub: user.as_str(), iat, exp, aud, iss };
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.signing).expect("plain claims under an HMAC key always sign")
     }
 }
@@ -140,8 +209,35 @@ impl fmt::Debug for Auth {
     }
 }
 
+/// One algorithm and no other: neither `none` nor a public key that is passed off as a secret gets any further. Times are checked here, by
+/// our clock.
+fn validation(algorithm: Algorithm, rules: &TokenRules) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.validate_exp = false;
+    validation.validate_nbf = false;
+    validation.required_spec_claims.clear();
+    // A claim that is wanted must be there. The library refuses an audience where none is wanted: that token is for somebody else.
+    if let Some(audience) = &rules.audience {
+        validation.set_audience(&[audience]);
+        validation.required_spec_claims.insert("aud".to_owned());
+    }
+    if let Some(issuer) = &rules.issuer {
+        validation.set_issuer(&[issuer]);
+        validation.required_spec_claims.insert("iss".to_owned());
+    }
+    validation
+}
+
 fn reason(error: &jsonwebtoken::errors::Error) -> Error {
-    if matches!(error.kind(), ErrorKind::InvalidSignature) { Error::Signature } else { Error::Invalid }
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the library's reasons are many, and a token is told few")]
+    match error.kind() {
+        ErrorKind::InvalidSignature => Error::Signature,
+        ErrorKind::InvalidAudience => Error::Audience,
+        ErrorKind::InvalidIssuer => Error::Issuer,
+        ErrorKind::MissingRequiredClaim(claim) if claim == "aud" => Error::Audience,
+        ErrorKind::MissingRequiredClaim(claim) if claim == "iss" => Error::Issuer,
+        _ => Error::Invalid,
+    }
 }
 
 /// Whole microseconds; a float's conversion ends at the ends of an integer.
@@ -154,132 +250,5 @@ fn moment(seconds: f64) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::clock::ManualClock;
-
-    const SECRET: &[u8] = b"thirty-two bytes for a test key.";
-    const NOW: i64 = 1_770_000_000;
-
-    fn auth() -> Auth {
-        Auth::with_secret(SECRET).with_clock(Arc::new(ManualClock::at(Timestamp::from_micros(NOW * 1_000_000))))
-    }
-
-    fn signed(claims: &Value) -> String {
-        signed_by(Algorithm::HS256, SECRET, claims)
-    }
-
-    fn signed_by(algorithm: Algorithm, secret: &[u8], claims: &Value) -> String {
-        jsonwebtoken::encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret)).unwrap()
-    }
-
-    fn refusal(token: &str) -> Error {
-        auth().verify(token).unwrap_err()
-    }
-
-    #[test]
-    fn an_issued_token_names_its_user_until_it_ends() {
-        let alice = UserId::parse("alice").unwrap();
-        let now = Timestamp::from_micros(NOW * 1_000_000);
-        let token = auth().issue(&alice, Duration::from_secs(60), now);
-        let identity = auth().verify(&token).unwrap();
-        assert_eq!(identity, Identity { user: alice, expires_at: Some(now.plus_micros(60_000_000)) });
-        let at = |seconds: i64| Auth::with_secret(SECRET).with_clock(Arc::new(ManualClock::at(now.plus_micros(seconds * 1_000_000))));
-        assert!(at(64).verify(&token).is_ok());
-        assert_eq!(at(65).verify(&token), Err(Error::Expired));
-    }
-
-    #[test]
-    fn the_longest_life_ends_in_the_year_9999() {
-        let alice = UserId::parse("alice").unwrap();
-        let token = auth().issue(&alice, Duration::MAX, Timestamp::from_micros(NOW * 1_000_000));
-        assert!(auth().verify(&token).unwrap().expires_at.unwrap() <= Timestamp::MAX);
-    }
-
-    #[test]
-    fn a_token_of_another_key_is_forged() {
-        assert_eq!(refusal(&signed_by(Algorithm::HS256, b"another key", &json!({ "sub": "alice", "exp": NOW + 60 }))), Error::Signature);
-    }
-
-    #[test]
-    fn a_changed_claim_breaks_the_signature() {
-        let token = signed(&json!({ "sub": "alice", "exp": NOW + 60 }));
-        let parts: Vec<_> = token.split('.').collect();
-        let other = URL_SAFE_NO_PAD.encode(json!({ "sub": "bob", "exp": NOW + 60 }).to_string());
-        assert_eq!(refusal(&format!("{}.{other}.{}", parts[0], parts[2])), Error::Signature);
-    }
-
-    #[test]
-    fn the_algorithm_none_is_no_algorithm() {
-        let claims = URL_SAFE_NO_PAD.encode(json!({ "sub": "alice", "exp": NOW + 60 }).to_string());
-        for name in ["none", "None", "NONE", "nOnE"] {
-            let header = URL_SAFE_NO_PAD.encode(json!({ "alg": name, "typ": "JWT" }).to_string());
-            assert_eq!(refusal(&format!("{header}.{claims}.")), Error::Invalid);
-        }
-    }
-
-    #[test]
-    fn another_algorithm_with_the_right_key_is_refused() {
-        for algorithm in [Algorithm::HS384, Algorithm::HS512] {
-            assert_eq!(refusal(&signed_by(algorithm, SECRET, &json!({ "sub": "alice", "exp": NOW + 60 }))), Error::Invalid);
-        }
-    }
-
-    #[test]
-    fn the_times_of_a_token_hold_with_five_seconds_of_leeway() {
-        let verify = |claims: Value| auth().verify(&signed(&claims));
-        assert!(verify(json!({ "sub": "alice", "exp": NOW - 4 })).is_ok());
-        assert_eq!(verify(json!({ "sub": "alice", "exp": NOW - 5 })), Err(Error::Expired));
-        assert_eq!(verify(json!({ "sub": "alice", "exp": -1 })), Err(Error::Expired));
-        assert!(verify(json!({ "sub": "alice", "exp": NOW + 60, "nbf": NOW + 5 })).is_ok());
-        assert_eq!(verify(json!({ "sub": "alice", "exp": NOW + 60, "nbf": NOW + 6 })), Err(Error::NotYet));
-        assert_eq!(verify(json!({ "sub": "alice", "exp": NOW as f64 + 0.5 })).unwrap().expires_at.unwrap().micros() % 1_000_000, 500_000);
-    }
-
-    #[test]
-    fn a_token_must_end_and_must_say_so_in_numbers() {
-        assert_eq!(refusal(&signed(&json!({ "sub": "alice" }))), Error::Endless);
-        assert_eq!(refusal(&signed(&json!({ "sub": "alice", "exp": "tomorrow" }))), Error::Invalid);
-        assert_eq!(refusal(&signed(&json!({ "sub": "alice", "exp": NOW + 60, "nbf": "now" }))), Error::Invalid);
-    }
-
-    #[test]
-    fn a_token_must_name_somebody() {
-        assert_eq!(refusal(&signed(&json!({ "exp": NOW + 60 }))), Error::Subject);
-        for nobody in ["", "al\nice", "\u{0}", &"a".repeat(129)] {
-            assert_eq!(refusal(&signed(&json!({ "sub": nobody, "exp": NOW + 60 }))), Error::Subject);
-        }
-        assert_eq!(refusal(&signed(&json!({ "sub": 7, "exp": NOW + 60 }))), Error::Invalid);
-    }
-
-    #[test]
-    fn a_token_for_another_audience_is_refused() {
-        assert_eq!(refusal(&signed(&json!({ "sub": "alice", "exp": NOW + 60, "aud": "somebody-else" }))), Error::Invalid);
-    }
-
-    #[test]
-    fn what_an_issuer_calls_critical_is_not_passed_over() {
-        let mut header = Header::new(Algorithm::HS256);
-        header.crit = Some(vec!["exp".to_owned()]);
-        let claims = json!({ "sub": "alice", "exp": NOW + 60 });
-        assert_eq!(refusal(&jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(SECRET)).unwrap()), Error::Invalid);
-    }
-
-    #[test]
-    fn a_token_is_bounded() {
-        let long = signed(&json!({ "sub": "alice", "exp": NOW + 60, "note": "x".repeat(TOKEN_BYTES_MAX) }));
-        assert_eq!(refusal(&long), Error::TooLong);
-    }
-
-    #[test]
-    fn what_is_no_token_is_told_no_more_than_that() {
-        for text in ["", ".", "..", "...", "a.b.c", "alice", "é.é.é"] {
-            assert_eq!(refusal(text), Error::Invalid);
-        }
-        assert_eq!(Error::Invalid.to_string(), "the token is not valid");
-    }
-}
+#[path = "auth_test.rs"]
+mod tests;

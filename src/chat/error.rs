@@ -1,7 +1,9 @@
 //! Why a request of a user was not done, in the user's terms.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::rate::TooFast;
 use crate::store;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -24,6 +26,9 @@ pub enum Error {
     /// Too much is under way; nothing of it was done.
     #[error("the conversation is busy, try again")]
     Busy,
+    /// The viewer does this too often, or too much of it at once; nothing was done.
+    #[error("too fast: try again in a while")]
+    TooFast { retry_after: Duration },
     /// The outcome of the write is not known within its deadline. The same again settles it; a send wants the same idempotency key.
     #[error("it is not known whether this was done: try again, with the same idempotencyKey where there is one")]
     OutcomeUnknown,
@@ -37,6 +42,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         Self::Store(Arc::new(error))
+    }
+}
+
+impl From<TooFast> for Error {
+    fn from(TooFast { retry_after }: TooFast) -> Self {
+        Self::TooFast { retry_after }
     }
 }
 

@@ -14,10 +14,11 @@ impl Chat {
     /// else.
     pub async fn send(&self, viewer: &UserId, conversation: ConversationId, draft: Draft) -> Result<Arc<Message>> {
         self.conversation_of(viewer, conversation).await?;
+        self.pace(&self.0.sends, viewer)?;
         if let Some(reply_to) = draft.reply_to {
             self.message_of(conversation, reply_to).await?;
         }
-        self.work(conversation, viewer, Work::Send(draft)).await
+        self.work(conversation, viewer, |reply| Work::Send(draft, reply)).await
     }
 
     /// Messages by id, `None` for those that the viewer may not see.

@@ -10,11 +10,13 @@ mod draft;
 mod error;
 mod flags;
 mod given;
+mod group;
 mod history;
 mod horizon;
 mod inbox;
 mod inbox_updates;
 mod lane;
+mod lookout;
 mod marker;
 mod message;
 mod message_updates;
@@ -23,13 +25,18 @@ mod receipt;
 mod revision;
 mod send;
 mod settle;
+mod turn;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::bus::Bus;
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
+use crate::rate::{Buckets, Rate};
 use crate::store::{self, Store};
 
 pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
@@ -62,6 +69,27 @@ pub struct Bounds {
     pub begin_wait: Duration,
     /// How long a send waits for its outcome.
     pub settle_wait: Duration,
+    pub rates: RateBounds,
+    /// Reads of what resumed streams missed, at once: of one user, of all. More wait in line.
+    pub user_replays_max: usize,
+    pub replays_max: usize,
+    pub replay_wait: Duration,
+}
+
+/// How often one user may do what costs others something. Whatever asks for it, through whichever door.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateBounds {
+    pub is_on: bool,
+    pub sends_per_second: u32,
+    pub sends_burst: u32,
+    /// New direct conversations, which show up with somebody who did not ask for them.
+    pub directs_per_hour: u32,
+}
+
+impl Default for RateBounds {
+    fn default() -> Self {
+        Self { is_on: true, sends_per_second: 10, sends_burst: 30, directs_per_hour: 30 }
+    }
 }
 
 impl Default for Bounds {
@@ -77,6 +105,10 @@ impl Default for Bounds {
             lane_bytes_max: 1 << 20,
             begin_wait: Duration::from_secs(2),
             settle_wait: Duration::from_secs(5),
+            rates: RateBounds::default(),
+            user_replays_max: 4,
+            replays_max: 64,
+            replay_wait: Duration::from_secs(10),
         }
     }
 }
@@ -92,6 +124,14 @@ struct Inner {
     horizon: horizon::Horizon,
     ids: Arc<IdGenerator>,
     lanes: lane::Lanes,
+    /// How often somebody left a conversation since this process began: who got something before looks again.
+    departures: AtomicU64,
+    /// Where other servers write too: what was told here.
+    told: lookout::Told,
+    /// Of sends and of new direct conversations.
+    sends: Buckets,
+    directs: Buckets,
+    replays: turn::Line,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
     imported_at: Timestamp,
@@ -107,8 +147,22 @@ impl Chat {
         let imported_at = store.note(store::NOTE_IMPORTED_AT).await?.and_then(|text| Timestamp::parse(&text)).unwrap_or_default();
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
-        let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids));
-        Ok(Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes: lane::Lanes::default(), bounds, imported_at })))
+        let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids), store.overlap_micros() > 0);
+        let sends = Buckets::new(Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
+        let directs = Buckets::new(Rate::per_hour(bounds.rates.directs_per_hour));
+        let replays = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
+        let (lanes, departures, told) = Default::default();
+        let inner = Inner { store, bus, clock, horizon, ids, lanes, departures, told, sends, directs, replays, bounds, imported_at };
+        let chat = Self(Arc::new(inner));
+        if chat.is_shared() {
+            chat.look_out();
+        }
+        Ok(chat)
+    }
+
+    /// Takes one from the viewer's bucket, where there are rates.
+    fn pace(&self, buckets: &Buckets, viewer: &UserId) -> Result<()> {
+        if self.0.bounds.rates.is_on { Ok(buckets.take(viewer, 1, Instant::now())?) } else { Ok(()) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -130,8 +184,21 @@ impl Chat {
         self.0.lanes.finish().await;
     }
 
+    /// Somebody left a conversation: whoever gets something from now on looks first whether they still may.
+    fn departed(&self) {
+        self.0.departures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What this server tells itself is not to be told once more when it is found in the store.
+    fn was_told(&self, id: TimeUuid) {
+        if self.is_shared() {
+            self.0.told.insert(id);
+        }
+    }
+
     /// Tells the readers of these inboxes that the conversation's entry is another one now.
     fn tell_inboxes<'a>(&self, users: impl IntoIterator<Item = &'a UserId>, conversation: ConversationId, id: TimeUuid, settled: OrderKey) {
+        self.was_told(id);
         let mut notice = None;
         for user in users {
             let topic = Topic::Inbox(user.clone());

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use super::stop::{self, Stop};
@@ -18,7 +19,7 @@ use crate::graphql::Api;
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Doors};
-use crate::store::Store;
+use crate::store::{NOTE_IMPORTED_AT, Store};
 use crate::telemetry;
 use crate::transfer::import::{Import, Told};
 use crate::transfer::line::Line;
@@ -30,7 +31,7 @@ const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 pub(super) fn run(config: Config) -> Result<(), Error> {
     telemetry::init(&config.log, config.log_format)?;
     open::folder(&config)?;
-    let auth = Arc::new(Auth::open(&config.data)?);
+    let auth = Arc::new(Auth::open(&config.data)?.with_rules(config.tokens.clone())?);
     stop::run(|stop| serve(config, auth, stop))
 }
 
@@ -58,7 +59,8 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     }
     let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
     let doors = Arc::new(Doors::new(api, auth.clone(), clock.clone(), config.doors.clone()));
-    let pages = pages::router(PageOptions { demo_users: if config.demo { sample_users() } else { Vec::new() }, issue: issue(auth, clock) });
+    let demo_users = if config.demo { sample_users() } else { Vec::new() };
+    let pages = if config.pages { pages::router(PageOptions { demo_users, issue: issue(auth, clock) }) } else { Router::new() };
     print(&greeting(address, config))?;
     let drain = config.doors.drain;
     let stopping = async move {
@@ -82,7 +84,7 @@ fn sample_users() -> Vec<String> {
 
 /// Into a store that has nothing yet. One that has is served as it is, so that a demo may be started again.
 async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path) -> Result<(), Error> {
-    if store.newest_id().await?.is_some() {
+    if store.newest_id().await?.is_some() || store.note(NOTE_IMPORTED_AT).await?.is_some() {
         tracing::info!("the store is not empty, so the sample is not loaded");
         return Ok(());
     }
@@ -99,8 +101,11 @@ async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path)
 
 /// Where it listens, and what to do next.
 fn greeting(address: SocketAddr, config: &Config) -> String {
-    let mut lines = vec![format!("Wideroom listens on http://{address}"), format!("  open    http://{address}/")];
-    if address.ip().is_loopback() {
+    let mut lines = vec![format!("Wideroom listens on http://{address}")];
+    if config.pages {
+        lines.push(format!("  open    http://{address}/"));
+    }
+    if address.ip().is_loopback() && !config.tokens.has_keys_of_its_own() {
         let data = if config.data == Config::default().data { String::new() } else { format!(" --data {}", config.data.display()) };
         let user = if config.demo { "alice" } else { "NAME" };
         lines.push(format!("  token   wideroom token --user {user}{data}"));

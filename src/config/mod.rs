@@ -2,6 +2,7 @@
 //!
 //! Nothing is opened before [`Config::validate`]. What may hold a secret is never shown.
 
+mod access;
 mod bounds;
 mod file;
 mod value;
@@ -10,8 +11,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::model::Unread;
-use crate::{chat, graphql, server};
+use crate::store::cql::{Address, AddressError};
+use crate::{auth, chat, graphql, server};
 
+pub use self::access::ACCESS;
 pub use self::bounds::BOUNDS;
 pub use self::value::parse_duration;
 
@@ -27,6 +30,9 @@ pub struct Config {
     pub accept_loss: bool,
     pub cache_bytes: u64,
     pub free_bytes_min: u64,
+    /// Whether the pages are served.
+    pub pages: bool,
+    pub tokens: auth::TokenRules,
     pub chat: chat::Bounds,
     pub documents: graphql::DocumentBounds,
     pub doors: server::DoorBounds,
@@ -44,6 +50,8 @@ impl Default for Config {
             accept_loss: false,
             cache_bytes: 64 << 20,
             free_bytes_min: 1 << 30,
+            pages: true,
+            tokens: auth::TokenRules::default(),
             chat: chat::Bounds::default(),
             documents: graphql::DocumentBounds::default(),
             doors: server::DoorBounds::default(),
@@ -52,11 +60,10 @@ impl Default for Config {
 }
 
 /// Where messages are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreChoice {
     Embedded,
-    /// Known by name, so that it can be answered; nothing of its URL is held.
-    Cql,
+    Cql(Address),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +97,7 @@ pub struct Setting {
     pub set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
-/// All settings but the bounds, in the order in which the help shows them.
+/// All settings but those of access and the bounds, in the order in which the help shows them.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "listen",
@@ -124,16 +131,17 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_STORE",
         scope: Scope::Store,
         value_name: Some("STORE"),
-        help: "Where messages are kept: `embedded`, in the data folder",
-        get: |config| match config.store {
+        help: "Where messages are kept: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…]`, on Cassandra or ScyllaDB",
+        // Without user and password.
+        get: |config| match &config.store {
             StoreChoice::Embedded => "embedded".to_owned(),
-            StoreChoice::Cql => "cql://***".to_owned(),
+            StoreChoice::Cql(address) => address.to_string(),
         },
         set: |config, text| {
             config.store = match text {
                 "embedded" => StoreChoice::Embedded,
-                url if url.starts_with("cql://") => StoreChoice::Cql,
-                _ => return Err("must be `embedded`".to_owned()),
+                url if url.starts_with("cql:") => StoreChoice::Cql(url.parse().map_err(|error: AddressError| error.to_string())?),
+                _ => return Err("must be `embedded` or begin with cql://".to_owned()),
             };
             Ok(())
         },
@@ -221,7 +229,7 @@ pub const SETTINGS: &[Setting] = &[
 
 /// Everything that can be set.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().chain(BOUNDS)
+    SETTINGS.iter().chain(ACCESS).chain(BOUNDS)
 }
 
 /// Where a value was given.
@@ -241,14 +249,14 @@ pub enum Error {
     File { path: PathBuf, reason: String },
     #[error("{path}: unknown key `{key}`{}", nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
     UnknownKey { path: PathBuf, key: String, nearest: Option<&'static str> },
-    #[error("--store: this version has the embedded store only")]
-    Cql,
     #[error("--unread-cap: {} at most", Unread::CAP_MAX)]
     UnreadCap,
     #[error("--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max")]
     MessageBody,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
+    #[error("--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out")]
+    DemoKeys,
 }
 
 impl Config {
@@ -271,9 +279,6 @@ impl Config {
 
     /// What each value cannot tell by itself. Before anything is opened.
     pub fn validate(&self, scope: Scope) -> Result<(), Error> {
-        if scope >= Scope::Store && self.store == StoreChoice::Cql {
-            return Err(Error::Cql);
-        }
         let room = self.doors.variables_bytes.min(self.doors.body_bytes).min(self.doors.sockets.message_bytes);
         if self.chat.body_bytes_max >= room {
             return Err(Error::MessageBody);
@@ -283,6 +288,9 @@ impl Config {
         }
         if scope >= Scope::Serve && self.demo && !self.listen.ip().is_loopback() {
             return Err(Error::DemoIsPublic(self.listen));
+        }
+        if scope >= Scope::Serve && self.demo && self.tokens.has_keys_of_its_own() {
+            return Err(Error::DemoKeys);
         }
         Ok(())
     }
@@ -327,7 +335,6 @@ mod tests {
         let store = SETTINGS.iter().find(|setting| setting.name == "store").unwrap();
         config.set(store, "cql://user:hunter2@host/chat", &Source::Flag).unwrap();
         assert!(!format!("{config:?}{}", (store.get)(&config)).contains("hunter2"));
-        assert!(matches!(config.validate(Scope::Store), Err(Error::Cql)));
         assert!(config.validate(Scope::Data).is_ok());
     }
 
@@ -339,6 +346,26 @@ mod tests {
         let mut config = Config::default();
         config.chat.unread_cap = 1_000;
         assert!(matches!(config.validate(Scope::Serve), Err(Error::UnreadCap)));
+    }
+
+    #[test]
+    fn the_demo_has_the_key_of_its_folder() {
+        for name in ["token-keys-file", "token-secret-file"] {
+            let mut config = Config { demo: true, ..Config::default() };
+            let setting = settings().find(|setting| setting.name == name).unwrap();
+            config.set(setting, "keys.json", &Source::Flag).unwrap();
+            assert!(matches!(config.validate(Scope::Serve), Err(Error::DemoKeys)));
+            assert!(config.validate(Scope::Data).is_ok());
+        }
+    }
+
+    #[test]
+    fn rates_are_switched_off_all_together() {
+        let mut config = Config::default();
+        let rates = settings().find(|setting| setting.name == "rates").unwrap();
+        config.set(rates, "off", &Source::Flag).unwrap();
+        assert!(!config.chat.rates.is_on && !config.doors.rates.is_on);
+        assert_eq!((rates.get)(&config), "off");
     }
 
     #[test]

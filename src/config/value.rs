@@ -1,5 +1,6 @@
 //! Values as text: times with a unit, sizes with a unit, on and off.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Milliseconds in each unit. The greatest that divides a value is the one that is shown.
@@ -44,6 +45,34 @@ pub(super) fn set_bool(to: &mut bool, text: &str) -> Result<(), String> {
         "false" | "0" | "no" | "off" => false,
         _ => return Err("must be true or false".to_owned()),
     };
+    Ok(())
+}
+
+/// On or off, in words that are not a flag's.
+pub(super) fn show_switch(is_on: bool) -> String {
+    if is_on { "on".to_owned() } else { "off".to_owned() }
+}
+
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err("must be on or off".to_owned()),
+    }
+}
+
+/// Something that may be left out: `none` stands for nothing.
+pub(super) fn set_option<T: From<String>>(to: &mut Option<T>, text: &str) -> Result<(), String> {
+    *to = match text {
+        "none" => None,
+        "" => return Err("must not be empty".to_owned()),
+        text => Some(text.to_owned().into()),
+    };
+    Ok(())
+}
+
+pub(super) fn set_parsed<T: FromStr<Err = String>>(to: &mut T, text: &str) -> Result<(), String> {
+    *to = text.parse()?;
     Ok(())
 }
 

@@ -37,6 +37,9 @@ impl Code {
     }
 }
 
+/// Beside RATE_LIMITED: when it may be tried again.
+pub const RETRY_AFTER_MS: &str = "retryAfterMs";
+
 /// Beside the code of a mutation that is not known to be done.
 const OUTCOME: &str = "outcome";
 const NOT_DONE: &str = "NOT_DONE";
@@ -103,6 +106,11 @@ impl From<chat::Error> for Error {
             chat::Error::Conflict => Self::new(Code::Conflict, sentence),
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),
             chat::Error::Busy => Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE),
+            chat::Error::TooFast { retry_after } => {
+                // A whole millisecond more, so that who comes back then is not too early.
+                let wait = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+                Self::new(Code::RateLimited, sentence).with(RETRY_AFTER_MS, wait).with(OUTCOME, NOT_DONE)
+            }
             chat::Error::OutcomeUnknown => Self::new(Code::Unavailable, sentence).with(OUTCOME, UNKNOWN),
             chat::Error::Store(cause) => from_store(&cause),
         }

@@ -29,6 +29,8 @@ pub struct DocumentBounds {
     pub root_fields: usize,
     /// Fields of an answer, each counted as often as the lists around it may have elements. Checked with the variables, when executed.
     pub complexity: usize,
+    /// Whether the schema may be asked for. `__typename` always may.
+    pub introspection: bool,
     pub introspection_fields: usize,
     pub introspection_depth: usize,
     /// Lists of introspection one inside the other, such as the fields of the types of fields: each multiplies the answer.
@@ -49,6 +51,7 @@ impl Default for DocumentBounds {
             spreads: 200,
             root_fields: 5,
             complexity: 10_000,
+            introspection: true,
             introspection_fields: 500,
             introspection_depth: 20,
             introspection_lists: 2,
@@ -61,6 +64,8 @@ impl Default for DocumentBounds {
 pub enum GuardError {
     #[error("The document has more than {most} {what}.")]
     TooMuch { what: &'static str, most: usize },
+    #[error("Introspection is switched off here.")]
+    Introspection,
     #[error("The fragment `{0}` spreads itself.")]
     Cycle(Name),
     #[error("The mutation asks for `{0}` twice; give one of them an alias.")]
@@ -191,6 +196,9 @@ impl Measure {
     }
 
     fn check(&self, bounds: &DocumentBounds) -> Result<(), GuardError> {
+        if !bounds.introspection && self.introspection_depth > 0 {
+            return Err(GuardError::Introspection);
+        }
         within("fields, fragments expanded", self.fields, bounds.fields)?;
         within("fields inside one another", self.depth, bounds.depth)?;
         within("aliases, fragments expanded", self.aliases, bounds.aliases)?;

@@ -151,3 +151,18 @@ const INTROSPECTION: &str = "query IntrospectionQuery { __schema { description q
     fragment InputValue on __InputValue { name description type { ...TypeRef } defaultValue isDeprecated deprecationReason }
     fragment TypeRef on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name
       ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } } } }";
+
+#[test]
+fn the_schema_is_told_to_nobody_where_introspection_is_off() {
+    let bounds = DocumentBounds { introspection: false, ..DocumentBounds::default() };
+    let asked = |text: &str| check(&parse_query(text).unwrap(), &bounds);
+    for text in [
+        "{ __schema { types { name } } }",
+        "{ viewer { username } __type(name: \"User\") { name } }",
+        "{ ...more } fragment more on Query { a: __schema { description } }",
+        "mutation { __schema { description } }",
+    ] {
+        assert_eq!(asked(text), Err(GuardError::Introspection), "{text}");
+    }
+    assert_eq!(asked("{ __typename viewer { __typename } }"), Ok(()));
+}

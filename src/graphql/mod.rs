@@ -4,6 +4,7 @@
 
 mod api;
 mod connection;
+mod cost;
 mod cursor;
 mod document;
 mod error;
@@ -19,8 +20,9 @@ mod subscription;
 mod types;
 
 pub use api::Api;
+pub use cost::Cost;
 pub use document::{Documents, Prepared, Refused, RefusedKind};
-pub use error::Code;
+pub use error::{Code, RETRY_AFTER_MS};
 pub use guard::DocumentBounds;
 pub use mutation::Mutation;
 pub use query::Query;

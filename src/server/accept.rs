@@ -1,12 +1,16 @@
 //! Connections: each is accepted when there is a place for it, answers at once, and is not waited for without end.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -15,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Doors;
+use super::address::Peer;
 use super::stall::Impatient;
 
 /// How long to wait where the system has no more file descriptors.
@@ -24,9 +29,10 @@ const EXHAUSTED: Duration = Duration::from_millis(200);
 pub(super) async fn accept(listener: &TcpListener, router: &Router, connections: &TaskTracker, doors: &Arc<Doors>) {
     let places = Arc::new(Semaphore::new(doors.bounds.connections.min(Semaphore::MAX_PERMITS)));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let stream = next(listener).await;
+        let (stream, peer) = next(listener).await;
         let stream = Impatient::new(stream, doors.bounds.sockets.write);
-        let (service, head, stop) = (TowerToHyperService::new(router.clone()), doors.bounds.head, doors.stop.clone());
+        let service = Named { peer: Peer(peer.ip()), router: TowerToHyperService::new(router.clone()) };
+        let (head, stop) = (doors.bounds.head, doors.stop.clone());
         connections.spawn(async move {
             serve(stream, service, head, stop).await;
             drop(place);
@@ -34,15 +40,32 @@ pub(super) async fn accept(listener: &TcpListener, router: &Router, connections:
     }
 }
 
-async fn next(listener: &TcpListener) -> TcpStream {
+/// The router, told with each request where it came from.
+struct Named {
+    peer: Peer,
+    router: TowerToHyperService<Router>,
+}
+
+impl Service<Request<Incoming>> for Named {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.router.call(request)
+    }
+}
+
+async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 // Without this the answer to a small request may wait 40 ms for the other side's acknowledgement.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "a connection keeps Nagle's algorithm");
                 }
-                return stream;
+                return (stream, peer);
             }
             // That one was gone before it was accepted; the next one is not.
             Err(error) if is_of_the_connection(&error) => {}
@@ -59,7 +82,7 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 }
 
 /// One connection, until it ends or becomes a WebSocket. Asked to stop, it answers what it has read and ends.
-async fn serve(stream: Impatient<TcpStream>, service: TowerToHyperService<Router>, head: Duration, stop: CancellationToken) {
+async fn serve(stream: Impatient<TcpStream>, service: Named, head: Duration, stop: CancellationToken) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(head);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());

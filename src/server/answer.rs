@@ -1,12 +1,16 @@
 //! What goes out: our own answer, with a code in every error, and no `data` where nothing was executed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
-use axum::http::{HeaderName, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
 pub(super) use crate::graphql::Code;
-use crate::graphql::{Refused, RefusedKind};
+use crate::graphql::{RETRY_AFTER_MS, Refused, RefusedKind};
+
+/// When to come back where all places are taken.
+const ROOM_AFTER: Duration = Duration::from_secs(5);
 
 /// Why nothing is executed: what HTTP says of it, and a sentence for whoever asked.
 #[derive(Debug)]
@@ -15,17 +19,32 @@ pub(super) struct Problem {
     pub(super) code: Code,
     pub(super) sentence: String,
     positions: Vec<Pos>,
+    /// When it may be tried again.
+    retry_after: Option<Duration>,
     /// What HTTP wants to be said beside it.
-    pub(super) header: Option<(HeaderName, &'static str)>,
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: Code, sentence: impl Into<String>) -> Self {
-        Self { status, code, sentence: sentence.into(), positions: Vec::new(), header: None }
+        Self { status, code, sentence: sentence.into(), positions: Vec::new(), retry_after: None, header: None }
+    }
+
+    /// Nothing was executed, for a while.
+    pub(super) fn too_fast(sentence: impl Into<String>, retry_after: Duration) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, sentence);
+        // In whole seconds, and not too early.
+        let seconds = HeaderValue::from(retry_after.as_secs().saturating_add(1));
+        Self { retry_after: Some(retry_after), header: Some(Box::new((header::RETRY_AFTER, seconds))), ..problem }
+    }
+
+    /// Something must end before there is room again, and nobody knows when.
+    pub(super) fn too_many(sentence: impl Into<String>) -> Self {
+        Self::too_fast(sentence, ROOM_AFTER)
     }
 
     pub(super) fn with_header(self, name: HeaderName, value: &'static str) -> Self {
-        Self { header: Some((name, value)), ..self }
+        Self { header: Some(Box::new((name, HeaderValue::from_static(value)))), ..self }
     }
 }
 
@@ -109,6 +128,10 @@ impl From<Problem> for Answer {
         let mut error = ServerError::new(problem.sentence, None);
         error.locations = problem.positions;
         extensions(&mut error).set("code", problem.code.as_str());
+        if let Some(retry_after) = problem.retry_after {
+            let wait = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+            extensions(&mut error).set(RETRY_AFTER_MS, wait);
+        }
         Self { errors: vec![error], data: None, extensions: BTreeMap::new(), status: problem.status }
     }
 }

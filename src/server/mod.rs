@@ -3,12 +3,16 @@
 //! Nothing here knows the schema. A request is read, bounded, given its viewer and handed to the [`Executor`]; its answer is written.
 
 mod accept;
+mod address;
 mod answer;
 mod expiry;
+mod gate;
 mod http;
 mod operation;
+mod origin;
 pub mod pages;
 mod request;
+mod shield;
 mod stall;
 mod ws;
 
@@ -19,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::map_response;
 use axum::routing::any;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
@@ -26,6 +31,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::address::Proxies;
+use self::gate::Gate;
+pub use self::gate::RateBounds;
+pub use self::origin::Origins;
 use crate::auth::Auth;
 use crate::clock::Clock;
 use crate::graphql::Executor;
@@ -45,6 +54,11 @@ pub struct DoorBounds {
     pub drain: Duration,
     pub streams: StreamBounds,
     pub sockets: SocketBounds,
+    pub rates: RateBounds,
+    /// Whose pages may use the API from a browser, beside our own.
+    pub origins: Origins,
+    /// Who may say for whom they speak.
+    pub proxies: Proxies,
 }
 
 /// The same for subscriptions over HTTP, as Server-Sent Events or in parts.
@@ -92,6 +106,9 @@ impl Default for DoorBounds {
             drain: Duration::from_secs(10),
             streams: StreamBounds::default(),
             sockets: SocketBounds::default(),
+            rates: RateBounds::default(),
+            origins: Origins::default(),
+            proxies: Proxies::default(),
         }
     }
 }
@@ -132,6 +149,7 @@ pub struct Doors {
     auth: Arc<Auth>,
     clock: Arc<dyn Clock>,
     bounds: DoorBounds,
+    gate: Gate,
     places: Arc<Semaphore>,
     stream_places: Arc<Semaphore>,
     sockets: TaskTracker,
@@ -142,7 +160,8 @@ impl Doors {
     pub fn new(executor: Arc<dyn Executor>, auth: Arc<Auth>, clock: Arc<dyn Clock>, bounds: DoorBounds) -> Self {
         let places = Arc::new(Semaphore::new(bounds.sockets.total.min(Semaphore::MAX_PERMITS)));
         let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
-        Self { executor, auth, clock, bounds, places, stream_places, sockets: TaskTracker::new(), stop: CancellationToken::new() }
+        let (gate, sockets, stop) = (Gate::new(bounds.rates.clone()), TaskTracker::new(), CancellationToken::new());
+        Self { executor, auth, clock, bounds, gate, places, stream_places, sockets, stop }
     }
 
     /// The sockets that are open now.
@@ -153,13 +172,18 @@ impl Doors {
 
 /// `/graphql`, `/graphql/ws`, and the pages beside them.
 pub fn router(doors: Arc<Doors>, pages: Router) -> Router {
+    let graphql = any(http::graphql);
+    let graphql = match doors.bounds.origins.cors() {
+        Some(cors) => graphql.layer(cors),
+        None => graphql,
+    };
     Router::new()
-        .route("/graphql", any(http::graphql))
+        .route("/graphql", graphql)
         .route("/graphql/ws", any(ws::upgrade))
         .route("/graphql/", any(http::not_found))
         .route("/graphql/{*rest}", any(http::not_found))
         .with_state(doors)
-        .merge(pages)
+        .merge(pages.layer(map_response(shield::shield)))
 }
 
 /// Listens. An address that is in use by a socket in its last minute can be had again.

@@ -1,17 +1,19 @@
 //! One operation, whichever door it came through: its viewer, its deadline, its panic, its line in the log.
 
 use std::any::Any;
+use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Response, Variables};
-use axum::http::StatusCode;
+use axum::http::{Extensions, HeaderMap, StatusCode};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
 use super::Doors;
+use super::address::{Address, Peer};
 use super::answer::{Answer, Code, Problem};
 use crate::auth::{self, Identity};
 use crate::graphql::Prepared;
@@ -21,6 +23,13 @@ use crate::model::UserId;
 const NAME_CHARS_MAX: usize = 64;
 
 impl Doors {
+    /// Whose request this is, as long as no user is known.
+    pub(super) fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Address {
+        // Without a connection there is nobody to tell from others: as in a test of the router alone.
+        let peer = extensions.get::<Peer>().copied().unwrap_or(Peer(Ipv4Addr::UNSPECIFIED.into()));
+        Address::of(peer, headers, &self.bounds.proxies)
+    }
+
     /// Whom `Bearer …` names.
     pub(super) fn identify(&self, authorization: &str) -> Result<Identity, Sentence> {
         let token = match authorization.split_once(' ') {

@@ -7,6 +7,7 @@ mod flags;
 mod history;
 mod inbox;
 mod profile;
+mod rates;
 mod receipt;
 mod revision;
 mod sample;

@@ -9,7 +9,7 @@ use async_graphql::parser::types::OperationType;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat};
+use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds, Executor};
 use wideroom::model::{
@@ -99,7 +99,8 @@ impl World {
     async fn open(folder: TempDir, places: Vec<Place>) -> Self {
         let store = open_store(&folder).await;
         let bus = Bus::default();
-        let chat = Chat::open(Arc::clone(&store), bus.clone(), Arc::new(SystemClock), Bounds::default()).await.unwrap();
+        let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
+        let chat = Chat::open(Arc::clone(&store), bus.clone(), Arc::new(SystemClock), bounds).await.unwrap();
         let api = Api::new(chat.clone(), DocumentBounds::default());
         Self { bus, places, chat, api, store, folder }
     }

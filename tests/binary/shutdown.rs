@@ -25,7 +25,7 @@ const SEND: &str =
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_it_in_order_and_loses_nothing() {
     let stage = Arc::new(Stage::set_up().await);
-    let server = Server::start(&stage.program, &[]);
+    let server = Server::start(&stage.program, &["--rates", "off"]);
     let address = server.address();
     let conversation = stage.conversations[GROUP_AT].id.clone();
     let sent = Arc::new((AtomicUsize::new(0), Notify::new()));
@@ -54,7 +54,7 @@ async fn sigterm_ends_it_in_order_and_loses_nothing() {
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("closed in order") && !log.contains("cut off"), "{log}");
 
-    let server = Server::start(&stage.program, &[]);
+    let server = Server::start(&stage.program, &["--rates", "off"]);
     let history = read::history(&mut stage.caller(server.address(), 0).await, &conversation).await;
     let there: HashMap<_, _> = history.messages.iter().map(|read| (read.id.uuid().to_string(), read.body.clone().unwrap())).collect();
     assert_eq!(there.len(), history.messages.len());

@@ -36,9 +36,9 @@ pub(super) fn name(user: usize) -> String {
     format!("user-{user:02}")
 }
 
-/// The server with little in its log.
+/// The server with little in its log, and no rates: a few users do here what takes many.
 pub(super) fn serve(program: &Program) -> Server {
-    Server::start(program, &["--log", "warn"])
+    Server::start(program, &["--log", "warn", "--rates", "off"])
 }
 
 impl Stage {

@@ -64,10 +64,26 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_cluster_is_answered_with_one_line_that_hides_its_password() {
+fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
     let program = Program::new();
-    for arguments in [&["--store", "cql://user:hunter2@host/chat"][..], &["import", "-", "--store", "cql://user:hunter2@host/chat"]] {
-        program.run(arguments).failed(1, "--store: this version has the embedded store only");
+    // Nothing listens on port 1.
+    let store = "cql://user:hunter2@127.0.0.1:1/chat";
+    for arguments in [&["--store", store][..], &["import", "-", "--store", store], &["migrate", "--store", store]] {
+        program.run(arguments).failed(1, "cql://127.0.0.1:1/chat is not to be reached");
     }
+    program.run(&["--store", "cql://user:hunter2@host"]).failed(2, "must name a keyspace");
+    program.run(&["migrate"]).failed(1, "only a cluster has tables to make");
     program.run(&["--store", "mysql://user:hunter2@host/chat"]).failed(2, "--store: must be `embedded`");
+}
+
+#[test]
+fn a_list_that_is_none_is_named_and_not_repeated() {
+    let program = Program::new();
+    let origins = "must be origins with commas between them, as https://chat.example.org, or * or none";
+    program.run(&["--cors-origins", "chat.example.org"]).failed(2, &format!("--cors-origins: {origins}"));
+    let networks = "must be networks or addresses with commas between them, as 10.0.0.0/8,192.168.1.7, or none";
+    program.run(&["--trusted-proxies", "proxy.example"]).failed(2, &format!("--trusted-proxies: {networks}"));
+    let path = program.write("wideroom.toml", "rates = \"sometimes\"\n");
+    program.run(&["--config", &path]).failed(1, &format!("{path}: rates: must be on or off"));
+    program.run(&["--send-rate", "0"]).failed(2, "--send-rate: must be a whole number from 1 on");
 }

@@ -1,5 +1,6 @@
 //! The command line, as one types it: the real program, its output and its exit codes.
 
+mod access;
 mod config;
 mod help;
 mod import;

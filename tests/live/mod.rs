@@ -3,6 +3,8 @@
 mod clients;
 mod drain;
 mod http;
+mod origins;
+mod rates;
 mod schema;
 mod stream_bounds;
 mod streams;

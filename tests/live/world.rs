@@ -121,12 +121,33 @@ impl World {
         client::try_socket(self.address, subprotocol).await
     }
 
+    /// A socket as a browser or a proxy asks for one; or the status of the refusal, its code and its headers.
+    pub(super) async fn socket_with(&self, headers: &[(&'static str, &str)]) -> Result<Socket, Refusal> {
+        let headers = [&[("sec-websocket-protocol", "graphql-transport-ws")], headers].concat();
+        match client::try_socket_with(self.address, &headers).await {
+            Ok(socket) => Ok(Socket(socket)),
+            Err(tungstenite::Error::Http(response)) => {
+                let body: Value = serde_json::from_slice(response.body().as_deref().unwrap()).unwrap();
+                let error = body["errors"][0]["extensions"].clone();
+                Err(Refusal { status: response.status().as_u16(), error })
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
     /// A socket after `connection_ack`.
     pub(super) async fn open(&self) -> Socket {
         let mut socket = self.socket().await;
         socket.init(None).await;
         socket
     }
+}
+
+/// Why a socket was not opened.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) error: Value,
 }
 
 fn issue(secret: &[u8], name: &str, ttl: Duration) -> String {

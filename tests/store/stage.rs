@@ -18,9 +18,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn naive() -> Self {
+    /// As each engine, `None` where it cannot be had, which was said.
+    pub async fn naive() -> Option<Self> {
         new_salt();
-        Self::oracle()
+        Some(Self::oracle())
     }
 
     /// The naive one beside an engine, in the same case: with the same users and conversations.
@@ -29,11 +30,11 @@ impl Stage {
         Self { store: Box::new(Naive::new(clock.clone())), clock, folder: None }
     }
 
-    pub async fn embedded() -> Self {
+    pub async fn embedded() -> Option<Self> {
         new_salt();
         let clock = Arc::new(ManualClock::at(NOW));
         let folder = tempfile::tempdir().unwrap();
-        Self { store: open(&folder, &clock).await, clock, folder: Some(folder) }
+        Some(Self { store: open(&folder, &clock).await, clock, folder: Some(folder) })
     }
 
     pub fn store(&self) -> &dyn Store {

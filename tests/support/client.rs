@@ -82,9 +82,14 @@ impl Caller {
 }
 
 pub(crate) async fn try_socket(address: SocketAddr, subprotocol: Option<&str>) -> Result<WebSocket, tungstenite::Error> {
+    let headers: Vec<_> = subprotocol.map(|subprotocol| ("sec-websocket-protocol", subprotocol)).into_iter().collect();
+    try_socket_with(address, &headers).await
+}
+
+pub(crate) async fn try_socket_with(address: SocketAddr, headers: &[(&'static str, &str)]) -> Result<WebSocket, tungstenite::Error> {
     let mut request = format!("ws://{address}/graphql/ws").into_client_request().unwrap();
-    if let Some(subprotocol) = subprotocol {
-        request.headers_mut().insert("sec-websocket-protocol", subprotocol.parse().unwrap());
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
     }
     soon(tokio_tungstenite::connect_async(request)).await.map(|(socket, _)| socket)
 }
@@ -137,6 +142,14 @@ impl Socket {
         let message = soon(self.0.next()).await.unwrap().unwrap();
         let Message::Text(text) = message else { panic!("{message:?}") };
         serde_json::from_str(&text).unwrap()
+    }
+
+    /// The next message, or `None` where the socket is closed instead.
+    pub(crate) async fn hear_or_close(&mut self) -> Option<Value> {
+        match soon(self.0.next()).await {
+            Some(Ok(Message::Text(text))) => Some(serde_json::from_str(&text).unwrap()),
+            _ => None,
+        }
     }
 
     /// The close that comes, after whatever else: its code and reason.

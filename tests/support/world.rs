@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
-use wideroom::chat::{Bounds, Chat};
+use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds, Executor};
 use wideroom::model::UserId;
@@ -50,7 +50,17 @@ impl World {
         Self::open_in(tempfile::tempdir().unwrap(), bounds).await
     }
 
+    /// Where people may do things only so often. In the other worlds they do in a moment what takes others a day.
+    pub(crate) async fn with_rates(rates: RateBounds) -> Self {
+        Self::open_with(tempfile::tempdir().unwrap(), Bounds { rates, ..Bounds::default() }).await
+    }
+
     async fn open_in(folder: TempDir, bounds: Bounds) -> Self {
+        let rates = RateBounds { is_on: false, ..bounds.rates };
+        Self::open_with(folder, Bounds { rates, ..bounds }).await
+    }
+
+    async fn open_with(folder: TempDir, bounds: Bounds) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
         let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, bounds).await.unwrap();
@@ -166,6 +176,10 @@ impl Answer {
     pub(crate) fn data(self) -> Value {
         assert!(self.0.get("errors").is_none(), "{}", self.0);
         self.0["data"].clone()
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.0.get("errors").is_some()
     }
 
     /// What was answered beside an error.

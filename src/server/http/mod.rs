@@ -22,9 +22,11 @@ use self::stream::Feed;
 use self::wire::Wire;
 use super::Doors;
 use super::answer::{Answer, Code, Problem};
+use super::gate::Caller;
 use super::operation::{LogLine, Sentence};
 use super::request::{GraphqlRequest, Parameters, bad_json, not_a_request};
 use crate::auth::Identity;
+use crate::model::Timestamp;
 
 /// A body over its bound is read on and thrown away up to so many times the bound, so that its sender gets to read why.
 const DISCARD_FACTOR: usize = 8;
@@ -79,15 +81,16 @@ pub(super) async fn not_found() -> Response {
 }
 
 /// An answer to what is no GraphQL request.
-pub(super) fn refuse(problem: Problem) -> Response {
+pub(super) fn refuse(mut problem: Problem) -> Response {
+    let header = problem.header.take();
     let answer = Answer::from(problem);
-    respond(&answer, answer.status, Media::Json, None)
+    respond(&answer, answer.status, Media::Json, header)
 }
 
-fn respond(answer: &Answer, status: StatusCode, media: Media, header: Option<(HeaderName, &'static str)>) -> Response {
+fn respond(answer: &Answer, status: StatusCode, media: Media, header: Option<Box<(HeaderName, HeaderValue)>>) -> Response {
     let mut response = response(Body::from(answer.json()), media.name(), "no-store");
     *response.status_mut() = status;
-    response.headers_mut().extend(header.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    response.headers_mut().extend(header.map(|header| *header));
     response
 }
 
@@ -115,9 +118,12 @@ async fn answer(doors: &Arc<Doors>, request: Request, accepted: Accepted, line: 
     if head.method != Method::GET && head.method != Method::POST {
         return Err(not_allowed("GET, POST", "GraphQL is asked with GET or POST."));
     }
-    let identity = identity(doors, &head.headers)?;
-    line.viewer(identity.as_ref().map(|identity| &identity.user));
-    let knock = Knock { accepted, identity, method: head.method.clone(), deadline };
+    let stranger = Caller { viewer: None, address: doors.address(&head.extensions, &head.headers) };
+    let identity = identity(doors, &head.headers).map_err(|why| doors.gate.refusal(&stranger, why))?;
+    let caller = Caller { viewer: identity.as_ref().map(|identity| identity.user.clone()), ..stranger };
+    line.viewer(caller.viewer.as_ref());
+    let knock =
+        Knock { accepted, caller, expires_at: identity.and_then(|identity| identity.expires_at), method: head.method.clone(), deadline };
     if head.method == Method::GET {
         let parameters = parameters(&head.uri)?;
         let request = GraphqlRequest::from_parameters(&parameters)?;
@@ -141,13 +147,18 @@ async fn answer(doors: &Arc<Doors>, request: Request, accepted: Accepted, line: 
 /// What stands around a request, and by when it is to be answered.
 struct Knock {
     accepted: Accepted,
-    identity: Option<Identity>,
+    caller: Caller,
+    expires_at: Option<Timestamp>,
     method: Method,
     deadline: Instant,
 }
 
 async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock, line: &mut LogLine) -> Result<Outcome, Problem> {
     let refused = |problem: Problem| Ok(Outcome::Answered(problem.into()));
+    let priced = |why: Problem| match doors.gate.refusal(&knock.caller, why) {
+        problem if problem.code == Code::RateLimited => Err(problem),
+        why => refused(why),
+    };
     let query = match request.query() {
         // Who asks for a persisted query made a well-formed request, and so did who sent a document that is refused.
         Err(problem) if problem.code == Code::PersistedQueryNotSupported => return refused(problem),
@@ -155,7 +166,7 @@ async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock,
     };
     let prepared = match doors.executor.prepare(query, request.operation_name.as_deref()) {
         Ok(prepared) => prepared,
-        Err(why) => return refused(why.into()),
+        Err(why) => return priced(why.into()),
     };
     line.operation(&prepared);
     let wire = match (prepared.operation, knock.accepted.stream) {
@@ -172,12 +183,13 @@ async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock,
     };
     let variables = request.variables(doors.bounds.variables_bytes)?;
     if let Err(why) = prepared.check(&variables) {
-        return refused(why.into());
+        return priced(why.into());
     }
+    doors.gate.admit(&knock.caller, &prepared, &variables)?;
+    let viewer = knock.caller.viewer;
     if let Some(wire) = wire {
-        return Feed::open(doors, wire, prepared, variables, knock.identity).map(Outcome::Subscribed);
+        return Feed::open(doors, wire, prepared, variables, viewer, knock.expires_at).map(Outcome::Subscribed);
     }
-    let viewer = knock.identity.map(|identity| identity.user);
     Ok(Outcome::Answered(doors.execute(&prepared, variables, viewer, knock.deadline).await))
 }
 

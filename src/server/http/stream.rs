@@ -15,11 +15,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::wire::Wire;
-use crate::auth::Identity;
 use crate::graphql::Prepared;
+use crate::model::{Timestamp, UserId};
 use crate::server::Doors;
 use crate::server::answer::{Answer, Code, Problem};
 use crate::server::expiry::Expiry;
+use crate::server::gate::Counted;
 use crate::server::operation::LogLine;
 
 pub(super) struct Feed {
@@ -28,6 +29,7 @@ pub(super) struct Feed {
     answers: BoxStream<'static, Answer>,
     expiry: Option<Expiry>,
     _place: OwnedSemaphorePermit,
+    _own: Option<Counted<UserId>>,
 }
 
 impl Feed {
@@ -37,7 +39,8 @@ impl Feed {
         wire: Wire,
         prepared: Prepared,
         variables: Variables,
-        identity: Option<Identity>,
+        viewer: Option<UserId>,
+        expires_at: Option<Timestamp>,
     ) -> Result<Self, Problem> {
         if doors.stop.is_cancelled() {
             return Err(stopping());
@@ -46,10 +49,10 @@ impl Feed {
             let sentence = "There are too many open streams here; try again later.";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
         };
-        let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
+        let own = viewer.as_ref().map(|viewer| doors.gate.stream_of(viewer)).transpose()?.flatten();
         let expiry = expires_at.map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
-        let answers = doors.subscribe(prepared, variables, identity.map(|identity| identity.user));
-        Ok(Self { doors: Arc::clone(doors), wire, answers, expiry, _place: place })
+        let answers = doors.subscribe(prepared, variables, viewer);
+        Ok(Self { doors: Arc::clone(doors), wire, answers, expiry, _place: place, _own: own })
     }
 
     pub(super) fn body(self, mut line: LogLine) -> Body {

@@ -10,7 +10,6 @@ use std::time::Duration;
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
-use axum::http::StatusCode;
 use futures_util::StreamExt;
 use futures_util::stream::{SplitSink, SplitStream};
 use serde_json::value::RawValue;
@@ -24,7 +23,9 @@ use super::rate::Bucket;
 use super::timers::{Due, Timers};
 use crate::graphql::Prepared;
 use crate::model::UserId;
+use crate::server::address::Address;
 use crate::server::answer::{Answer, Code, Problem};
+use crate::server::gate::{Caller, Counted};
 use crate::server::operation::{LogLine, Sentence};
 use crate::server::request::GraphqlRequest;
 use crate::server::{Doors, SocketBounds};
@@ -34,6 +35,7 @@ pub(super) struct Connection {
     stream: SplitStream<WebSocket>,
     outbox: Outbox<SplitSink<WebSocket, Message>>,
     operations: Operations,
+    address: Address,
     session: Session,
     timers: Timers,
     bucket: Bucket,
@@ -41,7 +43,7 @@ pub(super) struct Connection {
 
 enum Session {
     Waiting,
-    Open { viewer: Option<UserId> },
+    Open { viewer: Option<UserId>, _place: Option<Counted<UserId>> },
 }
 
 /// Why the loop ends.
@@ -74,12 +76,13 @@ enum Woken {
 }
 
 impl Connection {
-    pub(super) fn new(doors: Arc<Doors>, socket: WebSocket) -> Self {
+    pub(super) fn new(doors: Arc<Doors>, socket: WebSocket, address: Address) -> Self {
         let (sink, stream) = socket.split();
         let (bounds, now) = (&doors.bounds.sockets, Instant::now());
         Self {
             outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes),
             operations: Operations::default(),
+            address,
             session: Session::Waiting,
             timers: Timers::new(bounds, now),
             bucket: Bucket::new(bounds.rate_per_second, bounds.rate_burst, now),
@@ -213,14 +216,16 @@ impl Connection {
         }
         let identity = authorization.map(|authorization| self.doors.identify(authorization)).transpose();
         let identity = identity.map_err(|Sentence(sentence)| Close::forbidden(&sentence))?;
+        let place = identity.as_ref().map(|identity| self.doors.gate.socket_of(&identity.user)).transpose();
+        let place = place.map_err(Close::too_many_sockets)?.flatten();
         let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
         self.timers.open(&self.doors.bounds.sockets, expires_at, self.doors.clock.as_ref(), now);
-        self.session = Session::Open { viewer: identity.map(|identity| identity.user) };
+        self.session = Session::Open { viewer: identity.map(|identity| identity.user), _place: place };
         self.say(&Outgoing::ConnectionAck)
     }
 
     fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), End> {
-        let Session::Open { viewer } = &self.session else { return Err(Close::unauthorized().into()) };
+        let Session::Open { viewer, .. } = &self.session else { return Err(Close::unauthorized().into()) };
         let viewer = viewer.clone();
         if self.operations.contains(id) {
             return Err(Close::duplicate(id).into());
@@ -237,7 +242,8 @@ impl Connection {
         {
             return Err(Close::invalid(problem.sentence).into());
         }
-        match self.prepare(&request, &mut line) {
+        let caller = Caller { viewer: viewer.clone(), address: self.address };
+        match self.prepare(&request, &caller, &mut line) {
             Ok((prepared, variables)) => {
                 self.start(id, prepared, variables, viewer, line);
                 Ok(())
@@ -250,16 +256,19 @@ impl Connection {
         }
     }
 
-    fn prepare(&self, request: &GraphqlRequest<'_>, line: &mut LogLine) -> Result<(Prepared, Variables), Problem> {
+    fn prepare(&self, request: &GraphqlRequest<'_>, caller: &Caller, line: &mut LogLine) -> Result<(Prepared, Variables), Problem> {
         let most = self.bounds().operations;
         if self.operations.len() >= most {
             let sentence = format!("A socket runs at most {most} operations at once.");
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, sentence));
+            return Err(Problem::too_many(sentence));
         }
-        let prepared = self.doors.executor.prepare(request.query()?, request.operation_name.as_deref())?;
+        let gate = &self.doors.gate;
+        let prepared = self.doors.executor.prepare(request.query()?, request.operation_name.as_deref());
+        let prepared = prepared.map_err(|why| gate.refusal(caller, why.into()))?;
         line.operation(&prepared);
         let variables = request.variables(self.doors.bounds.variables_bytes)?;
-        prepared.check(&variables)?;
+        prepared.check(&variables).map_err(|why| gate.refusal(caller, why.into()))?;
+        gate.admit(caller, &prepared, &variables)?;
         Ok((prepared, variables))
     }
 

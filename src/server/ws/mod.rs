@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use futures_util::StreamExt;
 use tokio::time::timeout;
@@ -31,11 +31,20 @@ const WRITE_BUFFER_BYTES: usize = 8 * 1024;
 const OVERSIZE_FACTOR: usize = 2;
 
 /// Opens a socket, where there is still a place for it.
-pub(super) async fn upgrade(State(doors): State<Arc<Doors>>, upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>) -> Response {
+pub(super) async fn upgrade(
+    State(doors): State<Arc<Doors>>,
+    extensions: Extensions,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => return not_a_socket(&rejection),
     };
+    if !doors.bounds.origins.may_open(&headers) {
+        let sentence = "Pages of this origin may not open sockets here: the operator lists those that may.";
+        return http::refuse(Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence));
+    }
     if doors.stop.is_cancelled() {
         let sentence = "This server is stopping; connect again.";
         return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
@@ -43,6 +52,11 @@ pub(super) async fn upgrade(State(doors): State<Arc<Doors>>, upgrade: Result<Web
     let Ok(place) = Arc::clone(&doors.places).try_acquire_owned() else {
         let sentence = "There are too many open sockets here; try again later.";
         return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+    };
+    let address = doors.address(&extensions, &headers);
+    let counted = match doors.gate.socket_at(address) {
+        Ok(counted) => counted,
+        Err(problem) => return http::refuse(problem),
     };
     let bytes_max = doors.bounds.sockets.message_bytes.saturating_mul(OVERSIZE_FACTOR);
     // The write buffer has no bound of its own, because an answer larger than it could then never be sent. It holds one message at most: the
@@ -56,9 +70,9 @@ pub(super) async fn upgrade(State(doors): State<Arc<Doors>>, upgrade: Result<Web
     let is_spoken = upgrade.selected_protocol().is_some();
     let tracked = doors.sockets.token();
     upgrade.on_upgrade(move |socket| async move {
-        let (_place, _tracked) = (place, tracked);
+        let (_place, _counted, _tracked) = (place, counted, tracked);
         if is_spoken {
-            Connection::new(doors, socket).run().await;
+            Connection::new(doors, socket, address).run().await;
         } else {
             refuse(socket, &doors.bounds.sockets).await;
         }

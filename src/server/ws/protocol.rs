@@ -81,6 +81,11 @@ impl Close {
         Self::new(4429, format!("Too many messages: send at most {per_second} a second"))
     }
 
+    /// A client comes back from it: the socket that is in the way may be one of its own that nobody has found dead yet.
+    pub(super) fn too_many_sockets(most: usize) -> Self {
+        Self::new(4291, format!("Too many sockets: a user has at most {most}; close another one and connect again"))
+    }
+
     pub(super) fn slow_consumer() -> Self {
         Self::new(4290, "Slow consumer: resume from your last cursor")
     }

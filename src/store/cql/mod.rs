@@ -6,6 +6,7 @@
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
 //!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
 //! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
+//! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -13,6 +14,7 @@ mod address;
 mod append;
 mod bucket;
 mod cell;
+mod claim;
 mod cluster;
 mod connect;
 mod conversation;
@@ -23,6 +25,8 @@ mod history;
 mod import;
 mod inbox;
 mod index;
+mod known;
+mod membership;
 mod message_row;
 mod migrate;
 mod profile;
@@ -31,27 +35,32 @@ mod ranges;
 mod register;
 mod revision;
 mod schema;
+mod skew;
 mod span;
 mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
 mod walk;
+mod width;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
 use self::index::Index;
+use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
+use self::skew::Skew;
 use super::{
-    Appended, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, ProfileChange,
-    Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, IdGenerator};
 use crate::model::{
     Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
     Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
@@ -101,19 +110,25 @@ pub enum OpenError {
 /// The store on a cluster.
 pub struct Cql {
     inner: Arc<Inner>,
+    skew: AbortHandle,
 }
 
 struct Inner {
     address: Address,
     cluster: Cluster,
     clock: Arc<dyn Clock>,
+    skew: Skew,
     statements: Statements,
     index: Index,
+    known: Known,
+    /// Of wakes, which no stream passes.
+    wake_ids: IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
 struct Statements {
     append: append::Statements,
+    claim: claim::Statements,
     conversation: conversation::Statements,
     count: count::Statements,
     entry: entry::Statements,
@@ -121,29 +136,26 @@ struct Statements {
     import: import::Statements,
     inbox: inbox::Statements,
     index: index::Statements,
+    known: known::Statements,
+    membership: membership::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
     revision: revision::Statements,
+    skew: skew::Statements,
     wake: wake::Statements,
 }
 
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
     pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let session = match connect::connect(&address, Some(&address.keyspace)).await {
-            Ok(session) => session,
-            // Without its keyspace the cluster may be there all the same.
-            Err(error) => match connect::connect(&address, None).await {
-                Ok(_) => return Err(OpenError::NotMigrated { address }),
-                Err(_) => return Err(error),
-            },
-        };
+        let session = connect::connect(&address).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
         let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
         let statements = Statements {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             count: count::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -151,19 +163,39 @@ impl Cql {
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             index: index::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            skew: skew::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
         let cluster = Cluster::new(session, profiles);
-        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements, index: Index::new() }) })
+        let inner = Arc::new(Inner {
+            address,
+            cluster,
+            clock,
+            skew: Skew::default(),
+            statements,
+            index: Index::new(),
+            known: Known::new(),
+            wake_ids: IdGenerator::random(),
+        });
+        let skew = skew::spawn(&inner);
+        Ok(Self { inner, skew })
     }
 
     /// How many statements were sent since it was opened: what a question costs, to tests and benchmarks.
     pub fn statements_sent(&self) -> u64 {
         self.inner.cluster.statements()
+    }
+}
+
+impl Drop for Cql {
+    fn drop(&mut self) {
+        self.skew.abort();
     }
 }
 
@@ -208,6 +240,18 @@ impl Store for Cql {
         conversation::participant_counts(&self.inner, conversations).await
     }
 
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        membership::members(&self.inner, conversation, users).await
+    }
+
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        membership::change_membership(&self.inner, conversation, change).await
+    }
+
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+        membership::rename_conversation(&self.inner, conversation, to).await
+    }
+
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
         append::append_messages(&self.inner, conversation, messages).await
     }
@@ -229,7 +273,7 @@ impl Store for Cql {
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
-        append::earlier_sends(&self.inner, conversation, keys).await
+        claim::earlier_sends(&self.inner, conversation, keys).await
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
@@ -324,6 +368,6 @@ impl Store for Cql {
     }
 
     fn health(&self) -> Result<(), String> {
-        Ok(())
+        self.inner.skew.health()
     }
 }

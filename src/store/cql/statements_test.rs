@@ -1,11 +1,15 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, conversation, count, entry, history, import, inbox, index, message_row, profile, raise, revision, wake};
+use super::{
+    append, claim, conversation, count, entry, history, import, inbox, index, known, membership, message_row, profile, raise, revision,
+    skew, wake,
+};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
         ("append", append::Statements::ALL),
+        ("claim", claim::Statements::ALL),
         ("conversation", conversation::Statements::ALL),
         ("count", count::Statements::ALL),
         ("entry", entry::Statements::ALL),
@@ -13,10 +17,13 @@ fn all() -> Vec<(String, &'static str)> {
         ("import", import::Statements::ALL),
         ("inbox", inbox::Statements::ALL),
         ("index", index::Statements::ALL),
+        ("known", known::Statements::ALL),
+        ("membership", membership::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
         ("revision", revision::Statements::ALL),
+        ("skew", skew::Statements::ALL),
         ("wake", wake::Statements::ALL),
     ];
     let named = |(group, statements): (&str, &'static [(&'static str, &'static str)])| {

@@ -1,0 +1,202 @@
+//! The keys that tokens are checked by, and the files they come from: a file that changes is read again, while tokens are being checked.
+//!
+//! A thread of its own looks at the files, so that no task ever waits for a disk: every few seconds, and when a token names a key that
+//! nobody knows, but not more often than once a second. A file that is broken, or gone, changes nothing but a line in the log.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, RwLock, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::KeyError;
+use super::keys::{Key, parse_keys, parse_secret};
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The least time between two looks, however many ask for one.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// More than this is no file of keys.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileKind {
+    Secret,
+    Keys,
+}
+
+pub(super) struct Keyring {
+    keys: RwLock<Arc<[Key]>>,
+    /// Asks for a look at the files. Where there are none, nobody listens.
+    ask: SyncSender<()>,
+}
+
+impl Keyring {
+    /// Keys that never change.
+    pub(super) fn fixed(key: Key) -> Arc<Self> {
+        let (ask, _) = sync_channel(1);
+        Arc::new(Self { keys: RwLock::new([key].into()), ask })
+    }
+
+    /// The keys of these files, which must be in order now. Blocks.
+    pub(super) fn open(files: Vec<(FileKind, PathBuf)>) -> Result<Arc<Self>, KeyError> {
+        let mut watched = Vec::new();
+        for (kind, path) in files {
+            let stamp = Stamp::of(&path);
+            let keys = read(kind, &path)?;
+            watched.push(Watched { kind, path, stamp, keys });
+        }
+        let (ask, asked) = sync_channel(1);
+        let ring = Arc::new(Self { keys: RwLock::new(all(&watched)), ask });
+        let weak = Arc::downgrade(&ring);
+        let thread = thread::Builder::new().name("wideroom-keys".to_owned());
+        thread.spawn(move || watch(&weak, &asked, watched)).map_err(KeyError::Thread)?;
+        Ok(ring)
+    }
+
+    pub(super) fn keys(&self) -> Arc<[Key]> {
+        Arc::clone(&self.keys.read().expect("no panic while the keys are held"))
+    }
+
+    /// A token came that no key fits: the files may have another one by now.
+    pub(super) fn look(&self) {
+        // Full: there will be a look anyway.
+        let _ = self.ask.try_send(());
+    }
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// `None` where there is no such file.
+    fn of(path: &Path) -> Option<Self> {
+        let data = fs::metadata(path).ok()?;
+        let (modified, changed) = ((data.mtime(), data.mtime_nsec()), (data.ctime(), data.ctime_nsec()));
+        Some(Self { inode: data.ino(), bytes: data.len(), modified, changed })
+    }
+}
+
+struct Watched {
+    kind: FileKind,
+    path: PathBuf,
+    /// Taken before the file was read, so that what changes meanwhile is seen at the next look.
+    stamp: Option<Stamp>,
+    keys: Vec<Key>,
+}
+
+impl Watched {
+    /// Whether there are other keys now.
+    fn look(&mut self) -> bool {
+        let stamp = Stamp::of(&self.path);
+        if stamp == self.stamp {
+            return false;
+        }
+        self.stamp = stamp;
+        match read(self.kind, &self.path) {
+            Ok(keys) => {
+                tracing::info!(path = %self.path.display(), keys = keys.len(), "the keys of tokens were read again");
+                self.keys = keys;
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, "the keys of tokens changed and cannot be read; the ones from before stay");
+                false
+            }
+        }
+    }
+}
+
+/// Until the keyring is gone.
+fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
+    loop {
+        match asked.recv_timeout(LOOK_EVERY) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let changed = files.iter_mut().filter_map(|file| file.look().then_some(())).count();
+        let Some(ring) = ring.upgrade() else { return };
+        if changed > 0 {
+            *ring.keys.write().expect("no panic while the keys are held") = all(&files);
+        }
+        drop(ring);
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn all(files: &[Watched]) -> Arc<[Key]> {
+    files.iter().flat_map(|file| file.keys.iter().cloned()).collect()
+}
+
+fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
+    let failed = |source| KeyError::File { path: path.to_owned(), done: "read", source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(KeyError::Unusable { path: path.to_owned(), reason: "it is too long for a file of keys" });
+    }
+    match kind {
+        FileKind::Secret => parse_secret(path, &bytes),
+        FileKind::Keys => parse_keys(path, &bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "a secret of an issuer, thirty-two bytes and some.";
+
+    #[test]
+    fn a_file_is_read_when_it_changes_and_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        fs::write(&path, SECRET).unwrap();
+        let keys = read(FileKind::Secret, &path).unwrap();
+        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys };
+        assert!(!file.look());
+        fs::write(&path, format!("another {SECRET}")).unwrap();
+        assert!(file.look());
+        assert!(!file.look());
+    }
+
+    #[test]
+    fn a_file_that_is_broken_or_gone_leaves_the_keys_from_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        fs::write(&path, SECRET).unwrap();
+        let keys = read(FileKind::Secret, &path).unwrap();
+        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys };
+        for broken in ["short", "{\"keys\": []}"] {
+            fs::write(&path, broken).unwrap();
+            assert!(!file.look());
+            assert_eq!(file.keys.len(), 1);
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(!file.look());
+        assert_eq!(file.keys.len(), 1);
+        fs::write(&path, SECRET).unwrap();
+        assert!(file.look(), "it heals");
+    }
+
+    #[test]
+    fn what_is_too_long_for_keys_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
+        assert!(matches!(read(FileKind::Secret, &path), Err(KeyError::Unusable { .. })));
+    }
+}

@@ -1,0 +1,159 @@
+//! Keys of somebody else, by which tokens are checked: a secret, public keys as PEM, or a JWKS.
+//!
+//! Each key has the one algorithm that goes with its kind, whatever a token says: a public key is never taken for a secret, nor a key of
+//! one kind for a key of another.
+
+use std::path::Path;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, crypto};
+
+use super::KeyError;
+
+/// A token without a key's name is tried with each, so there are not many.
+const KEYS_MAX: usize = 32;
+/// As long as what HS256 makes of it (RFC 7518, 3.2).
+const SECRET_BYTES_MIN: usize = 32;
+/// A key of 2,048 bits and its exponent, as a public key of PKCS #1, have 270 bytes; one of 1,024 bits has 140.
+const RSA_DER_BYTES_MIN: usize = 260;
+const RSA_MODULUS_BYTES_MIN: usize = 256;
+
+const PEM_BEGIN: &str = "-----BEGIN ";
+const PEM_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----";
+
+/// A key, and what it may be used for.
+#[derive(Clone)]
+pub(super) struct Key {
+    /// Its name in a JWKS.
+    pub(super) id: Option<String>,
+    pub(super) algorithm: Algorithm,
+    pub(super) checking: DecodingKey,
+}
+
+impl Key {
+    pub(super) fn secret(secret: &[u8]) -> Self {
+        Self { id: None, algorithm: Algorithm::HS256, checking: DecodingKey::from_secret(secret) }
+    }
+
+    /// The key of this kind, if it is one: the library looks at the bytes only when it uses them.
+    fn tried(id: Option<String>, algorithm: Algorithm, checking: DecodingKey) -> Result<Self, &'static str> {
+        match crypto::verify("", b"", &checking, algorithm) {
+            Ok(_) => Ok(Self { id, algorithm, checking }),
+            Err(_) => Err("a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are"),
+        }
+    }
+
+    /// Whether a token that names this algorithm and key may be signed by it.
+    pub(super) fn is_meant_by(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
+        let is_named = match (self.id.as_deref(), id) {
+            (Some(own), Some(named)) => own == named,
+            (None, _) | (_, None) => true,
+        };
+        is_named && self.algorithm == algorithm
+    }
+}
+
+/// What a file of secrets holds: the bytes of one secret. A line break at its end is the editor's.
+pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
+    let secret = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
+    let unusable = |reason| KeyError::Unusable { path: path.to_owned(), reason };
+    // A public key is known to everybody: taken for a secret it would let everybody in.
+    let text = secret.trim_ascii_start();
+    if text.starts_with(PEM_BEGIN.as_bytes()) || text.starts_with(b"{") || text.starts_with(b"ssh-") || is_der(secret) {
+        return Err(unusable("it holds a key or a JWKS and no secret: --token-keys-file takes public keys"));
+    }
+    if secret.len() < SECRET_BYTES_MIN {
+        return Err(unusable("a secret has at least 32 bytes"));
+    }
+    Ok(vec![Key::secret(secret)])
+}
+
+/// One whole sequence of ASN.1, as every key in DER is.
+fn is_der(bytes: &[u8]) -> bool {
+    match bytes {
+        [0x30, length @ 0..=0x7f, rest @ ..] => rest.len() == usize::from(*length),
+        [0x30, 0x81, length, rest @ ..] => rest.len() == usize::from(*length),
+        [0x30, 0x82, high, low, rest @ ..] => rest.len() == usize::from(u16::from_be_bytes([*high, *low])),
+        _ => false,
+    }
+}
+
+/// What a file of public keys holds: PEM, one after the other, or a JWKS.
+pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
+    let unusable = |reason| KeyError::Unusable { path: path.to_owned(), reason };
+    let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is neither PEM nor a JWKS"))?;
+    let keys = if text.trim_start().starts_with('{') { jwks(text) } else { pem(text) };
+    let keys = keys.map_err(unusable)?;
+    if keys.len() > KEYS_MAX {
+        return Err(unusable("it holds more than 32 keys"));
+    }
+    Ok(keys)
+}
+
+fn pem(text: &str) -> Result<Vec<Key>, &'static str> {
+    if text.contains("PRIVATE KEY-----") {
+        return Err("it holds a private key, which belongs to the issuer alone: give the public one");
+    }
+    let starts: Vec<_> = text.match_indices(PEM_BEGIN).map(|(start, _)| start).collect();
+    if starts.is_empty() {
+        return Err("it is neither PEM nor a JWKS");
+    }
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    starts.iter().zip(ends).map(|(start, end)| pem_key(&text[*start..end])).collect()
+}
+
+fn pem_key(block: &str) -> Result<Key, &'static str> {
+    if !block.starts_with(PEM_PUBLIC) {
+        return Err("only `PUBLIC KEY` blocks are read");
+    }
+    let block = block.as_bytes();
+    // Each of these refuses what is of another kind.
+    if let Ok(key) = DecodingKey::from_rsa_pem(block) {
+        let is_long = key.try_get_as_bytes().is_ok_and(|der| der.len() >= RSA_DER_BYTES_MIN);
+        return if is_long { Key::tried(None, Algorithm::RS256, key) } else { Err("an RSA key has at least 2,048 bits") };
+    }
+    let (algorithm, key) = match (DecodingKey::from_ec_pem(block), DecodingKey::from_ed_pem(block)) {
+        (Ok(key), _) => (Algorithm::ES256, key),
+        (_, Ok(key)) => (Algorithm::EdDSA, key),
+        _ => return Err("a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are"),
+    };
+    Key::tried(None, algorithm, key)
+}
+
+#[derive(serde::Deserialize)]
+struct Jwks {
+    keys: Vec<serde_json::Value>,
+}
+
+/// Keys for something else are passed over, as their readers are told to (RFC 7517, 5). One at least must be of use.
+fn jwks(text: &str) -> Result<Vec<Key>, &'static str> {
+    let set: Jwks = serde_json::from_str(text).map_err(|_| "it is no JWKS: a JSON object with `keys` is expected")?;
+    let keys: Vec<_> = set.keys.into_iter().filter_map(jwk).collect();
+    if keys.is_empty() { Err("it holds no key that signs with RS256, ES256, EdDSA or HS256") } else { Ok(keys) }
+}
+
+fn jwk(value: serde_json::Value) -> Option<Key> {
+    let jwk: Jwk = serde_json::from_value(value).ok()?;
+    let common = &jwk.common;
+    let is_for_signing = common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature)
+        && common.key_operations.as_ref().is_none_or(|operations| operations.contains(&KeyOperations::Verify));
+    let checking = DecodingKey::from_jwk(&jwk).ok()?;
+    let algorithm = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => is_long_rsa(&checking).then_some(Algorithm::RS256),
+        AlgorithmParameters::EllipticCurve(ec) => (ec.curve == EllipticCurve::P256).then_some(Algorithm::ES256),
+        AlgorithmParameters::OctetKeyPair(pair) => (pair.curve == EllipticCurve::Ed25519).then_some(Algorithm::EdDSA),
+        AlgorithmParameters::OctetKey(_) => {
+            checking.try_get_as_bytes().is_ok_and(|secret| secret.len() >= SECRET_BYTES_MIN).then_some(Algorithm::HS256)
+        }
+        // Of a kind that nobody knows, or will.
+        AlgorithmParameters::Other(_) | _ => None,
+    }?;
+    let is_of_its_kind = common.key_algorithm.is_none_or(|named| named == algorithm.into());
+    (is_for_signing && is_of_its_kind).then(|| Key::tried(common.key_id.clone(), algorithm, checking).ok()).flatten()
+}
+
+fn is_long_rsa(key: &DecodingKey) -> bool {
+    let jsonwebtoken::DecodingKeyKind::RsaModulusExponent { n, .. } = key.kind() else { return false };
+    n.iter().skip_while(|byte| **byte == 0).count() >= RSA_MODULUS_BYTES_MIN
+}

@@ -1,0 +1,114 @@
+//! Who may come in, from where, and what they are shown: whose tokens are good, which origins and proxies are trusted, what is switched off.
+
+use super::{Scope, Setting, value};
+
+/// All of these, in the order in which the help shows them.
+pub const ACCESS: &[Setting] = &[
+    Setting {
+        name: "token-keys-file",
+        environment: "WIDEROOM_TOKEN_KEYS_FILE",
+        scope: Scope::Serve,
+        value_name: Some("FILE"),
+        help: "Public keys by which tokens are checked, as PEM or JWKS, instead of the key in the data folder: RS256, ES256, EdDSA. Read again when it changes",
+        get: |config| show_path(config.tokens.keys.as_deref()),
+        set: |config, text| value::set_option(&mut config.tokens.keys, text),
+    },
+    Setting {
+        name: "token-secret-file",
+        environment: "WIDEROOM_TOKEN_SECRET_FILE",
+        scope: Scope::Serve,
+        value_name: Some("FILE"),
+        help: "A file with a secret of at least 32 bytes by which tokens are checked (HS256), instead of the key in the data folder. Read again when it changes",
+        get: |config| show_path(config.tokens.secret.as_deref()),
+        set: |config, text| value::set_option(&mut config.tokens.secret, text),
+    },
+    Setting {
+        name: "token-audience",
+        environment: "WIDEROOM_TOKEN_AUDIENCE",
+        scope: Scope::Data,
+        value_name: Some("NAME"),
+        help: "Whom tokens must be for (`aud`); without it, tokens that are for somebody are refused",
+        get: |config| config.tokens.audience.clone().unwrap_or_else(|| "none".to_owned()),
+        set: |config, text| value::set_option(&mut config.tokens.audience, text),
+    },
+    Setting {
+        name: "token-issuer",
+        environment: "WIDEROOM_TOKEN_ISSUER",
+        scope: Scope::Data,
+        value_name: Some("NAME"),
+        help: "Who must have made a token (`iss`)",
+        get: |config| config.tokens.issuer.clone().unwrap_or_else(|| "none".to_owned()),
+        set: |config, text| value::set_option(&mut config.tokens.issuer, text),
+    },
+    Setting {
+        name: "token-leeway",
+        environment: "WIDEROOM_TOKEN_LEEWAY",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "By how much the clock of a token's issuer may differ",
+        get: |config| value::show_duration(config.tokens.leeway),
+        set: |config, text| {
+            config.tokens.leeway = value::parse_duration(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "cors-origins",
+        environment: "WIDEROOM_CORS_ORIGINS",
+        scope: Scope::Serve,
+        value_name: Some("ORIGINS"),
+        help: "Origins whose pages may use the API and open sockets, with commas between them, or *; the server's own always may",
+        get: |config| config.doors.origins.to_string(),
+        set: |config, text| value::set_parsed(&mut config.doors.origins, text),
+    },
+    Setting {
+        name: "trusted-proxies",
+        environment: "WIDEROOM_TRUSTED_PROXIES",
+        scope: Scope::Serve,
+        value_name: Some("NETWORKS"),
+        help: "Proxies whose X-Forwarded-For says who is asking, as 10.0.0.0/8,::1; without it everybody behind a proxy is one address",
+        get: |config| config.doors.proxies.to_string(),
+        set: |config, text| value::set_parsed(&mut config.doors.proxies, text),
+    },
+    Setting {
+        name: "introspection",
+        environment: "WIDEROOM_INTROSPECTION",
+        scope: Scope::Serve,
+        value_name: Some("on|off"),
+        help: "Whether the schema may be asked for",
+        get: |config| value::show_switch(config.documents.introspection),
+        set: |config, text| {
+            config.documents.introspection = value::switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "pages",
+        environment: "WIDEROOM_PAGES",
+        scope: Scope::Serve,
+        value_name: Some("on|off"),
+        help: "Whether the pages are served",
+        get: |config| value::show_switch(config.pages),
+        set: |config, text| {
+            config.pages = value::switch(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "rates",
+        environment: "WIDEROOM_RATES",
+        scope: Scope::Serve,
+        value_name: Some("on|off"),
+        help: "Off: no rates of users and addresses, and no bounds of their sockets; for load tests",
+        get: |config| value::show_switch(config.doors.rates.is_on),
+        set: |config, text| {
+            let is_on = value::switch(text)?;
+            (config.doors.rates.is_on, config.chat.rates.is_on) = (is_on, is_on);
+            Ok(())
+        },
+    },
+];
+
+fn show_path(path: Option<&std::path::Path>) -> String {
+    path.map_or_else(|| "none".to_owned(), |path| path.display().to_string())
+}

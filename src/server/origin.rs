@@ -1,0 +1,157 @@
+//! Pages of other origins: which of them may use the API from a browser.
+//!
+//! Nobody signs in with cookies here, so that a foreign page has nothing to borrow; credentials are never allowed to go along.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use url::{Origin, Url};
+
+/// How long a browser may keep what it was told.
+const MAX_AGE: Duration = Duration::from_secs(3_600);
+
+/// The origins that are let in beside our own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origins {
+    Any,
+    These(Vec<String>),
+}
+
+impl Default for Origins {
+    fn default() -> Self {
+        Self::These(Vec::new())
+    }
+}
+
+/// Origins with commas between them, `*` or `none`.
+impl FromStr for Origins {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = "must be origins with commas between them, as https://chat.example.org, or * or none";
+        let origin = |text: &str| is_origin(text).then(|| text.to_owned()).ok_or_else(|| wrong.to_owned());
+        match text {
+            "*" => Ok(Self::Any),
+            "none" => Ok(Self::default()),
+            text => text.split(',').map(|part| origin(part.trim())).collect::<Result<_, _>>().map(Self::These),
+        }
+    }
+}
+
+impl fmt::Display for Origins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::These(origins) if origins.is_empty() => f.write_str("none"),
+            Self::These(origins) => f.write_str(&origins.join(",")),
+        }
+    }
+}
+
+/// As a browser writes it: no path, no port that goes without saying. The origins of apps have a scheme of their own.
+fn is_origin(text: &str) -> bool {
+    // A star inside of an origin would look like a pattern, and be none.
+    if text.contains('*') {
+        return false;
+    }
+    match Url::parse(text).map(|url| url.origin()) {
+        Ok(origin @ Origin::Tuple(..)) => origin.ascii_serialization() == text,
+        Ok(Origin::Opaque(_)) => {
+            let host = text.split_once("://").map_or("", |(_, host)| host);
+            !host.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) && !host.contains(['/', '?', '#'])
+        }
+        Err(_) => false,
+    }
+}
+
+impl Origins {
+    fn has(&self, origin: &HeaderValue) -> bool {
+        match self {
+            Self::Any => true,
+            Self::These(origins) => origins.iter().any(|known| known.as_bytes() == origin.as_bytes()),
+        }
+    }
+
+    /// What tells a browser that a page may read our answers. `None` where no other origin's may.
+    pub(super) fn cors(&self) -> Option<CorsLayer> {
+        let allowed = match self {
+            Self::Any => AllowOrigin::any(),
+            Self::These(origins) if origins.is_empty() => return None,
+            Self::These(_) => {
+                let origins = self.clone();
+                AllowOrigin::predicate(move |origin, _| origins.has(origin))
+            }
+        };
+        let layer = CorsLayer::new().allow_origin(allowed).allow_methods([Method::GET, Method::POST]);
+        // Clients send headers of their own, and none of them gives anybody a right.
+        let layer = layer.allow_headers(AllowHeaders::mirror_request());
+        Some(layer.expose_headers([header::RETRY_AFTER, header::WWW_AUTHENTICATE]).max_age(MAX_AGE))
+    }
+
+    /// Whether a WebSocket may be opened. Only browsers name an origin, and they do not ask before.
+    pub(super) fn may_open(&self, headers: &HeaderMap) -> bool {
+        let Some(origin) = headers.get(header::ORIGIN) else { return true };
+        self.has(origin) || is_our_own(origin, headers)
+    }
+}
+
+/// Whether the page came from the host that is asked now. The scheme may differ: a proxy may end TLS.
+fn is_our_own(origin: &HeaderValue, headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let origin = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok());
+    let (Some(host), Some(origin)) = (host, origin) else { return false };
+    let asked = Url::parse(&format!("{}://{host}/", origin.scheme())).ok();
+    matches!(origin.scheme(), "http" | "https") && asked.is_some_and(|asked| asked.origin() == origin.origin())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn may_open(origins: &str, host: &str, origin: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        origins.parse::<Origins>().unwrap().may_open(&headers)
+    }
+
+    #[test]
+    fn a_socket_is_for_our_own_pages_and_for_programs() {
+        assert!(may_open("none", "chat.example", None));
+        assert!(may_open("none", "chat.example", Some("https://chat.example")));
+        assert!(may_open("none", "Chat.Example:443", Some("https://chat.example")));
+        assert!(may_open("none", "127.0.0.1:8080", Some("http://127.0.0.1:8080")));
+        assert!(may_open("none", "[::1]:8080", Some("http://[::1]:8080")));
+        for other in ["https://evil.example", "https://chat.example.evil.example", "https://chat.example:8443", "null", "file://", "x", ""]
+        {
+            assert!(!may_open("none", "chat.example", Some(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_listed_origin_is_let_in_to_the_letter() {
+        let listed = "https://one.example,capacitor://localhost";
+        assert!(may_open(listed, "chat.example", Some("https://one.example")));
+        assert!(may_open(listed, "chat.example", Some("capacitor://localhost")));
+        assert!(!may_open(listed, "chat.example", Some("http://one.example")));
+        assert!(!may_open(listed, "chat.example", Some("https://one.example:444")));
+        assert!(may_open("*", "chat.example", Some("null")));
+    }
+
+    #[test]
+    fn a_list_holds_origins_and_nothing_else() {
+        for text in ["none", "*", "https://a.example", "http://a.example:81,capacitor://localhost"] {
+            assert_eq!(text.parse::<Origins>().unwrap().to_string(), text);
+        }
+        for text in
+            ["", "a.example", "https://a.example/", "https://a.example:443", "https://A.example", "https://*.example", "null", "x://"]
+        {
+            assert!(text.parse::<Origins>().is_err(), "{text}");
+        }
+    }
+}
