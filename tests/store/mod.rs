@@ -4,6 +4,7 @@
 
 pub mod ask;
 mod conversation;
+mod cql_history;
 mod cql_send;
 mod differential;
 mod disk;

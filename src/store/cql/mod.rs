@@ -5,6 +5,7 @@
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
 //!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
 //! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
@@ -17,25 +18,30 @@ mod claim;
 mod cluster;
 mod connect;
 mod conversation;
+mod count;
 mod entry;
 mod error;
 mod history;
 mod import;
 mod inbox;
+mod index;
 mod known;
 mod membership;
 mod message_row;
 mod migrate;
 mod profile;
 mod raise;
+mod ranges;
 mod register;
 mod revision;
 mod schema;
 mod skew;
+mod span;
 mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
+mod walk;
 mod width;
 
 use std::fmt;
@@ -46,6 +52,7 @@ use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::index::Index;
 use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
 use self::skew::Skew;
@@ -112,6 +119,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     skew: Skew,
     statements: Statements,
+    index: Index,
     known: Known,
     /// Of wakes, which no stream passes.
     wake_ids: IdGenerator,
@@ -122,10 +130,12 @@ struct Statements {
     append: append::Statements,
     claim: claim::Statements,
     conversation: conversation::Statements,
+    count: count::Statements,
     entry: entry::Statements,
     history: history::Statements,
     import: import::Statements,
     inbox: inbox::Statements,
+    index: index::Statements,
     known: known::Statements,
     membership: membership::Statements,
     message_row: message_row::Statements,
@@ -147,10 +157,12 @@ impl Cql {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            count: count::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            index: index::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -167,11 +179,17 @@ impl Cql {
             clock,
             skew: Skew::default(),
             statements,
+            index: Index::new(),
             known: Known::new(),
             wake_ids: IdGenerator::random(),
         });
         let skew = skew::spawn(&inner);
         Ok(Self { inner, skew })
+    }
+
+    /// How many statements were sent since it was opened: what a question costs, to tests and benchmarks.
+    pub fn statements_sent(&self) -> u64 {
+        self.inner.cluster.statements()
     }
 }
 
@@ -279,7 +297,7 @@ impl Store for Cql {
     }
 
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        history::message_counts(&self.inner, conversations).await
+        count::message_counts(&self.inner, conversations).await
     }
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {

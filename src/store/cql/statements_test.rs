@@ -1,17 +1,22 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, claim, conversation, entry, history, import, inbox, known, message_row, profile, raise, revision, skew, wake};
+use super::{
+    append, claim, conversation, count, entry, history, import, inbox, index, known, membership, message_row, profile, raise, revision,
+    skew, wake,
+};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
         ("append", append::Statements::ALL),
         ("claim", claim::Statements::ALL),
         ("conversation", conversation::Statements::ALL),
+        ("count", count::Statements::ALL),
         ("entry", entry::Statements::ALL),
         ("history", history::Statements::ALL),
         ("import", import::Statements::ALL),
         ("inbox", inbox::Statements::ALL),
+        ("index", index::Statements::ALL),
         ("known", known::Statements::ALL),
         ("membership", membership::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
