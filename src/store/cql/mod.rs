@@ -4,7 +4,9 @@
 //! - `schema` and `migrate`: the tables, and how they come to be.
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
-//!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//!   `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`,
+//!   what several read in `head`, `hint` and
+//!   `inbox_row`.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -17,9 +19,13 @@ mod connect;
 mod conversation;
 mod entry;
 mod error;
+mod head;
+mod hint;
 mod history;
 mod import;
 mod inbox;
+mod inbox_change;
+mod inbox_row;
 mod message_row;
 mod migrate;
 mod profile;
@@ -101,6 +107,9 @@ struct Inner {
     cluster: Cluster,
     clock: Arc<dyn Clock>,
     statements: Statements,
+    heads: head::Heads,
+    crowded: inbox_row::Crowded,
+    wake_ids: crate::clock::IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
@@ -108,9 +117,13 @@ struct Statements {
     append: append::Statements,
     conversation: conversation::Statements,
     entry: entry::Statements,
+    head: head::Statements,
+    hint: hint::Statements,
     history: history::Statements,
     import: import::Statements,
     inbox: inbox::Statements,
+    inbox_change: inbox_change::Statements,
+    inbox_row: inbox_row::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
@@ -136,9 +149,13 @@ impl Cql {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            head: head::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            hint: hint::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            inbox_change: inbox_change::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            inbox_row: inbox_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -146,7 +163,17 @@ impl Cql {
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
         let cluster = Cluster::new(session, profiles);
-        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                address,
+                cluster,
+                clock,
+                statements,
+                heads: head::Heads::new(),
+                crowded: inbox_row::Crowded::new(),
+                wake_ids: crate::clock::IdGenerator::random(),
+            }),
+        })
     }
 }
 
@@ -248,7 +275,7 @@ impl Store for Cql {
     }
 
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
-        inbox::inbox_changes(&self.inner, user, after, limit).await
+        inbox_change::inbox_changes(&self.inner, user, after, limit).await
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {

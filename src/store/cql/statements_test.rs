@@ -1,16 +1,22 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, conversation, entry, history, import, inbox, message_row, profile, raise, revision, wake};
+use super::{
+    append, conversation, entry, head, hint, history, import, inbox, inbox_change, inbox_row, message_row, profile, raise, revision, wake,
+};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
         ("append", append::Statements::ALL),
         ("conversation", conversation::Statements::ALL),
         ("entry", entry::Statements::ALL),
+        ("head", head::Statements::ALL),
+        ("hint", hint::Statements::ALL),
         ("history", history::Statements::ALL),
         ("import", import::Statements::ALL),
         ("inbox", inbox::Statements::ALL),
+        ("inbox_change", inbox_change::Statements::ALL),
+        ("inbox_row", inbox_row::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
