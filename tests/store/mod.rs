@@ -4,6 +4,7 @@
 
 mod ask;
 mod conversation;
+mod cql_inbox;
 mod differential;
 mod disk;
 mod flags;

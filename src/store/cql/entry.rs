@@ -3,11 +3,12 @@
 //! A flag is written as of its change, or as of just after the value that it replaces, where that is later: a server whose clock is behind
 //! cannot lose what it was told last. Two who set different flags at once write different cells.
 
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{join, try_join_all};
 
 use super::Inner;
 use super::cell::{Cells, cells};
 use super::cluster::Writes;
+use super::error::unknown;
 use super::inbox_row::flags;
 use super::raise::InboxChangeKind;
 use super::register::REGISTER_TIMESTAMP;
@@ -49,18 +50,23 @@ pub(super) async fn move_read_marker(inner: &Inner, user: &UserId, to: &MarkerMo
     }
     inner.log_inbox_change(&mut writes, user, to.conversation, to.change, InboxChangeKind::MarkerMoved);
     let places = [WakePlace::Marker(to.conversation, user.clone()), WakePlace::Inbox(user.clone())];
-    try_join(inner.cluster.write_all(writes), tell(inner, &places)).await?;
-    Ok(())
+    kept_and_told(inner.cluster.write_all(writes), tell(inner, &places)).await
 }
 
 pub(super) async fn mark_delivered(inner: &Inner, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
     let values = cells![REGISTER_TIMESTAMP, up_to, conversation, user];
     let written = inner.cluster.write(&inner.statements.entry.delivered, values);
-    try_join(written, tell(inner, &[WakePlace::Marker(conversation, user.clone())])).await?;
-    Ok(())
+    kept_and_told(written, tell(inner, &[WakePlace::Marker(conversation, user.clone())])).await
 }
 
-/// Beside what was written, and acknowledged with it.
+/// Acknowledged are only both: what was kept and not told is of an outcome that is not known.
+async fn kept_and_told(kept: impl Future<Output = Result<()>>, told: impl Future<Output = Result<()>>) -> Result<()> {
+    let (kept, told) = join(kept, told).await;
+    kept?;
+    told.map_err(unknown)
+}
+
+/// Beside what is written.
 async fn tell(inner: &Inner, places: &[WakePlace]) -> Result<()> {
     try_join_all(places.iter().map(|place| inner.wake(place))).await?;
     Ok(())
@@ -74,9 +80,9 @@ pub(super) async fn set_flags(inner: &Inner, user: &UserId, to: &FlagsChange) ->
     let mut writes = Writes::logged();
     put_flags(inner, &mut writes, user, to, &before);
     inner.log_inbox_change(&mut writes, user, to.conversation, to.change, InboxChangeKind::FlagsSet);
-    try_join(inner.cluster.write_all(writes), tell(inner, &[WakePlace::Inbox(user.clone())])).await?;
+    kept_and_told(inner.cluster.write_all(writes), tell(inner, &[WakePlace::Inbox(user.clone())])).await?;
     // What another device set at the same moment is in it too.
-    let after = read_flags(inner, user, to.conversation).await?;
+    let after = read_flags(inner, user, to.conversation).await.map_err(unknown)?;
     Ok(Some(after.map_or_else(|| to.apply(before.flags), |after| after.flags)))
 }
 

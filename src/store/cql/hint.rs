@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::Inner;
 use super::cell::cells;
 use super::cluster::Writes;
-use super::raise::slot_of;
+use super::raise::{latest_by_hint, slot_of};
 use super::statement::statements;
 use crate::model::{ConversationId, Cut, Direction, InboxKey, Timestamp, UserId};
 use crate::store::Result;
@@ -33,13 +33,19 @@ statements! {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hint {
     pub(super) slot: i32,
-    /// Where the entry stood.
+    /// Where the entry stood. It may stand a little later in that hour now.
     pub(super) key: InboxKey,
+}
+
+impl Hint {
+    /// The first place of the list at which the entry may stand, unless it has another hint.
+    pub(super) fn first(&self) -> InboxKey {
+        InboxKey { activity: latest_by_hint(self.slot, self.key.activity), ..self.key }
+    }
 }
 
 /// Hints of whole hours.
 pub(super) struct Run {
-    /// In the walk's direction.
     pub(super) hints: Vec<Hint>,
     /// The last hour that was read whole. `None` when there are no more.
     pub(super) reached: Option<i32>,
@@ -101,23 +107,15 @@ impl<'a> Walk<'a> {
             };
             hints.extend(read);
             let Some(last) = hints.last().filter(|_| !is_last).map(|hint| hint.slot) else {
-                return Ok(Some(self.run(hints, None)));
+                return Ok(Some(Run { hints, reached: None }));
             };
             let whole = hints.partition_point(|hint| hint.slot != last);
             if whole > 0 {
                 self.rest = hints.split_off(whole);
                 let reached = hints.last().map(|hint| hint.slot);
-                return Ok(Some(self.run(hints, reached)));
+                return Ok(Some(Run { hints, reached }));
             }
         }
-    }
-
-    fn run(&self, mut hints: Vec<Hint>, reached: Option<i32>) -> Run {
-        hints.sort_unstable_by_key(|hint| hint.key);
-        if self.direction == Direction::Backward {
-            hints.reverse();
-        }
-        Run { hints, reached }
     }
 
     async fn read(&self) -> Result<Vec<Hint>> {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::Inner;
 use super::cell::{cells, list};
 use super::head::Head;
-use super::hint::{Hint, Run, Stale, Walk};
+use super::hint::{Hint, Stale, Walk};
 use super::inbox_row::{PIECE, PIECES_AT_ONCE, few_rows, own_rows, with_head};
 use super::raise::slot_of;
 use super::statement::statements;
@@ -135,11 +135,77 @@ struct Reader<'a> {
     stale: Stale,
 }
 
-/// Where an entry may stand: by a hint, or by the head of its large conversation.
+/// Between which places of the list an entry may stand: by a hint, or by the head of its large conversation.
 #[derive(Clone, Copy)]
 struct Candidate {
-    key: InboxKey,
+    first: InboxKey,
+    last: InboxKey,
     hint: Option<Hint>,
+}
+
+impl Candidate {
+    fn by_hint(hint: &Hint) -> Self {
+        Self { first: hint.first(), last: hint.key, hint: Some(*hint) }
+    }
+
+    fn may_be_in(&self, cut: &Cut<InboxKey>) -> bool {
+        (cut.start.as_ref(), Bound::Unbounded).contains(&self.last) && (Bound::Unbounded, cut.end.as_ref()).contains(&self.first)
+    }
+
+    /// The place that one who walks the list comes to first.
+    fn near(&self, direction: Direction) -> InDirection {
+        InDirection::of(if direction == Direction::Forward { self.first } else { self.last }, direction)
+    }
+
+    fn far(&self, direction: Direction) -> InDirection {
+        InDirection::of(if direction == Direction::Forward { self.last } else { self.first }, direction)
+    }
+}
+
+/// A place as it is met by one who walks the list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum InDirection {
+    Forward(InboxKey),
+    Backward(std::cmp::Reverse<InboxKey>),
+}
+
+impl InDirection {
+    fn of(key: InboxKey, direction: Direction) -> Self {
+        match direction {
+            Direction::Forward => Self::Forward(key),
+            Direction::Backward => Self::Backward(std::cmp::Reverse(key)),
+        }
+    }
+}
+
+/// Candidates in the order in which they are to be read.
+struct Queue {
+    direction: Direction,
+    /// The next one is the last.
+    rest: Vec<Candidate>,
+}
+
+impl Queue {
+    fn new(mut candidates: Vec<Candidate>, direction: Direction) -> Self {
+        candidates.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.near(direction)));
+        Self { direction, rest: candidates }
+    }
+
+    /// Those that must be read so that this many more are known for sure, if all are entries.
+    fn take(&mut self, wanted: usize) -> Vec<Candidate> {
+        let mut far: Vec<_> = self.rest.iter().map(|candidate| candidate.far(self.direction)).collect();
+        if far.len() <= wanted {
+            return std::mem::take(&mut self.rest);
+        }
+        let (_, frontier, _) = far.select_nth_unstable(wanted.saturating_sub(1));
+        let kept = self.rest.partition_point(|candidate| candidate.near(self.direction) > *frontier);
+        self.rest.split_off(kept)
+    }
+
+    /// Whether nothing of the rest can come before this place.
+    fn is_past(&self, key: &InboxKey) -> bool {
+        self.rest.last().is_none_or(|next| InDirection::of(*key, self.direction) < next.near(self.direction))
+    }
 }
 
 fn is_in(cut: &Cut<InboxKey>, key: &InboxKey) -> bool {
@@ -150,45 +216,44 @@ impl Reader<'_> {
     /// The first entries of a cut, in this direction. They end where so many are known that nothing of the rest can stand before them.
     async fn entries(&mut self, cut: &Cut<InboxKey>, direction: Direction, limit: usize) -> Result<Vec<InboxRow>> {
         let mut walk = Walk::new(self.inner, self.user, cut, direction, limit);
-        let mut larges = self.large_candidates(cut, direction);
+        let mut larges = self.large_candidates(cut);
         let mut found: BTreeMap<InboxKey, InboxRow> = BTreeMap::new();
         let mut met = HashSet::new();
-        let mut settled = 0;
         while let Some(run) = walk.next().await? {
-            let mut candidates = candidates_of(&run, cut, direction, &mut larges).into_iter().peekable();
-            while candidates.peek().is_some() {
-                let some: Vec<Candidate> = candidates.by_ref().take(limit - settled).collect();
-                self.read(some.iter().map(|candidate| candidate.key.conversation)).await?;
+            let is_reached = |key: &InboxKey| {
+                run.reached.is_none_or(|reached| match direction {
+                    Direction::Forward => slot_of(key.activity) >= reached,
+                    Direction::Backward => slot_of(key.activity) <= reached,
+                })
+            };
+            let mut candidates: Vec<Candidate> = run.hints.iter().map(Candidate::by_hint).filter(|one| one.may_be_in(cut)).collect();
+            candidates.extend(larges.extract_if(.., |key| is_reached(key)).map(|key| Candidate { first: key, last: key, hint: None }));
+            let mut queue = Queue::new(candidates, direction);
+            loop {
+                let settled = found.keys().filter(|key| is_reached(key) && queue.is_past(key)).count();
+                if settled >= limit {
+                    return Ok(in_direction(found, direction, limit));
+                }
+                if queue.rest.is_empty() {
+                    break;
+                }
+                let some = queue.take(limit - settled);
+                self.read(some.iter().map(|candidate| candidate.last.conversation)).await?;
                 for candidate in &some {
                     let Some(row) = self.placed(candidate) else { continue };
                     // The first place counts: a later one of the same entry is the trace of an earlier hour.
-                    let is_first = met.insert(row.conversation);
-                    if is_first && is_in(cut, &row.key()) {
+                    if met.insert(row.conversation) && is_in(cut, &row.key()) {
                         found.insert(row.key(), row);
                     }
-                }
-                let frontier = some.last().map(|candidate| candidate.key);
-                let is_settled = |key: &InboxKey| match direction {
-                    Direction::Forward => Some(*key) <= frontier,
-                    Direction::Backward => Some(*key) >= frontier,
-                };
-                settled = found.keys().filter(|key| is_settled(key)).count();
-                if settled >= limit {
-                    return Ok(in_direction(found, direction, limit));
                 }
             }
         }
         Ok(in_direction(found, direction, limit))
     }
 
-    fn large_candidates(&self, cut: &Cut<InboxKey>, direction: Direction) -> std::iter::Peekable<std::vec::IntoIter<InboxKey>> {
+    fn large_candidates(&self, cut: &Cut<InboxKey>) -> Vec<InboxKey> {
         let place = |(conversation, head): (&ConversationId, &Head)| InboxKey { activity: head.last_activity, conversation: *conversation };
-        let mut keys: Vec<InboxKey> = self.heads.iter().map(place).filter(|key| is_in(cut, key)).collect();
-        keys.sort_unstable();
-        if direction == Direction::Backward {
-            keys.reverse();
-        }
-        keys.into_iter().peekable()
+        self.heads.iter().map(place).filter(|key| is_in(cut, key)).collect()
     }
 
     /// Reads the rows that were not read yet.
@@ -212,8 +277,8 @@ impl Reader<'_> {
 
     /// The entry of a candidate that was read, where it stands now.
     fn placed(&mut self, candidate: &Candidate) -> Option<InboxRow> {
-        let row = self.rows.get(&candidate.key.conversation).copied().flatten()?;
-        let row = InboxRow { last_activity: row.last_activity.max(candidate.key.activity), ..row };
+        let row = self.rows.get(&candidate.last.conversation).copied().flatten()?;
+        let row = InboxRow { last_activity: row.last_activity.max(candidate.last.activity), ..row };
         if let Some(hint) = candidate.hint {
             self.stale.note(hint, row.last_activity, !self.heads.contains_key(&row.conversation));
         }
@@ -233,31 +298,6 @@ impl Reader<'_> {
         }
         Ok(!self.entries(&cut, back, 1).await?.is_empty())
     }
-}
-
-/// The hints of a run and the large conversations that stand among them, in this direction.
-fn candidates_of(
-    run: &Run,
-    cut: &Cut<InboxKey>,
-    direction: Direction,
-    larges: &mut std::iter::Peekable<impl Iterator<Item = InboxKey>>,
-) -> Vec<Candidate> {
-    let hinted = run.hints.iter().filter(|hint| is_in(cut, &hint.key)).map(|hint| Candidate { key: hint.key, hint: Some(*hint) });
-    let mut candidates: Vec<Candidate> = hinted.collect();
-    let is_reached = |key: &InboxKey| {
-        run.reached.is_none_or(|reached| match direction {
-            Direction::Forward => slot_of(key.activity) >= reached,
-            Direction::Backward => slot_of(key.activity) <= reached,
-        })
-    };
-    while let Some(key) = larges.next_if(is_reached) {
-        candidates.push(Candidate { key, hint: None });
-    }
-    candidates.sort_by_key(|candidate| candidate.key);
-    if direction == Direction::Backward {
-        candidates.reverse();
-    }
-    candidates
 }
 
 fn in_direction(found: BTreeMap<InboxKey, InboxRow>, direction: Direction, limit: usize) -> Vec<InboxRow> {

@@ -126,7 +126,7 @@ impl Changed<'_> {
         let cut = Cut { start: Bound::Unbounded, end: Bound::Included(last) };
         let mut walk = Walk::new(self.inner, self.user, &cut, Direction::Forward, self.limit);
         while let Some(run) = walk.next().await? {
-            let recent = run.hints.iter().filter(|hint| hint.key <= last).map(|hint| hint.key.conversation);
+            let recent = run.hints.iter().filter(|hint| hint.first() <= last).map(|hint| hint.key.conversation);
             if !self.look_at(recent.collect()).await? {
                 return Ok(false);
             }

@@ -4,9 +4,9 @@
 //! - `schema` and `migrate`: the tables, and how they come to be.
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
-//!   `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`,
-//!   what several read in `head`, `hint` and
-//!   `inbox_row`.
+//!   `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - For inboxes: `inbox_row` reads entries, `hint` finds them, `head` knows where large conversations stand.
+//! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -14,6 +14,7 @@ mod address;
 mod append;
 mod bucket;
 mod cell;
+mod claim;
 mod cluster;
 mod connect;
 mod conversation;
@@ -26,6 +27,7 @@ mod import;
 mod inbox;
 mod inbox_change;
 mod inbox_row;
+mod known;
 mod message_row;
 mod migrate;
 mod profile;
@@ -37,6 +39,7 @@ mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
+mod width;
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,12 +48,15 @@ use async_trait::async_trait;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::head::Heads;
+use self::inbox_row::Crowded;
+use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
 use super::{
     Appended, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, ProfileChange,
     Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, IdGenerator};
 use crate::model::{
     Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
     Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
@@ -107,14 +113,17 @@ struct Inner {
     cluster: Cluster,
     clock: Arc<dyn Clock>,
     statements: Statements,
-    heads: head::Heads,
-    crowded: inbox_row::Crowded,
-    wake_ids: crate::clock::IdGenerator,
+    heads: Heads,
+    crowded: Crowded,
+    known: Known,
+    /// Of wakes, which no stream passes.
+    wake_ids: IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
 struct Statements {
     append: append::Statements,
+    claim: claim::Statements,
     conversation: conversation::Statements,
     entry: entry::Statements,
     head: head::Statements,
@@ -124,6 +133,7 @@ struct Statements {
     inbox: inbox::Statements,
     inbox_change: inbox_change::Statements,
     inbox_row: inbox_row::Statements,
+    known: known::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
@@ -147,6 +157,7 @@ impl Cql {
         let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
         let statements = Statements {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             head: head::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -156,6 +167,7 @@ impl Cql {
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox_change: inbox_change::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox_row: inbox_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -169,9 +181,10 @@ impl Cql {
                 cluster,
                 clock,
                 statements,
-                heads: head::Heads::new(),
-                crowded: inbox_row::Crowded::new(),
-                wake_ids: crate::clock::IdGenerator::random(),
+                heads: Heads::new(),
+                crowded: Crowded::new(),
+                known: Known::new(),
+                wake_ids: IdGenerator::random(),
             }),
         })
     }
@@ -239,7 +252,7 @@ impl Store for Cql {
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
-        append::earlier_sends(&self.inner, conversation, keys).await
+        claim::earlier_sends(&self.inner, conversation, keys).await
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {

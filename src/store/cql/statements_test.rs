@@ -2,12 +2,14 @@
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
 use super::{
-    append, conversation, entry, head, hint, history, import, inbox, inbox_change, inbox_row, message_row, profile, raise, revision, wake,
+    append, claim, conversation, entry, head, hint, history, import, inbox, inbox_change, inbox_row, known, message_row, profile, raise,
+    revision, wake,
 };
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
         ("append", append::Statements::ALL),
+        ("claim", claim::Statements::ALL),
         ("conversation", conversation::Statements::ALL),
         ("entry", entry::Statements::ALL),
         ("head", head::Statements::ALL),
@@ -17,6 +19,7 @@ fn all() -> Vec<(String, &'static str)> {
         ("inbox", inbox::Statements::ALL),
         ("inbox_change", inbox_change::Statements::ALL),
         ("inbox_row", inbox_row::Statements::ALL),
+        ("known", known::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
