@@ -5,6 +5,7 @@
 pub mod ask;
 mod conversation;
 mod cql_history;
+mod cql_inbox;
 mod cql_send;
 mod differential;
 mod disk;

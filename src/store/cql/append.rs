@@ -107,6 +107,7 @@ async fn write(inner: &Inner, line: &Line, people: &People, placed: &[Placed<'_>
         } else {
             written.map_err(unknown)?
         }
+        inner.renew_head(raised.conversation, &raised.last, raised.last.id.moment());
         let mut state = line.state();
         new_buckets.into_iter().for_each(|bucket| state.put_indexed(bucket));
         state.last_activity = state.last_activity.max(raised.last.id.moment());

@@ -14,7 +14,7 @@ use scylla::value::CqlTimeuuid;
 use super::Inner;
 use super::bucket::Bucket;
 use super::cell::{cells, time_uuid, user};
-use super::raise::slot_of;
+use super::raise::{HINT_LAG_MICROS, slot_of};
 use super::register::{LastMessage, decode_membership};
 use super::statement::statements;
 use super::width::Course;
@@ -78,8 +78,8 @@ pub(super) struct State {
     pub(super) last_activity: Timestamp,
     /// Buckets whose index row was acknowledged.
     indexed: VecDeque<Bucket>,
-    /// The slot for which hints were acknowledged, for the people of this version.
-    hinted: Option<(i32, Option<TimeUuid>)>,
+    /// The activity for which hints were acknowledged, for the people of this version.
+    hinted: Option<(Timestamp, Option<TimeUuid>)>,
 }
 
 impl Line {
@@ -113,7 +113,10 @@ impl State {
     /// Whether an activity wants hints, and the slot that it takes them from. What is older than the last activity wants none.
     pub(super) fn wanted_hint(&self, people: &People, activity: Timestamp) -> Option<Hint> {
         let slot = slot_of(activity);
-        if people.is_large || activity < self.last_activity || self.hinted == Some((slot, people.version)) {
+        let is_hinted = |(hinted, version): (Timestamp, Option<TimeUuid>)| {
+            slot_of(hinted) == slot && activity <= hinted.plus_micros(HINT_LAG_MICROS) && version == people.version
+        };
+        if people.is_large || activity < self.last_activity || self.hinted.is_some_and(is_hinted) {
             return None;
         }
         let left = Some(slot_of(self.last_activity)).filter(|left| *left < slot && self.last_activity > Timestamp::ZERO);
@@ -121,7 +124,7 @@ impl State {
     }
 
     pub(super) fn put_hinted(&mut self, hint: Hint, people: &People) {
-        self.hinted = Some((slot_of(hint.activity), people.version));
+        self.hinted = Some((hint.activity, people.version));
     }
 }
 

@@ -4,8 +4,9 @@
 //! - `schema` and `migrate`: the tables, and how they come to be.
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
-//!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//!   `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
 //! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
+//! - For inboxes: `inbox_row` reads entries, `hint` finds them, `head` knows where large conversations stand.
 //! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
@@ -21,9 +22,13 @@ mod conversation;
 mod count;
 mod entry;
 mod error;
+mod head;
+mod hint;
 mod history;
 mod import;
 mod inbox;
+mod inbox_change;
+mod inbox_row;
 mod index;
 mod known;
 mod membership;
@@ -48,14 +53,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use scylla::client::session::Session;
+use scylla::errors::PrepareError;
 use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::head::Heads;
+use self::inbox_row::Crowded;
 use self::index::Index;
 use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
 use self::skew::Skew;
+use self::statement::Profiles;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
     NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
@@ -120,30 +130,51 @@ struct Inner {
     skew: Skew,
     statements: Statements,
     index: Index,
+    heads: Heads,
+    crowded: Crowded,
     known: Known,
     /// Of wakes, which no stream passes.
     wake_ids: IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
-struct Statements {
-    append: append::Statements,
-    claim: claim::Statements,
-    conversation: conversation::Statements,
-    count: count::Statements,
-    entry: entry::Statements,
-    history: history::Statements,
-    import: import::Statements,
-    inbox: inbox::Statements,
-    index: index::Statements,
-    known: known::Statements,
-    membership: membership::Statements,
-    message_row: message_row::Statements,
-    profile: profile::Statements,
-    raise: raise::Statements,
-    revision: revision::Statements,
-    skew: skew::Statements,
-    wake: wake::Statements,
+macro_rules! statement_groups {
+    ($($group:ident),+ $(,)?) => {
+        struct Statements { $($group: $group::Statements,)+ }
+
+        impl Statements {
+            #[cfg(test)]
+            const GROUPS: &[(&str, &[(&str, &str)])] = &[$((stringify!($group), $group::Statements::ALL),)+];
+
+            async fn prepare(session: &Session, profiles: &Profiles) -> Result<Self, PrepareError> {
+                Ok(Self { $($group: $group::Statements::prepare(session, profiles).await?,)+ })
+            }
+        }
+    };
+}
+
+statement_groups! {
+    append,
+    claim,
+    conversation,
+    count,
+    entry,
+    head,
+    hint,
+    history,
+    import,
+    inbox,
+    inbox_change,
+    inbox_row,
+    index,
+    known,
+    membership,
+    message_row,
+    profile,
+    raise,
+    revision,
+    skew,
+    wake,
 }
 
 impl Cql {
@@ -152,26 +183,7 @@ impl Cql {
         let session = connect::connect(&address).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
-        let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
-        let statements = Statements {
-            append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            count: count::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            index: index::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            skew: skew::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-        };
+        let statements = Statements::prepare(&session, &profiles).await.map_err(|error| OpenError::Prepare { source: Box::new(error) })?;
         let cluster = Cluster::new(session, profiles);
         let inner = Arc::new(Inner {
             address,
@@ -179,6 +191,8 @@ impl Cql {
             clock,
             skew: Skew::default(),
             statements,
+            heads: Heads::new(),
+            crowded: Crowded::new(),
             index: Index::new(),
             known: Known::new(),
             wake_ids: IdGenerator::random(),
@@ -309,7 +323,7 @@ impl Store for Cql {
     }
 
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
-        inbox::inbox_changes(&self.inner, user, after, limit).await
+        inbox_change::inbox_changes(&self.inner, user, after, limit).await
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {

@@ -137,6 +137,9 @@ async fn keep(
     people.joined.iter().for_each(|user| tell(&mut writes, user));
     let (kept, woken) = join(inner.cluster.write_all(writes), inner.wake(&WakePlace::Conversation(conversation))).await;
     kept?;
+    if let Some((change, _)) = shown {
+        inner.saw(conversation, change.id);
+    }
     woken.map_err(unknown)?;
     for _ in 0..TRIES_MAX {
         let Some(now) = inner.other_people(conversation, &people).await.map_err(unknown)? else {

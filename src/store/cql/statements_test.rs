@@ -1,37 +1,15 @@
 //! Portable CQL only: what no statement of any file may have.
 
+use super::Statements;
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{
-    append, claim, conversation, count, entry, history, import, inbox, index, known, membership, message_row, profile, raise, revision,
-    skew, wake,
-};
 
 fn all() -> Vec<(String, &'static str)> {
-    let groups = [
-        ("append", append::Statements::ALL),
-        ("claim", claim::Statements::ALL),
-        ("conversation", conversation::Statements::ALL),
-        ("count", count::Statements::ALL),
-        ("entry", entry::Statements::ALL),
-        ("history", history::Statements::ALL),
-        ("import", import::Statements::ALL),
-        ("inbox", inbox::Statements::ALL),
-        ("index", index::Statements::ALL),
-        ("known", known::Statements::ALL),
-        ("membership", membership::Statements::ALL),
-        ("message_row", message_row::Statements::ALL),
-        ("raise", raise::Statements::ALL),
-        ("profile", profile::Statements::ALL),
-        ("revision", revision::Statements::ALL),
-        ("skew", skew::Statements::ALL),
-        ("wake", wake::Statements::ALL),
-    ];
-    let named = |(group, statements): (&str, &'static [(&'static str, &'static str)])| {
+    let named = |(group, statements): &(&str, &'static [(&'static str, &'static str)])| {
         statements.iter().map(|(name, text)| (format!("{group}.{name}"), *text)).collect::<Vec<_>>()
     };
     let tables = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]);
     let tables = tables.map(|text| (text.split_whitespace().take(6).collect::<Vec<_>>().join(" "), *text));
-    groups.into_iter().flat_map(named).chain(tables).collect()
+    Statements::GROUPS.iter().flat_map(named).chain(tables).collect()
 }
 
 #[test]
