@@ -5,11 +5,12 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use wideroom::model::{
-    ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest, Participant, ReadMarker, Unread, UserId,
+    ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest, Participant, ReadMarker, TimeUuid, Unread,
+    UserId,
 };
 use wideroom::store::{Audience, Created, MarkerMove, Store, UnreadQuestion};
 
-use crate::support::words::{group, id, new, text};
+use crate::support::words::{group, id, is_among_others, new, text};
 
 /// Walks are cut here: a page that does not move on must not hang a test.
 pub const PAGES_MAX: usize = 10_000;
@@ -107,6 +108,16 @@ pub struct MarkTo {
     pub change: MessageId,
 }
 
+/// The greatest id in the store is this one, or that of another case in the same database.
+#[track_caller]
+pub fn assert_newest(answer: Option<TimeUuid>, expected: Option<TimeUuid>) {
+    if is_among_others() {
+        assert!(answer >= expected, "{answer:?} and not {expected:?}");
+    } else {
+        assert_eq!(answer, expected);
+    }
+}
+
 /// The one answer to one question.
 pub fn only<T>(answers: Vec<T>) -> T {
     let [answer] = <[T; 1]>::try_from(answers).unwrap_or_else(|answers| panic!("{} answers to one question", answers.len()));
@@ -150,6 +161,12 @@ pub fn is_in<K: Ord>(cut: &Cut<K>, key: &K) -> bool {
         Bound::Excluded(end) => key < end,
     };
     is_after_start && is_before_end
+}
+
+/// The same request, of other keys.
+pub fn with_keys<K: Copy, L>(request: &PageRequest<K>, key: impl Fn(K) -> L) -> PageRequest<L> {
+    let [after, before] = [request.after, request.before].map(|cursor| cursor.map(&key));
+    PageRequest { direction: request.direction, count: request.count, after, before }
 }
 
 /// A page is another one. Of an empty page of none only the items are promised.

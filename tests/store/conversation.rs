@@ -5,8 +5,10 @@ use tokio::runtime::Runtime;
 use wideroom::model::{Conversation, ConversationId, GroupName, MembershipState, OrderKey, PageRequest, Role, UserId};
 use wideroom::store::{Created, NewConversation, Store, UnreadQuestion};
 
-use super::ask::{assert_page, inbox_ids, make, only, participant, participants, requests, row, runner, send_as, slice, try_row};
-use crate::support::words::{START, change, crowd, direct, group, id, key, room, user, users};
+use super::ask::{
+    assert_newest, assert_page, inbox_ids, make, only, participant, participants, requests, row, runner, send_as, slice, try_row,
+};
+use crate::support::words::{START, change, crowd, direct, group, id, key, longest_user, room, salted, user, users};
 
 pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
@@ -68,7 +70,8 @@ pub async fn making_it_again_changes_nothing(store: &dyn Store) {
     assert_eq!(row(store, &ben, room(1)).await, before);
     assert_eq!(try_row(store, &eve, room(1)).await, None);
     assert!(inbox_ids(store, &eve).await.is_empty());
-    assert_eq!(store.newest_id().await.unwrap(), Some(id(5)), "nothing of the second was kept");
+    // Nothing of the second was kept.
+    assert_newest(store.newest_id().await.unwrap(), Some(id(5)));
     assert_eq!(only(store.seats(&ann, &[room(1)]).await.unwrap()).unwrap().membership.role, Role::Owner);
 }
 
@@ -139,8 +142,7 @@ fn hard_names() -> Vec<UserId> {
         "a\u{301}",
     ];
     let mut names = names.map(user).to_vec();
-    names.push(user(&"a".repeat(UserId::BYTES_MAX)));
-    names.push(user(&"é".repeat(UserId::BYTES_MAX / 2)));
+    names.extend(['a', 'é'].map(longest_user));
     names
 }
 
@@ -169,7 +171,9 @@ pub fn a_page_of_participants_is_the_slice_of_its_list(runtime: &Runtime, store:
         list
     });
     let mut cursors = names;
-    cursors.extend(["", "a ", "b", "é!", "\u{10ffff}"].iter().filter_map(|name| UserId::parse(name).ok()));
+    cursors.extend(["!", "a ", "b", "é!", "\u{10ffff}"].map(user));
+    // Before all of them, and after.
+    cursors.extend(["!", "\u{10ffff}"].map(|name| UserId::parse(name).unwrap()));
     let case = requests(prop::sample::select(cursors));
     let outcome = runner(200).run(&case, |request| {
         let answer = runtime.block_on(store.participants(room(1), &request)).unwrap();
@@ -210,20 +214,21 @@ pub async fn more_than_the_fan_out_make_a_conversation_large(store: &dyn Store) 
 }
 
 pub async fn notes_are_found_again(store: &dyn Store) {
-    assert_eq!(store.note("import").await.unwrap(), None);
-    store.set_note("import", Some("line 7")).await.unwrap();
-    store.set_note("imports", Some("")).await.unwrap();
-    assert_eq!(store.note("import").await.unwrap().as_deref(), Some("line 7"));
-    store.set_note("import", Some("line 8 ä")).await.unwrap();
-    assert_eq!(store.note("import").await.unwrap().as_deref(), Some("line 8 ä"));
-    store.set_note("import", None).await.unwrap();
-    assert_eq!(store.note("import").await.unwrap(), None);
-    assert_eq!(store.note("imports").await.unwrap().as_deref(), Some(""), "another note stays");
+    let [import, imports] = ["import", "imports"].map(salted);
+    assert_eq!(store.note(&import).await.unwrap(), None);
+    store.set_note(&import, Some("line 7")).await.unwrap();
+    store.set_note(&imports, Some("")).await.unwrap();
+    assert_eq!(store.note(&import).await.unwrap().as_deref(), Some("line 7"));
+    store.set_note(&import, Some("line 8 ä")).await.unwrap();
+    assert_eq!(store.note(&import).await.unwrap().as_deref(), Some("line 8 ä"));
+    store.set_note(&import, None).await.unwrap();
+    assert_eq!(store.note(&import).await.unwrap(), None);
+    assert_eq!(store.note(&imports).await.unwrap().as_deref(), Some(""), "another note stays");
 }
 
 pub async fn an_empty_store_answers_everything(store: &dyn Store) {
     let ann = user("ann");
-    assert_eq!(store.newest_id().await.unwrap(), None);
+    assert_newest(store.newest_id().await.unwrap(), None);
     assert!(inbox_ids(store, &ann).await.is_empty());
     assert!(store.participants(room(1), &PageRequest::first(5)).await.unwrap().items.is_empty());
     let page = store.history(room(1), &wideroom::model::Cut::default(), &PageRequest::last(5)).await.unwrap();

@@ -13,7 +13,7 @@ use wideroom::store::{
 };
 
 use super::Stage;
-use super::ask::{assert_page, only, requests, runner, try_row};
+use super::ask::{assert_newest, assert_page, only, requests, runner, try_row, with_keys};
 use crate::support::words::{
     START, change, conversation, crowd, deleted, direct, group, id_with, key, message_row, new, room, system, text, user,
 };
@@ -95,25 +95,34 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is asked, besides what is always asked.
+/// What is asked, besides what is always asked. Users and rooms are named by their numbers: no case has begun when this is made.
 #[derive(Debug, Clone)]
 struct Questions {
     history: Vec<(Cut<OrderKey>, PageRequest<OrderKey>)>,
-    inbox: Vec<PageRequest<InboxKey>>,
-    participants: Vec<PageRequest<UserId>>,
+    inbox: Vec<PageRequest<(i64, u8)>>,
+    participants: Vec<PageRequest<u8>>,
     cap: u32,
     changes_after: i64,
     changes_limit: usize,
+}
+
+impl Questions {
+    fn inbox(&self) -> Vec<PageRequest<InboxKey>> {
+        let key = |(micros, n): (i64, u8)| InboxKey { activity: START.plus_micros(micros), conversation: room(n) };
+        self.inbox.iter().map(|request| with_keys(request, key)).collect()
+    }
+
+    fn participants(&self) -> Vec<PageRequest<UserId>> {
+        self.participants.iter().map(|request| with_keys(request, name)).collect()
+    }
 }
 
 fn any_questions() -> impl Strategy<Value = Questions> {
     let place = (0..120_i64, prop::sample::select(vec![0_u8, 0x7f, 0x80, 0xff])).prop_map(|(micros, rest)| id_at(micros, rest).order_key());
     let bound = prop_oneof![Just(Bound::Unbounded), place.clone().prop_map(Bound::Included), place.clone().prop_map(Bound::Excluded),];
     let cut = (bound.clone(), bound).prop_map(|(start, end)| Cut { start, end });
-    let inbox_key = (0..120_i64, 0..ROOMS).prop_map(|(micros, n)| InboxKey { activity: START.plus_micros(micros), conversation: room(n) });
-    let name = prop::sample::select(NAMES.map(user).to_vec());
     let history = prop::collection::vec((cut, requests(place)), 4);
-    let (inbox, participants) = (prop::collection::vec(requests(inbox_key), 6), prop::collection::vec(requests(name), 3));
+    let (inbox, participants) = (prop::collection::vec(requests((0..120_i64, 0..ROOMS)), 6), prop::collection::vec(requests(0..5_u8), 3));
     (history, inbox, participants, 1..9_u32, 0..100_i64, 0..9_usize).prop_map(
         |(history, inbox, participants, cap, changes_after, changes_limit)| Questions {
             history,
@@ -368,7 +377,7 @@ fn all_rooms() -> Vec<ConversationId> {
 
 async fn compare(engine: &dyn Store, naive: &dyn Store, questions: &Questions, is_imported: bool) {
     let rooms = all_rooms();
-    assert_eq!(engine.newest_id().await.unwrap(), naive.newest_id().await.unwrap());
+    assert_newest(engine.newest_id().await.unwrap(), naive.newest_id().await.unwrap());
     assert_eq!(engine.participant_counts(&rooms).await.unwrap(), naive.participant_counts(&rooms).await.unwrap());
     assert_eq!(engine.message_counts(&rooms).await.unwrap(), naive.message_counts(&rooms).await.unwrap());
     assert_eq!(engine.last_messages(&rooms).await.unwrap(), naive.last_messages(&rooms).await.unwrap());
@@ -404,11 +413,12 @@ async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversatio
     assert_eq!(engine.messages_at(&places).await.unwrap(), naive.messages_at(&places).await.unwrap());
     let ids: Vec<_> = whole.items.iter().map(|message| (conversation, message.id)).collect();
     assert_eq!(engine.messages(&ids).await.unwrap(), naive.messages(&ids).await.unwrap());
-    for request in &questions.participants {
+    let participants = questions.participants();
+    for request in &participants {
         let answer = engine.participants(conversation, request).await.unwrap();
         assert_page(request, &answer, &naive.participants(conversation, request).await.unwrap());
     }
-    for (message, request) in whole.items.iter().zip(questions.participants.iter().cycle()) {
+    for (message, request) in whole.items.iter().zip(participants.iter().cycle()) {
         let answer = engine.receivers(conversation, message.id, &message.sender, request).await.unwrap();
         assert_page(request, &answer, &naive.receivers(conversation, message.id, &message.sender, request).await.unwrap());
     }
@@ -437,7 +447,7 @@ async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, que
     large.sort_unstable();
     assert_eq!(large, naive.large_conversations(user).await.unwrap(), "large conversations of {user}");
     let whole = [PageRequest::first(100), PageRequest::last(100), PageRequest::first(3), PageRequest::last(2)];
-    for request in whole.iter().chain(&questions.inbox) {
+    for request in whole.iter().chain(&questions.inbox()) {
         let answer = engine.inbox(user, request).await.unwrap();
         assert_page(request, &answer, &naive.inbox(user, request).await.unwrap());
     }
@@ -452,7 +462,7 @@ async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, que
     }
 }
 
-pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Stage) {
+pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Option<Stage>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Most conversations are made at the start, so that later steps find something.
     let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(ROOMS));
@@ -464,7 +474,8 @@ pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Stage) {
     });
     let outcome = runner(24).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
         runtime.block_on(async {
-            let (stage, oracle) = (open().await, Stage::naive().await);
+            let Some(stage) = open().await else { return };
+            let oracle = Stage::oracle();
             let mut engine = Player { store: stage.store(), micros: 0, is_imported: false };
             let mut naive = Player { store: oracle.store(), micros: 0, is_imported: false };
             for (n, step) in steps.iter().enumerate() {

@@ -11,7 +11,7 @@ use wideroom::model::{
 };
 use wideroom::store::{ImportRow, Store};
 
-use super::ask::{assert_page, history, is_in, make, only, requests, runner, send, send_all, slice, walk};
+use super::ask::{assert_newest, assert_page, history, is_in, make, only, requests, runner, send, send_all, slice, walk};
 use crate::support::words::{NOW, START, change, id, id_with, key, message_row, new, room, system, text, user, users};
 
 pub async fn what_was_appended_is_read_back_whole(store: &dyn Store) {
@@ -169,18 +169,21 @@ pub async fn the_last_message_and_the_count_follow_each_send(store: &dyn Store) 
 pub async fn the_newest_id_is_the_greatest_kept(store: &dyn Store) {
     let ann = user("ann");
     make(store, room(1), std::slice::from_ref(&ann)).await;
-    assert_eq!(store.newest_id().await.unwrap(), Some(change(0)));
+    assert_newest(store.newest_id().await.unwrap(), Some(change(0)));
     make(store, room(2), std::slice::from_ref(&ann)).await;
     send(store, room(1), 50, &ann).await;
     send(store, room(2), 20, &ann).await;
-    assert_eq!(store.newest_id().await.unwrap(), Some(id(50)), "of all conversations");
+    // Of all conversations.
+    assert_newest(store.newest_id().await.unwrap(), Some(id(50)));
     let to = super::ask::MarkTo { epoch: 0, up_to: id(20).order_key(), receipt: true, change: change(60) };
     super::ask::mark(store, &ann, room(2), to).await;
-    assert_eq!(store.newest_id().await.unwrap(), Some(change(60)), "changes have ids too");
+    // Changes have ids too.
+    assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
     store.import(&[message_row(text(room(1), id(55), &ann))]).await.unwrap();
-    assert_eq!(store.newest_id().await.unwrap(), Some(change(60)));
+    assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
     store.import(&[message_row(text(room(1), id(70), &ann))]).await.unwrap();
-    assert_eq!(store.newest_id().await.unwrap(), Some(id(70)), "and what is imported");
+    // And what is imported.
+    assert_newest(store.newest_id().await.unwrap(), Some(id(70)));
 }
 
 /// Ids of few ticks, so that many share one.

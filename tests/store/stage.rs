@@ -7,9 +7,9 @@ use wideroom::store::Store;
 use wideroom::store::embedded::{Embedded, Options};
 
 use super::oracle::Naive;
-use crate::support::words::NOW;
+use crate::support::words::{NOW, new_salt};
 
-/// A store that goes with its test.
+/// A store that goes with its test. Opening one begins a case, whose words are its own.
 pub struct Stage {
     store: Box<dyn Store>,
     pub clock: Arc<ManualClock>,
@@ -18,15 +18,23 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn naive() -> Self {
+    /// As each engine, `None` where it cannot be had, which was said.
+    pub async fn naive() -> Option<Self> {
+        new_salt();
+        Some(Self::oracle())
+    }
+
+    /// The naive one beside an engine, in the same case: with the same users and conversations.
+    pub fn oracle() -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
         Self { store: Box::new(Naive::new(clock.clone())), clock, folder: None }
     }
 
-    pub async fn embedded() -> Self {
+    pub async fn embedded() -> Option<Self> {
+        new_salt();
         let clock = Arc::new(ManualClock::at(NOW));
         let folder = tempfile::tempdir().unwrap();
-        Self { store: open(&folder, &clock).await, clock, folder: Some(folder) }
+        Some(Self { store: open(&folder, &clock).await, clock, folder: Some(folder) })
     }
 
     pub fn store(&self) -> &dyn Store {

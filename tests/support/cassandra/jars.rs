@@ -1,15 +1,18 @@
 //! The jars of Cassandra, which Maven brings once for all runs, and the Java that they want.
 
 use std::fs::{self, File};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tokio::sync::OnceCell;
 
 use super::super::program::Running;
+use super::wait::Not;
 use super::{say, wait};
 
-const JAVA_MIN: u32 = 17;
+/// Cassandra wants a security manager, which later ones have not.
+const JAVA: RangeInclusive<u32> = 17..=23;
 
 /// Where `tests/cassandra` lies.
 pub(super) fn source() -> PathBuf {
@@ -37,18 +40,18 @@ pub(super) async fn jars() -> Option<&'static Path> {
 
 async fn find() -> Result<PathBuf, String> {
     match java_version() {
-        Some(JAVA_MIN..) => {}
-        Some(version) => return Err(format!("Java {version} is too old, install Java {JAVA_MIN}")),
-        None => return Err(format!("Java is missing, install Java {JAVA_MIN} and Maven")),
+        Some(version) if JAVA.contains(&version) => {}
+        Some(version) => return Err(format!("they want Java {}, and this is Java {version}", JAVA.start())),
+        None => return Err(format!("Java is missing, install Java {} and Maven", JAVA.start())),
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     // Another run may be at it. The lock goes with the file, and with the process.
     let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
     wait::until("waiting for another run, which brings the jars of Cassandra", async || match lock.try_lock() {
-        Ok(()) => Ok(Some(())),
-        Err(fs::TryLockError::WouldBlock) => Ok(None),
-        Err(fs::TryLockError::Error(error)) => Err(error.to_string()),
+        Ok(()) => Ok(()),
+        Err(fs::TryLockError::WouldBlock) => Err(Not::Yet("it is locked".to_owned())),
+        Err(fs::TryLockError::Error(error)) => Err(Not::Ever(error.to_string())),
     })
     .await?;
     let jars = folder.join("jars");
@@ -65,6 +68,9 @@ async fn copy(pom: &Path, jars: &Path) -> Result<(), String> {
     if jars.exists() {
         fs::remove_dir_all(jars).map_err(|error| error.to_string())?;
     }
+    if Command::new("mvn").arg("--version").output().is_err() {
+        return Err("Maven is missing, install it".to_owned());
+    }
     say(&format!("Maven brings the jars of Cassandra, 67 MB, once: {}", jars.display()));
     let log = jars.with_extension("log");
     let mut maven = Command::new("mvn");
@@ -72,11 +78,11 @@ async fn copy(pom: &Path, jars: &Path) -> Result<(), String> {
     maven.arg(format!("-DoutputDirectory={}", jars.display()));
     let output = File::create(&log).map_err(|error| error.to_string())?;
     maven.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
-    if Command::new("mvn").arg("--version").output().is_err() {
-        return Err("Maven is missing, install it".to_owned());
-    }
     let mut maven = Running::spawn(&mut maven);
-    let status = wait::until("Maven brings the jars of Cassandra", async || maven.child.try_wait().map_err(|error| error.to_string()));
+    let status = wait::until("Maven brings the jars of Cassandra", async || match maven.child.try_wait() {
+        Ok(status) => status.ok_or_else(|| Not::Yet("it runs".to_owned())),
+        Err(error) => Err(Not::Ever(error.to_string())),
+    });
     if !status.await?.success() {
         return Err(format!("Maven could not bring the jars, see {}", log.display()));
     }

@@ -1,6 +1,6 @@
 //! A real Apache Cassandra for tests, without Docker: `tests/cassandra` says how it runs, and what it refuses.
 //!
-//! It wants Java 17 or later and, once, Maven. Where they are absent a line says so and the tests on Cassandra return; in CI they fail.
+//! It wants Java 17 and, once, Maven. Where they are absent a line says so and the tests on Cassandra return; in CI they fail.
 //! What is started ends with this process, however that ends, and leaves no folder behind.
 
 mod jars;
@@ -9,11 +9,10 @@ mod ring;
 mod wait;
 
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use scylla::policies::host_filter::AllowListHostFilter;
 use tokio::sync::OnceCell;
 
 pub(crate) use ring::Ring;
@@ -26,7 +25,7 @@ pub(crate) struct Shared {
     /// `[user:password@]host[:port][,host2…]`
     authority: String,
     /// Never dropped, being in a static: its guard ends it.
-    _ring: Option<Ring>,
+    ring: Option<Ring>,
 }
 
 /// `None` where no Cassandra can be had, which was said.
@@ -39,16 +38,18 @@ impl Shared {
     async fn open() -> Option<Self> {
         if let Ok(address) = std::env::var(ADDRESS) {
             let authority = address.strip_prefix("cql://").unwrap_or(&address).split('/').next().unwrap_or_default().to_owned();
-            return Some(Self { authority, _ring: None });
+            return Some(Self { authority, ring: None });
         }
+        // One that did not start does not start for the next test either, which must not wait for that as long.
+        static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+        assert!(!HAS_BEGUN.swap(true, Ordering::Relaxed), "the shared node did not start: see the first test that wanted it");
         let ring = Ring::start(1).await?;
-        Some(Self { authority: ring.contact_points().join(","), _ring: Some(ring) })
+        Some(Self { authority: ring.authority(), ring: Some(ring) })
     }
 
-    /// `host:port` of each node that is known.
-    pub(crate) fn contact_points(&self) -> Vec<String> {
-        let hosts = self.authority.rsplit('@').next().unwrap_or_default();
-        hosts.split(',').map(|host| if host.contains(':') { host.to_owned() } else { format!("{host}:9042") }).collect()
+    /// Whether it was started here, with the settings of `tests/cassandra`.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.ring.is_some()
     }
 
     /// As `--store` has it.
@@ -57,18 +58,22 @@ impl Shared {
     }
 
     pub(crate) async fn session(&self) -> Session {
-        let mut builder = SessionBuilder::new().known_nodes(self.contact_points());
-        if let Some((user, password)) = self.authority.rsplit_once('@').and_then(|(who, _)| who.split_once(':')) {
-            builder = builder.user(user, password);
-        }
-        builder.build().await.unwrap()
+        session(&self.authority).await
     }
 }
 
-/// A session that speaks to this node alone.
-async fn session_with(node: &str) -> Option<Session> {
-    let only = AllowListHostFilter::new([node]).ok()?;
-    SessionBuilder::new().known_node(node).host_filter(Arc::new(only)).build().await.ok()
+/// A session as `[user:password@]host:port[,host2…]` says.
+async fn session(authority: &str) -> Session {
+    builder(authority).build().await.unwrap()
+}
+
+fn builder(authority: &str) -> SessionBuilder {
+    let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let builder = SessionBuilder::new().known_nodes(hosts.split(','));
+    match who.split_once(':') {
+        Some((user, password)) => builder.user(user, password),
+        None => builder,
+    }
 }
 
 /// A line for whoever runs the tests, also where the test passes: `eprintln!` would be kept from sight.

@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use scylla::client::session::Session;
+use scylla::policies::host_filter::AllowListHostFilter;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use tokio::net::TcpStream;
-use uuid::Uuid;
 
 use super::net::Net;
-use super::{jars, session_with, wait};
+use super::wait::Not;
+use super::{builder, jars, session, wait};
 
 /// Ends what is left of a ring when its input ends, which it does with this process too: the nodes, then the folder of all of them.
 /// What stops the tests from the keyboard reaches it as well, and must not stop it.
@@ -48,8 +50,40 @@ impl Ring {
         for node in 2..=nodes {
             ring.spawn(node);
         }
+        if ring.is_strict() {
+            ring.make_user().await;
+        }
         ring.is_whole().await;
         Some(ring)
+    }
+
+    /// Cassandra's guardrails hold for users alone who are none of its own, and whoever need not sign in is one. Of three nodes nobody has to
+    /// sign in: the users would be lost with the node that has them.
+    fn is_strict(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
+    async fn make_user(&self) {
+        let first = format!("cassandra:cassandra@{}", self.net.contact_point(1));
+        let waited = wait::until("Cassandra makes a user", async || {
+            let session = builder(&first).build().await.map_err(|error| Not::Yet(error.to_string()))?;
+            let role = "CREATE ROLE IF NOT EXISTS wideroom WITH PASSWORD = 'wideroom' AND LOGIN = true";
+            session.query_unpaged(role, ()).await.map(drop).map_err(|error| Not::Yet(error.to_string()))
+        });
+        waited.await.unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&self.log_of(1))));
+    }
+
+    /// `[user:password@]host:port[,host2:port…]`, also of nodes that were killed.
+    pub(crate) fn authority(&self) -> String {
+        self.with_user(&self.contact_points().join(","))
+    }
+
+    fn with_user(&self, hosts: &str) -> String {
+        if self.is_strict() { format!("wideroom:wideroom@{hosts}") } else { hosts.to_owned() }
+    }
+
+    pub(crate) async fn session(&self) -> Session {
+        session(&self.authority()).await
     }
 
     /// `host:port` of each node, also of one that was killed.
@@ -99,6 +133,7 @@ impl Ring {
         command.env("CASSANDRA_JARS", self.jars).env("CASSANDRA_NET", &self.net.prefix);
         command.env("CASSANDRA_CQL_PORT", self.net.cql_port.to_string());
         command.env("CASSANDRA_STORAGE_PORT", self.net.storage_port.to_string());
+        command.env("AUTHENTICATOR", if self.is_strict() { "PasswordAuthenticator" } else { "AllowAllAuthenticator" });
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         *self.slot(node) = Some(command.spawn().unwrap());
     }
@@ -108,11 +143,9 @@ impl Ring {
         let (address, log) = (self.net.contact_point(node), self.log_of(node));
         let child = self.slot(node).as_mut().expect("it was started");
         let what = format!("node {node} of Cassandra starts");
-        let waited = wait::until(&what, async || {
-            if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-                return Err(format!("node {node} ended: {status}"));
-            }
-            Ok(TcpStream::connect(&address).await.ok())
+        let waited = wait::until(&what, async || match child.try_wait() {
+            Ok(None) => TcpStream::connect(&address).await.map(drop).map_err(|error| Not::Yet(error.to_string())),
+            ended => Err(Not::Ever(format!("node {node} ended: {ended:?}"))),
         });
         waited.await.unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&log)));
     }
@@ -122,12 +155,9 @@ impl Ring {
         let others = self.nodes.len() - 1;
         for node in self.numbers() {
             self.answers(node).await;
-            let address = self.net.contact_point(node);
+            let (host, authority) = (self.net.contact_point(node), self.with_user(&self.net.contact_point(node)));
             let what = format!("node {node} of Cassandra meets the others");
-            let waited = wait::until(&what, async || {
-                let Some(session) = session_with(&address).await else { return Ok(None) };
-                Ok(sees(&session, others).await.filter(|sees| *sees))
-            });
+            let waited = wait::until(&what, async || sees(&host, &authority, others).await.map_err(Not::Yet));
             waited.await.unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&self.log_of(node))));
         }
     }
@@ -135,14 +165,21 @@ impl Ring {
 
 /// Whether a node knows so many others and, where there are some, reaches them: a read that wants all three of a table's replicas is refused
 /// by a node that takes one of them for dead.
-async fn sees(session: &Session, others: usize) -> Option<bool> {
-    let peers = session.query_unpaged("SELECT peer FROM system.peers", ()).await.ok()?.into_rows_result().ok()?.rows_num();
-    if others > 0 {
-        let mut read = Statement::new("SELECT parent_id FROM system_distributed.parent_repair_history WHERE parent_id = ?");
-        read.set_consistency(Consistency::All);
-        session.query_unpaged(read, (Uuid::nil(),)).await.ok()?;
+async fn sees(host: &str, authority: &str, others: usize) -> Result<(), String> {
+    // No other node may answer in its place.
+    let only = AllowListHostFilter::new([host]).map_err(|error| error.to_string())?;
+    let session = builder(authority).host_filter(Arc::new(only)).build().await.map_err(|error| error.to_string())?;
+    let peers = session.query_unpaged("SELECT peer FROM system.peers", ()).await.map_err(|error| error.to_string())?;
+    let peers = peers.into_rows_result().map_err(|error| error.to_string())?.rows_num();
+    if peers != others {
+        return Err(format!("it knows {peers} others"));
     }
-    Some(peers == others)
+    if others > 0 {
+        let mut read = Statement::new("SELECT parent_id FROM system_distributed.parent_repair_history WHERE parent_id = minTimeuuid(0)");
+        read.set_consistency(Consistency::All);
+        session.query_unpaged(read, ()).await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 fn last_lines(log: &Path) -> String {

@@ -10,18 +10,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SILENT_FOR: Duration = Duration::from_secs(2);
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// Waits until there is something. An error ends the waiting, as does the deadline.
-pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>, String>) -> Result<T, String> {
+/// Why there is nothing.
+pub(super) enum Not {
+    Yet(String),
+    Ever(String),
+}
+
+/// Waits until there is something, or will never be, or the deadline has come.
+pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T, Not>) -> Result<T, String> {
     let begun = Instant::now();
     let mut says_at = SILENT_FOR;
+    let mut last = "nothing was heard".to_owned();
     loop {
         // What hangs must not outlive the deadline either.
         let left = DEADLINE.saturating_sub(begun.elapsed());
         match tokio::time::timeout(left, look()).await {
-            Ok(Ok(Some(there))) => return Ok(there),
-            Ok(Ok(None)) => {}
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(format!("{what}: not in {DEADLINE:?}")),
+            Ok(Ok(there)) => return Ok(there),
+            Ok(Err(Not::Yet(reason))) => last = reason,
+            Ok(Err(Not::Ever(reason))) => return Err(reason),
+            Err(_) => return Err(format!("{what}: not in {DEADLINE:?}: {last}")),
         }
         if begun.elapsed() >= says_at {
             say(&format!("{what} ({} s)", begun.elapsed().as_secs()));
