@@ -5,6 +5,7 @@
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
 //!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -12,6 +13,7 @@ mod address;
 mod append;
 mod bucket;
 mod cell;
+mod claim;
 mod cluster;
 mod connect;
 mod conversation;
@@ -21,6 +23,7 @@ mod history;
 mod import;
 mod inbox;
 mod membership;
+mod known;
 mod message_row;
 mod migrate;
 mod profile;
@@ -32,6 +35,7 @@ mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
+mod width;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,12 +44,13 @@ use async_trait::async_trait;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
     NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, IdGenerator};
 use crate::model::{
     Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
     Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
@@ -102,17 +107,22 @@ struct Inner {
     cluster: Cluster,
     clock: Arc<dyn Clock>,
     statements: Statements,
+    known: Known,
+    /// Of wakes, which no stream passes.
+    wake_ids: IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
 struct Statements {
     append: append::Statements,
+    claim: claim::Statements,
     conversation: conversation::Statements,
     entry: entry::Statements,
     history: history::Statements,
     import: import::Statements,
     inbox: inbox::Statements,
     membership: membership::Statements,
+    known: known::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
@@ -136,12 +146,14 @@ impl Cql {
         let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
         let statements = Statements {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -149,7 +161,7 @@ impl Cql {
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
         let cluster = Cluster::new(session, profiles);
-        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements }) })
+        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements, known: Known::new(), wake_ids: IdGenerator::random() }) })
     }
 }
 
@@ -227,7 +239,7 @@ impl Store for Cql {
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
-        append::earlier_sends(&self.inner, conversation, keys).await
+        claim::earlier_sends(&self.inner, conversation, keys).await
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {

@@ -1,17 +1,21 @@
 //! Portable CQL only: what no statement of any file may have.
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, conversation, entry, history, import, inbox, membership, message_row, profile, raise, revision, wake};
+use super::{
+    append, claim, conversation, entry, history, import, inbox, known, membership, message_row, profile, raise, revision, wake,
+};
 
 fn all() -> Vec<(String, &'static str)> {
     let groups = [
         ("append", append::Statements::ALL),
+        ("claim", claim::Statements::ALL),
         ("conversation", conversation::Statements::ALL),
         ("entry", entry::Statements::ALL),
         ("history", history::Statements::ALL),
         ("import", import::Statements::ALL),
         ("inbox", inbox::Statements::ALL),
         ("membership", membership::Statements::ALL),
+        ("known", known::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),
