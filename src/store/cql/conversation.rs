@@ -12,16 +12,14 @@ use uuid::Uuid;
 use super::Inner;
 use super::cell::{cells, time_uuid, user};
 use super::cluster::Writes;
-use super::error::{corrupt, unavailable};
+use super::error::{corrupt, unavailable, unknown};
 use super::raise::InboxChangeKind;
 use super::register::decode_membership;
 use super::roster::{self, Roster, at_once};
 use super::statement::statements;
 use crate::model::id::pair_key;
-use crate::model::{
-    ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, Membership, Timestamp, UserId,
-};
-use crate::store::{Created, NewConversation, Result, Seat};
+use crate::model::{ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, Membership, Timestamp, UserId};
+use crate::store::{Created, NewConversation, Result, Seat, WakePlace};
 
 const TABLE: &str = "conversations";
 /// So many people and all that they begin with fit into one batch.
@@ -56,8 +54,7 @@ pub(super) struct Found {
 
 impl Inner {
     pub(super) async fn conversation(&self, id: ConversationId) -> Result<Option<Found>> {
-        type Columns =
-            (Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>, Option<CqlTimeuuid>);
+        type Columns = (Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>, Option<CqlTimeuuid>);
         let row = self.cluster.read_one::<Columns>(&self.statements.conversation.conversation, cells![id]).await?;
         let Some((Some(kind), name, created_at, created_by, input_hash, is_large, made)) = row else { return Ok(None) };
         let kind = match kind {
@@ -86,6 +83,13 @@ impl Inner {
             return Ok(id);
         }
         self.paired(pair).await?.ok_or_else(|| unavailable("a pair that is taken is not to be read"))
+    }
+
+    /// Tells the other servers to look into these inboxes.
+    pub(super) async fn wake_inboxes(&self, users: impl Iterator<Item = &UserId>) -> Result<()> {
+        let places: Vec<_> = users.map(|user| WakePlace::Inbox(user.clone())).collect();
+        at_once(places.iter().map(|place| self.wake(place)).collect()).await.map_err(unknown)?;
+        Ok(())
     }
 
     pub(super) async fn paired(&self, pair: &[u8]) -> Result<Option<ConversationId>> {
@@ -188,8 +192,7 @@ async fn people(inner: &Inner, new: &NewConversation) -> Result<()> {
             inner.cluster.write_all(writes).await?;
         }
     }
-    let users: Vec<_> = participants.iter().map(|(user, _)| user).collect();
-    inner.wake_inboxes(&users).await
+    inner.wake_inboxes(participants.iter().map(|(user, _)| user)).await
 }
 
 /// What one participant of a new conversation begins with.
@@ -204,4 +207,3 @@ fn entry(inner: &Inner, writes: &mut Writes, new: &NewConversation, user: &UserI
     }
     inner.log_inbox_change(writes, user, id, new.change, InboxChangeKind::ConversationMade);
 }
-

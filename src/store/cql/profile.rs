@@ -45,12 +45,8 @@ pub(super) async fn change_profile(inner: &Inner, user: &UserId, to: &ProfileCha
         return Ok(());
     }
     let told = |before: Option<String>, after: Option<String>| (before != after).then(|| after.unwrap_or_default());
-    let values = cells![
-        user,
-        told(before.display_name, after.display_name),
-        told(before.avatar_url, after.avatar_url),
-        later_than(inner, written),
-    ];
+    let values =
+        cells![user, told(before.display_name, after.display_name), told(before.avatar_url, after.avatar_url), later_than(inner, written),];
     inner.cluster.write(&inner.statements.profile.change, values).await
 }
 

@@ -60,7 +60,8 @@ impl Course {
     /// Of a conversation whose newest message lies in this bucket; `None` for one without messages.
     pub(super) fn from(last: Option<Bucket>) -> Self {
         let fills = Width::ALL.map(|width| (Bucket::holding(Timestamp::ZERO, width), Fill::default()));
-        let mut course = Self { current: fills[0].0, since: Timestamp::ZERO, is_resumed: false, fills, runs: VecDeque::new(), newest: None };
+        let mut course =
+            Self { current: fills[0].0, since: Timestamp::ZERO, is_resumed: false, fills, runs: VecDeque::new(), newest: None };
         if let Some(last) = last {
             (course.current, course.since) = (last, last.start);
             course.is_resumed = true;
