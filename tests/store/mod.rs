@@ -4,6 +4,7 @@
 
 mod ask;
 mod conversation;
+mod cql_history;
 mod differential;
 mod disk;
 mod flags;
@@ -213,3 +214,4 @@ contract! {
 
 stores!(naive);
 stores!(embedded);
+stores!(cassandra);
