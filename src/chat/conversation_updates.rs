@@ -203,9 +203,10 @@ impl ConversationUpdates {
         let keys: Vec<_> = changes.iter().map(|change| (self.conversation, change.message)).collect();
         let messages = self.chat.0.store.messages(&keys).await?;
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
-            let event = match change.kind {
-                ChangeKind::MessageLate => ConversationEvent::MessageAdded(message?),
-                kind => ConversationEvent::of(&change).or_else(|| Some(ConversationEvent::MessageChanged(kind, message?)))?,
+            let event = match ConversationEvent::of(&change) {
+                Some(event) => event,
+                None if change.kind == ChangeKind::MessageLate => ConversationEvent::MessageAdded(message?),
+                None => ConversationEvent::MessageChanged(change.kind, message?),
             };
             Some((change.id, event))
         };

@@ -216,3 +216,4 @@ contract! {
 
 stores!(naive);
 stores!(embedded);
+stores!(cassandra);

@@ -111,10 +111,6 @@ impl Cluster {
         self.statements.load(Ordering::Relaxed)
     }
 
-    pub(super) fn session(&self) -> &Session {
-        &self.session
-    }
-
     /// Nothing is sent any more.
     pub(super) fn close(&self) {
         self.turns.close();

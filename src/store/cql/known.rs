@@ -58,6 +58,11 @@ impl Known {
         lock(&self.unsettled).put(conversation, Arc::clone(line));
     }
 
+    /// What is known may not be so any more, and nothing tells: an import changes no version.
+    pub(super) fn forget(&self, conversation: ConversationId) {
+        lock(&self.lines).pop(&conversation);
+    }
+
     pub(super) fn release(&self, conversation: ConversationId) {
         lock(&self.unsettled).pop(&conversation);
     }

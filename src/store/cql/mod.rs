@@ -3,11 +3,13 @@
 //! - `address` and `connect`: where the cluster is, and what the driver is told.
 //! - `schema` and `migrate`: the tables, and how they come to be.
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
-//! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
-//!   `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - Each question to the store in a file of its subject, with its statements: `conversation`, `participant`, `membership`, `append`,
+//!   `history`, `revision`, `inbox`, `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row`,
+//!   `joining` and `raise`, what several read in `head`, `hint`, `inbox_row` and `roster`.
 //! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
-//! - For inboxes: `inbox_row` reads entries, `hint` finds them, `head` knows where large conversations stand.
 //! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
+//! - For inboxes: `inbox_row` reads entries, `hint` finds them, `head` knows where large conversations stand.
+//! - For imports: `import` decides about each row, `import_message` chooses buckets, `import_write` writes.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -26,19 +28,24 @@ mod head;
 mod hint;
 mod history;
 mod import;
+mod import_message;
+mod import_write;
 mod inbox;
 mod inbox_change;
 mod inbox_row;
 mod index;
+mod joining;
 mod known;
 mod membership;
 mod message_row;
 mod migrate;
+mod participant;
 mod profile;
 mod raise;
 mod ranges;
 mod register;
 mod revision;
+mod roster;
 mod schema;
 mod skew;
 mod span;
@@ -84,7 +91,7 @@ const OVERLAP_MICROS: i64 = 10_000_000;
 pub enum OpenError {
     #[error("{address} is not to be reached: {source}")]
     Connect {
-        address: Address,
+        address: String,
         #[source]
         source: super::Cause,
     },
@@ -105,9 +112,9 @@ pub enum OpenError {
     #[error("{replication} replicas want as many nodes, and {data_centre} has {nodes}")]
     Replication { replication: usize, nodes: usize, data_centre: String },
     #[error("{address} lacks tables of this version: run `wideroom migrate --store {address}` first")]
-    NotMigrated { address: Address },
+    NotMigrated { address: String },
     #[error("{address} was migrated by a newer wideroom than this one, which knows version {version}: upgrade this server")]
-    Newer { address: Address, version: i32 },
+    Newer { address: String, version: i32 },
     #[error("the tables of version {version} are not those of this wideroom: is the keyspace another program's?")]
     OtherSchema { version: i32 },
     #[error("a statement could not be prepared: {source}")]
@@ -129,9 +136,10 @@ struct Inner {
     clock: Arc<dyn Clock>,
     skew: Skew,
     statements: Statements,
-    index: Index,
-    heads: Heads,
     crowded: Crowded,
+    filling: import_message::Filling,
+    heads: Heads,
+    index: Index,
     known: Known,
     /// Of wakes, which no stream passes.
     wake_ids: IdGenerator,
@@ -163,16 +171,21 @@ statement_groups! {
     hint,
     history,
     import,
+    import_message,
+    import_write,
     inbox,
     inbox_change,
     inbox_row,
     index,
+    joining,
     known,
     membership,
     message_row,
+    participant,
     profile,
     raise,
     revision,
+    roster,
     skew,
     wake,
 }
@@ -193,6 +206,7 @@ impl Cql {
             statements,
             heads: Heads::new(),
             crowded: Crowded::new(),
+            filling: import_message::Filling::new(),
             index: Index::new(),
             known: Known::new(),
             wake_ids: IdGenerator::random(),
@@ -243,15 +257,15 @@ impl Store for Cql {
     }
 
     async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
-        conversation::participants(&self.inner, conversation, page).await
+        participant::participants(&self.inner, conversation, page).await
     }
 
     async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
-        conversation::participants_by_name(&self.inner, keys).await
+        participant::participants_by_name(&self.inner, keys).await
     }
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        conversation::participant_counts(&self.inner, conversations).await
+        participant::participant_counts(&self.inner, conversations).await
     }
 
     async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
@@ -349,7 +363,7 @@ impl Store for Cql {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        conversation::receivers(&self.inner, conversation, message, sender, page).await
+        participant::receivers(&self.inner, conversation, message, sender, page).await
     }
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
