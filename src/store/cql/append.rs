@@ -1,6 +1,6 @@
 //! Sends: messages, and what they leave in the index of buckets, in the head of their conversation and in inboxes, in one LOGGED batch.
 //!
-//! Nothing is read before it: who takes part is known from the last time, and checked afterwards by the version of the membership. Who came
+//! Nothing is read before it: who takes part is known from the last time, and checked afterwards by the roster. Who came
 //! in meanwhile is written to before the send is acknowledged; and who brings somebody in reads the newest message afterwards. So one of
 //! the two always sees the other.
 
@@ -32,18 +32,32 @@ const LOOKED_FOR_AT_ONCE: usize = 8;
 statements! {
     /// The statements of this file.
     Statements {
+        reset_count: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
         head: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, last_activity = ? WHERE conversation_id = ?";
         entry: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET last_message = ?, last_activity = ?, sent_up_to = ? WHERE user_id = ? AND conversation_id = ?";
     }
 }
 
+/// What goes into the batch of a message beside it.
+pub(super) type Beside<'a> = &'a (dyn Fn(&mut Writes) + Sync);
+
 pub(super) async fn append_messages(inner: &Inner, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+    append(inner, conversation, messages, &|_| ()).await
+}
+
+/// Keeps a message without a key together with something else, which is small.
+pub(super) async fn append_beside(inner: &Inner, message: &Message, beside: Beside<'_>) -> Result<Audience> {
+    let new = NewMessage { message: Arc::new(message.clone()), input_hash: None };
+    Ok(append(inner, message.conversation, &[new], beside).await?.audience)
+}
+
+async fn append(inner: &Inner, conversation: ConversationId, messages: &[NewMessage], beside: Beside<'_>) -> Result<Appended> {
     let line = inner.line(conversation).await?;
     let line = line.ok_or_else(|| corrupt("conversations", "a message of a conversation that is not there"))?;
     inner.known.hold(conversation, &line);
     let placed = place(inner, &line, messages).await?;
     let (kept, taken) = claim::claim(inner, placed).await?;
-    let audience = if kept.is_empty() { line.people().audience() } else { keep(inner, &line, conversation, &kept).await? };
+    let audience = if kept.is_empty() { line.people().audience() } else { keep(inner, &line, conversation, &kept, beside).await? };
     inner.known.release(conversation);
     Ok(Appended { audience, taken })
 }
@@ -76,10 +90,10 @@ fn message_bytes(message: &Message) -> usize {
 }
 
 /// Writes messages whose keys are claimed, and all that follows from them.
-async fn keep(inner: &Inner, line: &Line, conversation: ConversationId, placed: &[Placed<'_>]) -> Result<Audience> {
+async fn keep(inner: &Inner, line: &Line, conversation: ConversationId, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<Audience> {
     let people = line.people();
     let wake = WakePlace::Conversation(conversation);
-    let (kept, woken) = join(write(inner, line, &people, placed), inner.wake(&wake)).await;
+    let (kept, woken) = join(write(inner, line, &people, placed, beside), inner.wake(&wake)).await;
     kept?;
     woken.map_err(unknown)?;
     let people = write_missed(inner, line, people, placed).await.map_err(unknown)?;
@@ -87,7 +101,7 @@ async fn keep(inner: &Inner, line: &Line, conversation: ConversationId, placed: 
 }
 
 /// In one batch, or in several one after the other, where one would be too big.
-async fn write(inner: &Inner, line: &Line, people: &People, placed: &[Placed<'_>]) -> Result<()> {
+async fn write(inner: &Inner, line: &Line, people: &Arc<People>, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<()> {
     for (number, part) in parts(people, placed).into_iter().enumerate() {
         let raised = Raised::by(part);
         let (hint, new_buckets) = {
@@ -101,11 +115,17 @@ async fn write(inner: &Inner, line: &Line, people: &People, placed: &[Placed<'_>
         part.iter().for_each(|one| inner.put_message(&mut writes, one.message(), one.bucket));
         new_buckets.iter().for_each(|bucket| inner.put_bucket(&mut writes, raised.conversation, *bucket));
         raised.put(inner, &mut writes, people, hint);
+        if number == 0 {
+            beside(&mut writes);
+        }
         let written = inner.cluster.write_all(writes).await;
         if number == 0 {
             written?
         } else {
             written.map_err(unknown)?
+        }
+        if people.is_large {
+            inner.renew_head(raised.conversation, &raised.last, raised.last.id.moment());
         }
         let mut state = line.state();
         new_buckets.into_iter().for_each(|bucket| state.put_indexed(bucket));

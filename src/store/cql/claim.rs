@@ -48,13 +48,13 @@ impl<'a> Placed<'a> {
 #[derive(DeserializeRow)]
 struct Claim {
     #[scylla(rename = "[applied]")]
-    _applied: bool,
+    applied_: bool,
     #[scylla(rename = "conversation_id")]
-    _conversation: Uuid,
+    conversation_: Uuid,
     #[scylla(rename = "sender_id")]
-    _sender: String,
+    sender_: String,
     #[scylla(rename = "key")]
-    _key: String,
+    key_: String,
     message_id: Option<CqlTimeuuid>,
     width: Option<i8>,
     start: Option<i64>,

@@ -3,9 +3,11 @@
 //! - `address` and `connect`: where the cluster is, and what the driver is told.
 //! - `schema` and `migrate`: the tables, and how they come to be.
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
-//! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
-//!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - Each question to the store in a file of its subject, with its statements: `conversation`, `participant`, `membership`, `append`,
+//!   `history`, `revision`, `inbox`, `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row`,
+//!   `joining` and `raise`, what several read in `head`, `hint`, `inbox_row` and `roster`.
 //! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
+//! - For imports: `import` decides about each row, `import_message` chooses buckets, `import_write` writes.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -19,17 +21,26 @@ mod connect;
 mod conversation;
 mod entry;
 mod error;
+mod head;
+mod hint;
 mod history;
 mod import;
+mod import_message;
+mod import_write;
 mod inbox;
+mod inbox_change;
+mod inbox_row;
+mod joining;
 mod known;
 mod membership;
 mod message_row;
 mod migrate;
+mod participant;
 mod profile;
 mod raise;
 mod register;
 mod revision;
+mod roster;
 mod schema;
 mod skew;
 mod statement;
@@ -113,6 +124,9 @@ struct Inner {
     skew: Skew,
     statements: Statements,
     known: Known,
+    heads: head::Heads,
+    crowded: inbox_row::Crowded,
+    filling: import_message::Filling,
     /// Of wakes, which no stream passes.
     wake_ids: IdGenerator,
 }
@@ -123,16 +137,25 @@ struct Statements {
     claim: claim::Statements,
     conversation: conversation::Statements,
     entry: entry::Statements,
+    head: head::Statements,
+    hint: hint::Statements,
     history: history::Statements,
     import: import::Statements,
+    import_message: import_message::Statements,
+    import_write: import_write::Statements,
     inbox: inbox::Statements,
+    inbox_change: inbox_change::Statements,
+    inbox_row: inbox_row::Statements,
+    joining: joining::Statements,
     known: known::Statements,
     membership: membership::Statements,
     message_row: message_row::Statements,
+    participant: participant::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
     revision: revision::Statements,
     skew: skew::Statements,
+    roster: roster::Statements,
     wake: wake::Statements,
 }
 
@@ -148,26 +171,37 @@ impl Cql {
             claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            head: head::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            hint: hint::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            import_message: import_message::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            import_write: import_write::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            inbox_change: inbox_change::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            inbox_row: inbox_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            joining: joining::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            participant: participant::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            roster: roster::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             skew: skew::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
-        let cluster = Cluster::new(session, profiles);
         let inner = Arc::new(Inner {
             address,
-            cluster,
+            cluster: Cluster::new(session, profiles),
             clock,
             skew: Skew::default(),
             statements,
             known: Known::new(),
+            heads: head::Heads::new(),
+            crowded: inbox_row::Crowded::new(),
+            filling: import_message::Filling::new(),
             wake_ids: IdGenerator::random(),
         });
         let skew = skew::spawn(&inner);
@@ -211,15 +245,15 @@ impl Store for Cql {
     }
 
     async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
-        conversation::participants(&self.inner, conversation, page).await
+        participant::participants(&self.inner, conversation, page).await
     }
 
     async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
-        conversation::participants_by_name(&self.inner, keys).await
+        participant::participants_by_name(&self.inner, keys).await
     }
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        conversation::participant_counts(&self.inner, conversations).await
+        participant::participant_counts(&self.inner, conversations).await
     }
 
     async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
@@ -291,7 +325,7 @@ impl Store for Cql {
     }
 
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
-        inbox::inbox_changes(&self.inner, user, after, limit).await
+        inbox_change::inbox_changes(&self.inner, user, after, limit).await
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
@@ -317,7 +351,7 @@ impl Store for Cql {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        conversation::receivers(&self.inner, conversation, message, sender, page).await
+        participant::receivers(&self.inner, conversation, message, sender, page).await
     }
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
