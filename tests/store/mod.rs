@@ -4,6 +4,7 @@
 
 mod ask;
 mod conversation;
+mod cql_history;
 mod cql_send;
 mod differential;
 mod disk;
@@ -214,3 +215,4 @@ contract! {
 
 stores!(naive);
 stores!(embedded);
+stores!(cassandra);

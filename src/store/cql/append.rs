@@ -32,7 +32,6 @@ const LOOKED_FOR_AT_ONCE: usize = 8;
 statements! {
     /// The statements of this file.
     Statements {
-        reset_count: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
         head: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, last_activity = ? WHERE conversation_id = ?";
         entry: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET last_message = ?, last_activity = ?, sent_up_to = ? WHERE user_id = ? AND conversation_id = ?";
     }

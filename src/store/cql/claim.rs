@@ -46,6 +46,7 @@ impl<'a> Placed<'a> {
 
 /// What is there where a key was claimed before.
 #[derive(DeserializeRow)]
+#[expect(dead_code, reason = "an answer is matched by the names of all its columns")]
 struct Claim {
     #[scylla(rename = "[applied]")]
     applied_: bool,

@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 use super::Inner;
 use super::cell::{cells, time_uuid, user};
-use super::cluster::Writes;
+use super::cluster::{Writes, at_once};
 use super::error::{corrupt, unavailable, unknown};
 use super::raise::InboxChangeKind;
 use super::register::decode_membership;
-use super::roster::{self, Roster, at_once};
+use super::roster::{self, Roster};
 use super::statement::statements;
 use crate::model::id::pair_key;
 use crate::model::{ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, Membership, Timestamp, UserId};

@@ -13,9 +13,9 @@ use scylla::value::Row;
 use super::Inner;
 use super::bucket::Bucket;
 use super::cell::{Cells, cells};
-use super::error::corrupt;
+use super::cluster::at_once;
 use super::register::{LastMessage, REGISTER_TIMESTAMP};
-use super::roster::{Seen, at_once};
+use super::roster::Seen;
 use super::statement::statements;
 use crate::model::id::pair_key;
 use crate::model::{
@@ -312,11 +312,5 @@ impl<'a> Draft<'a> {
                 Imported::Added
             }
         }
-    }
-}
-
-impl Working {
-    pub(super) fn conversation(&self) -> Result<&Conversation> {
-        self.conversation.as_ref().ok_or_else(|| corrupt("conversations", "rows of a conversation that is not there"))
     }
 }

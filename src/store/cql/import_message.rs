@@ -14,9 +14,9 @@ use scylla::value::CqlTimeuuid;
 use super::Inner;
 use super::bucket::{Bucket, Width};
 use super::cell::{cells, list, pair, time_uuid};
-use super::cluster::Writes;
+use super::cluster::{Writes, at_once};
 use super::register::encode_content;
-use super::roster::{KEYS_AT_ONCE, ROWS_MAX, at_once};
+use super::roster::{KEYS_AT_ONCE, ROWS_MAX};
 use super::statement::statements;
 use crate::model::{ConversationId, Message, MessageId, TimeUuid};
 use crate::store::Result;
@@ -33,8 +33,6 @@ const BATCH_BYTES_MAX: usize = 32 << 10;
 const BATCH_ROWS_MAX: usize = 64;
 /// What the cluster adds to the cells of a row, rounded up.
 const ROW_BYTES: usize = 160;
-/// A count that began before this one is not to undo what is reset: twice the clock skew.
-const RESET_AHEAD_MICROS: i64 = 4_000_000;
 
 statements! {
     /// The statements of this file.
@@ -158,13 +156,19 @@ impl Inner {
     }
 
     /// Writes messages, each where it was placed, once the index says that there is something.
-    pub(super) async fn put_imported(&self, id: ConversationId, placed: &[(Arc<Message>, Bucket)], there: &HashSet<Bucket>) -> Result<()> {
+    pub(super) async fn put_imported(&self, id: ConversationId, placed: &[(Arc<Message>, Bucket)]) -> Result<()> {
         let mut by_bucket: BTreeMap<Bucket, Vec<&Message>> = BTreeMap::new();
         placed.iter().for_each(|(message, bucket)| by_bucket.entry(*bucket).or_default().push(message));
-        let buckets: Vec<_> = by_bucket.keys().copied().collect();
-        for piece in buckets.chunks(BATCH_ROWS_MAX) {
+        let now = self.clock.now();
+        by_bucket.keys().for_each(|bucket| self.index.note_late(id, *bucket, now));
+        let oldest: Vec<_> = by_bucket.iter().filter_map(|(bucket, messages)| Some((*bucket, *messages.first()?))).collect();
+        for piece in oldest.chunks(BATCH_ROWS_MAX) {
             let mut index = Writes::of_one_partition();
-            piece.iter().for_each(|bucket| self.put_bucket(&mut index, id, *bucket));
+            for (bucket, message) in piece {
+                self.put_bucket(&mut index, id, *bucket);
+                // A count that began before the messages are there is not to last.
+                self.uncount(&mut index, message, *bucket);
+            }
             self.cluster.write_all(index).await?;
         }
         let mut batches = Vec::new();
@@ -181,17 +185,6 @@ impl Inner {
             batches.push(writes);
         }
         at_once(batches.into_iter().map(|writes| self.cluster.write_all(writes)).collect()).await?;
-        // What was counted before may have missed some of them.
-        let until = self.clock.now().plus_micros(RESET_AHEAD_MICROS);
-        let old: Vec<_> = buckets.into_iter().filter(|bucket| there.contains(bucket)).collect();
-        for piece in old.chunks(BATCH_ROWS_MAX) {
-            let mut resets = Writes::of_one_partition();
-            for bucket in piece {
-                let values = cells![until, vec![0_u8; 24], id, bucket.width.number(), bucket.start];
-                resets.push(&self.statements.append.reset_count, values);
-            }
-            self.cluster.write_all(resets).await?;
-        }
         Ok(())
     }
 }

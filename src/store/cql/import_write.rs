@@ -8,13 +8,12 @@ use scylla::value::Row;
 use super::Inner;
 use super::bucket::Bucket;
 use super::cell::{Cells, cells};
-use super::cluster::Writes;
+use super::cluster::{Writes, at_once};
 use super::conversation::kind_number;
 use super::error::unavailable;
 use super::import::{Working, remember_key};
 use super::raise::slot_of;
 use super::register::{LastMessage, REGISTER_TIMESTAMP, encode_membership};
-use super::roster::at_once;
 use super::statement::statements;
 use crate::model::{Conversation, ConversationId, InputHash, Membership, Message, MessageId, ReadMarker, Timestamp, UserId};
 use crate::store::{ImportPlaces, Result};
@@ -64,7 +63,7 @@ pub(super) async fn write(inner: &Inner, working: &Working) -> Result<()> {
         put_conversation(inner, working, conversation).await?;
     }
     let placed = inner.place_imported(id, &working.messages, &working.buckets).await?;
-    inner.put_imported(id, &placed, &working.buckets).await?;
+    inner.put_imported(id, &placed).await?;
     let keyed = placed.iter().filter(|(message, _)| message.client_key.is_some());
     at_once(keyed.map(|(message, bucket)| remember_key(inner, message, *bucket)).collect()).await?;
 

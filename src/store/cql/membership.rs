@@ -15,12 +15,12 @@ use super::Inner;
 use super::append::append_beside;
 use super::bucket::Bucket;
 use super::cell::cells;
-use super::cluster::Writes;
+use super::cluster::{Writes, at_once};
 use super::error::{corrupt, unavailable, unknown};
 use super::known::{Head, People};
 use super::raise::InboxChangeKind;
 use super::register::encode_membership;
-use super::roster::{Roster, Seen, TABLE, at_once};
+use super::roster::{Roster, Seen, TABLE};
 use super::statement::statements;
 use crate::model::{Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker, Role, Timestamp, UserId};
 use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind};
@@ -187,7 +187,7 @@ async fn roster_after(inner: &Inner, conversation: &Conversation, seen: &Seen, c
         let owners = (seen.roster.owners + is(is_owner)).saturating_sub(was(is_owner));
         if owners > 0 {
             let joined = (seen.roster.joined + is(Membership::is_joined)).saturating_sub(was(Membership::is_joined));
-            let roster = Roster { version, joined, owners, ..Roster::default() };
+            let roster = Roster::counted(version, joined, owners);
             return Ok(Some(roster.followed_by(&seen.roster)));
         }
     }

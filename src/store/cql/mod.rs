@@ -6,6 +6,7 @@
 //! - Each question to the store in a file of its subject, with its statements: `conversation`, `participant`, `membership`, `append`,
 //!   `history`, `revision`, `inbox`, `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row`,
 //!   `joining` and `raise`, what several read in `head`, `hint`, `inbox_row` and `roster`.
+//! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
 //! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //! - For imports: `import` decides about each row, `import_message` chooses buckets, `import_write` writes.
 //!
@@ -19,6 +20,7 @@ mod claim;
 mod cluster;
 mod connect;
 mod conversation;
+mod count;
 mod entry;
 mod error;
 mod head;
@@ -30,6 +32,7 @@ mod import_write;
 mod inbox;
 mod inbox_change;
 mod inbox_row;
+mod index;
 mod joining;
 mod known;
 mod membership;
@@ -38,15 +41,18 @@ mod migrate;
 mod participant;
 mod profile;
 mod raise;
+mod ranges;
 mod register;
 mod revision;
 mod roster;
 mod schema;
 mod skew;
+mod span;
 mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
+mod walk;
 mod width;
 
 use std::fmt;
@@ -57,6 +63,7 @@ use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::index::Index;
 use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
 use self::skew::Skew;
@@ -127,6 +134,7 @@ struct Inner {
     heads: head::Heads,
     crowded: inbox_row::Crowded,
     filling: import_message::Filling,
+    index: Index,
     /// Of wakes, which no stream passes.
     wake_ids: IdGenerator,
 }
@@ -136,6 +144,7 @@ struct Statements {
     append: append::Statements,
     claim: claim::Statements,
     conversation: conversation::Statements,
+    count: count::Statements,
     entry: entry::Statements,
     head: head::Statements,
     hint: hint::Statements,
@@ -146,6 +155,7 @@ struct Statements {
     inbox: inbox::Statements,
     inbox_change: inbox_change::Statements,
     inbox_row: inbox_row::Statements,
+    index: index::Statements,
     joining: joining::Statements,
     known: known::Statements,
     membership: membership::Statements,
@@ -170,6 +180,7 @@ impl Cql {
             append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            count: count::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             head: head::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             hint: hint::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -180,6 +191,7 @@ impl Cql {
             inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox_change: inbox_change::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox_row: inbox_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            index: index::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             joining: joining::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -202,10 +214,16 @@ impl Cql {
             heads: head::Heads::new(),
             crowded: inbox_row::Crowded::new(),
             filling: import_message::Filling::new(),
+            index: Index::new(),
             wake_ids: IdGenerator::random(),
         });
         let skew = skew::spawn(&inner);
         Ok(Self { inner, skew })
+    }
+
+    /// How many statements were sent since it was opened: what a question costs, to tests and benchmarks.
+    pub fn statements_sent(&self) -> u64 {
+        self.inner.cluster.statements()
     }
 }
 
@@ -313,7 +331,7 @@ impl Store for Cql {
     }
 
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        history::message_counts(&self.inner, conversations).await
+        count::message_counts(&self.inner, conversations).await
     }
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {

@@ -4,8 +4,9 @@
 
 use super::Inner;
 use super::cell::{cells, place, user};
+use super::cluster::at_once;
 use super::register::decode_membership;
-use super::roster::{ROWS_MAX, Roster, TABLE, at_once};
+use super::roster::{ROWS_MAX, Roster, TABLE};
 use super::statement::statements;
 use crate::model::{ConversationId, Direction, MessageId, OrderKey, Page, PageRequest, Participant, UserId};
 use crate::store::Result;

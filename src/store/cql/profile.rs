@@ -5,7 +5,7 @@
 
 use super::Inner;
 use super::cell::cells;
-use super::roster::at_once;
+use super::cluster::at_once;
 use super::statement::statements;
 use crate::model::{Profile, Timestamp, UserId};
 use crate::store::{ProfileChange, Result};

@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-
 use super::Inner;
 use super::cell::{cells, list, place, user};
+use super::cluster::at_once;
 use super::error::corrupt;
 use super::register::decode_membership;
 use super::statement::statements;
@@ -19,8 +18,6 @@ use crate::store::Result;
 pub(super) const TABLE: &str = "participants_by_conversation";
 /// Rows of one read by their keys.
 pub(super) const KEYS_AT_ONCE: usize = 20;
-/// Reads or writes of one call under way at once.
-const AT_ONCE: usize = 32;
 /// Rows of one read of all.
 pub(super) const ROWS_MAX: i32 = 1_000;
 /// Earlier changes of membership that are known again when they are asked for once more.
@@ -60,6 +57,11 @@ impl Roster {
         let mut roster = Self { version, ..Self::default() };
         all.for_each(|(user, membership)| roster.add(kind, user, *membership));
         roster
+    }
+
+    /// Of a group whose OWNERs are known to be so many, at least one.
+    pub(super) fn counted(version: Option<TimeUuid>, joined: u32, owners: u32) -> Self {
+        Self { version, joined, owners, ..Self::default() }
     }
 
     /// One more participant.
@@ -182,11 +184,6 @@ impl Inner {
             }
         }
     }
-}
-
-/// All of them, so many under way at once, with the answers in their order.
-pub(super) async fn at_once<T>(futures: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
-    stream::iter(futures).buffered(AT_ONCE).try_collect().await
 }
 
 #[cfg(test)]

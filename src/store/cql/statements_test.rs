@@ -2,8 +2,8 @@
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
 use super::{
-    append, claim, conversation, entry, head, hint, history, import, import_message, import_write, inbox, inbox_change, inbox_row, joining,
-    known, membership, message_row, participant, profile, raise, revision, roster, skew, wake,
+    append, claim, conversation, count, entry, head, hint, history, import, import_message, import_write, inbox, inbox_change, inbox_row,
+    index, joining, known, membership, message_row, participant, profile, raise, revision, roster, skew, wake,
 };
 
 fn all() -> Vec<(String, &'static str)> {
@@ -11,6 +11,7 @@ fn all() -> Vec<(String, &'static str)> {
         ("append", append::Statements::ALL),
         ("claim", claim::Statements::ALL),
         ("conversation", conversation::Statements::ALL),
+        ("count", count::Statements::ALL),
         ("entry", entry::Statements::ALL),
         ("head", head::Statements::ALL),
         ("hint", hint::Statements::ALL),
@@ -21,6 +22,7 @@ fn all() -> Vec<(String, &'static str)> {
         ("inbox", inbox::Statements::ALL),
         ("inbox_change", inbox_change::Statements::ALL),
         ("inbox_row", inbox_row::Statements::ALL),
+        ("index", index::Statements::ALL),
         ("joining", joining::Statements::ALL),
         ("known", known::Statements::ALL),
         ("membership", membership::Statements::ALL),
