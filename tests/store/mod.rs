@@ -5,10 +5,7 @@
 pub mod ask;
 mod conversation;
 mod cql_history;
-<<<<<<< HEAD
 mod cql_inbox;
-=======
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
 mod cql_send;
 mod differential;
 mod disk;

@@ -12,13 +12,8 @@ use lru::LruCache;
 
 use super::Inner;
 use super::bucket::Bucket;
-<<<<<<< HEAD
-use super::cell::{cells, time_uuid, user};
-use super::raise::{HINT_LAG_MICROS, slot_of};
-=======
 use super::cell::{cells, user};
-use super::raise::slot_of;
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
+use super::raise::{HINT_LAG_MICROS, slot_of};
 use super::register::{LastMessage, decode_membership};
 use super::statement::statements;
 use super::width::Course;
@@ -87,13 +82,8 @@ pub(super) struct State {
     pub(super) last_activity: Timestamp,
     /// Buckets whose index row was acknowledged.
     indexed: VecDeque<Bucket>,
-<<<<<<< HEAD
-    /// The activity for which hints were acknowledged, for the people of this version.
-    hinted: Option<(Timestamp, Option<TimeUuid>)>,
-=======
-    /// The slot for which hints were acknowledged, for these people.
-    hinted: Option<(i32, Arc<People>)>,
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
+    /// The activity for which hints were acknowledged, for these people.
+    hinted: Option<(Timestamp, Arc<People>)>,
 }
 
 impl Line {
@@ -127,28 +117,18 @@ impl State {
     /// Whether an activity wants hints, and the slot that it takes them from. What is older than the last activity wants none.
     pub(super) fn wanted_hint(&self, people: &Arc<People>, activity: Timestamp) -> Option<Hint> {
         let slot = slot_of(activity);
-<<<<<<< HEAD
-        let is_hinted = |(hinted, version): (Timestamp, Option<TimeUuid>)| {
-            slot_of(hinted) == slot && activity <= hinted.plus_micros(HINT_LAG_MICROS) && version == people.version
-        };
-        if people.is_large || activity < self.last_activity || self.hinted.is_some_and(is_hinted) {
-=======
-        let is_hinted = self.hinted.as_ref().is_some_and(|(last, of)| *last == slot && Arc::ptr_eq(of, people));
+        let is_hinted = self.hinted.as_ref().is_some_and(|(hinted, of)| {
+            slot_of(*hinted) == slot && activity <= hinted.plus_micros(HINT_LAG_MICROS) && Arc::ptr_eq(of, people)
+        });
         if people.is_large || activity < self.last_activity || is_hinted {
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
             return None;
         }
         let left = Some(slot_of(self.last_activity)).filter(|left| *left < slot && self.last_activity > Timestamp::ZERO);
         Some(Hint { activity, left })
     }
 
-<<<<<<< HEAD
-    pub(super) fn put_hinted(&mut self, hint: Hint, people: &People) {
-        self.hinted = Some((hint.activity, people.version));
-=======
     pub(super) fn put_hinted(&mut self, hint: Hint, people: &Arc<People>) {
-        self.hinted = Some((slot_of(hint.activity), Arc::clone(people)));
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
+        self.hinted = Some((hint.activity, Arc::clone(people)));
     }
 }
 

@@ -146,7 +146,6 @@ struct Inner {
 }
 
 /// All statements, by the file that has their texts.
-<<<<<<< HEAD
 macro_rules! statement_groups {
     ($($group:ident),+ $(,)?) => {
         struct Statements { $($group: $group::Statements,)+ }
@@ -189,35 +188,6 @@ statement_groups! {
     roster,
     skew,
     wake,
-=======
-struct Statements {
-    append: append::Statements,
-    claim: claim::Statements,
-    conversation: conversation::Statements,
-    count: count::Statements,
-    entry: entry::Statements,
-    head: head::Statements,
-    hint: hint::Statements,
-    history: history::Statements,
-    import: import::Statements,
-    import_message: import_message::Statements,
-    import_write: import_write::Statements,
-    inbox: inbox::Statements,
-    inbox_change: inbox_change::Statements,
-    inbox_row: inbox_row::Statements,
-    index: index::Statements,
-    joining: joining::Statements,
-    known: known::Statements,
-    membership: membership::Statements,
-    message_row: message_row::Statements,
-    participant: participant::Statements,
-    profile: profile::Statements,
-    raise: raise::Statements,
-    revision: revision::Statements,
-    skew: skew::Statements,
-    roster: roster::Statements,
-    wake: wake::Statements,
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
 }
 
 impl Cql {
@@ -226,7 +196,6 @@ impl Cql {
         let session = connect::connect(&address).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
-<<<<<<< HEAD
         let statements = Statements::prepare(&session, &profiles).await.map_err(|error| OpenError::Prepare { source: Box::new(error) })?;
         let cluster = Cluster::new(session, profiles);
         let inner = Arc::new(Inner {
@@ -240,48 +209,6 @@ impl Cql {
             filling: import_message::Filling::new(),
             index: Index::new(),
             known: Known::new(),
-=======
-        let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
-        let statements = Statements {
-            append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            claim: claim::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            count: count::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            head: head::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            hint: hint::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            import_message: import_message::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            import_write: import_write::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            inbox_change: inbox_change::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            inbox_row: inbox_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            index: index::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            joining: joining::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            participant: participant::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            roster: roster::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            skew: skew::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-        };
-        let inner = Arc::new(Inner {
-            address,
-            cluster: Cluster::new(session, profiles),
-            clock,
-            skew: Skew::default(),
-            statements,
-            known: Known::new(),
-            heads: head::Heads::new(),
-            crowded: inbox_row::Crowded::new(),
-            filling: import_message::Filling::new(),
-            index: Index::new(),
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
             wake_ids: IdGenerator::random(),
         });
         let skew = skew::spawn(&inner);

@@ -2,47 +2,9 @@
 
 use super::Statements;
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-<<<<<<< HEAD
 
 fn all() -> Vec<(String, &'static str)> {
     let named = |(group, statements): &(&str, &'static [(&'static str, &'static str)])| {
-=======
-use super::{
-    append, claim, conversation, count, entry, head, hint, history, import, import_message, import_write, inbox, inbox_change, inbox_row,
-    index, joining, known, membership, message_row, participant, profile, raise, revision, roster, skew, wake,
-};
-
-fn all() -> Vec<(String, &'static str)> {
-    let groups = [
-        ("append", append::Statements::ALL),
-        ("claim", claim::Statements::ALL),
-        ("conversation", conversation::Statements::ALL),
-        ("count", count::Statements::ALL),
-        ("entry", entry::Statements::ALL),
-        ("head", head::Statements::ALL),
-        ("hint", hint::Statements::ALL),
-        ("history", history::Statements::ALL),
-        ("import", import::Statements::ALL),
-        ("import_message", import_message::Statements::ALL),
-        ("import_write", import_write::Statements::ALL),
-        ("inbox", inbox::Statements::ALL),
-        ("inbox_change", inbox_change::Statements::ALL),
-        ("inbox_row", inbox_row::Statements::ALL),
-        ("index", index::Statements::ALL),
-        ("joining", joining::Statements::ALL),
-        ("known", known::Statements::ALL),
-        ("membership", membership::Statements::ALL),
-        ("message_row", message_row::Statements::ALL),
-        ("participant", participant::Statements::ALL),
-        ("profile", profile::Statements::ALL),
-        ("raise", raise::Statements::ALL),
-        ("revision", revision::Statements::ALL),
-        ("skew", skew::Statements::ALL),
-        ("roster", roster::Statements::ALL),
-        ("wake", wake::Statements::ALL),
-    ];
-    let named = |(group, statements): (&str, &'static [(&'static str, &'static str)])| {
->>>>>>> 88160d71fdef7435c6e6f8bf4664075b503fdb1a
         statements.iter().map(|(name, text)| (format!("{group}.{name}"), *text)).collect::<Vec<_>>()
     };
     let tables = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]);
