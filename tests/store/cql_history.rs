@@ -352,11 +352,20 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
     let keyed = bench.page(room, &PageRequest::first(50).after(place(boundary + 20))).await;
     let cold = other.page(room, &PageRequest::first(50).after(place(boundary + 20))).await;
     println!("deep: {} statements, first time {}", keyed.1, cold.1);
+    assert_eq!((keyed.1, cold.1), (1, 2));
     let question = |n: usize| [UnreadQuestion { conversation: room, after: place(n) }];
     for (name, n, statements) in [("7 unread", 7, 2), ("150 unread", 150, 2)] {
         bench.statements();
         let unread = only(bench.store.unread(&ann(), &question(n), 99).await.unwrap());
         assert_eq!(unread.count as usize, n.min(99));
+        let sent = bench.statements();
+        println!("{name}: {sent} statements");
+        assert!(sent <= statements, "{name}: {sent} statements");
+    }
+    for (name, statements) in [("two by id, first time", 4), ("two by id", 2)] {
+        bench.statements();
+        let found = bench.store.messages(&[(room, rows[3].0.id), (room, rows[boundary].0.id)]).await.unwrap();
+        assert!(found.iter().all(Option::is_some));
         let sent = bench.statements();
         println!("{name}: {sent} statements");
         assert!(sent <= statements, "{name}: {sent} statements");
