@@ -1,7 +1,7 @@
 //! A walk through a history: the messages of a stretch, the newest or the oldest first, merged from the buckets that it meets.
 //!
 //! Only buckets that hold something are asked, each once, and only as far as they can still matter: once enough was found, what lies behind
-//! the last of it is not read. One bucket is asked first; where that is not enough, as many at once as it looks like to take.
+//! the last of it is not read. One bucket is asked first; where that is not enough, more and more of them at once.
 
 use scylla::deserialize::row::DeserializeRow;
 use scylla::statement::prepared::PreparedStatement;
@@ -106,8 +106,10 @@ impl<R: Row> Walk<R> {
     async fn wave(&self, inner: &Inner, view: &mut View, buckets: &mut Buckets, asked: usize) -> Result<Vec<Bucket>> {
         let open = self.open();
         let missing = self.count - self.found.len();
-        // As many as hold what is missing, if they are as full as those before them.
-        let wanted = if asked == 0 { 1 } else { (missing * asked).div_ceil(self.found.len().max(1)).clamp(1, WAVE_MAX) };
+        // As many as hold what is missing, if they are as full as those before them. Of the first one only a piece may have been asked for,
+        // so that it says little: no more than twice as many as before.
+        let likely = (missing * asked).div_ceil(self.found.len().max(1));
+        let wanted = likely.min(asked * 2).clamp(1, WAVE_MAX);
         let mut wave: Vec<Bucket> = Vec::new();
         while wave.len() < WAVE_MAX
             && let Some(next) = buckets.peek(inner, view).await?
