@@ -17,7 +17,9 @@ pub enum Error {
 
 /// Once per process. `filter` as `info` or `info,wideroom::store=debug`.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
-    let filter = EnvFilter::builder().parse(filter)?;
+    // The driver tells of every node that comes and goes, and of each failed attempt: of that we say ourselves what matters.
+    let quiet = if filter.contains("scylla") { "" } else { ",scylla=off" };
+    let filter = EnvFilter::builder().parse(format!("{filter}{quiet}"))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).finish().try_init()?,

@@ -16,7 +16,7 @@ pub const TOPIC_NOTICES_MAX: usize = 256;
 
 #[derive(Clone, Default)]
 pub struct Bus {
-    topics: Arc<Mutex<HashMap<Topic, broadcast::Sender<Arc<Notice>>>>>,
+    topics: Arc<Mutex<HashMap<Topic, broadcast::Sender<Heard>>>>,
 }
 
 /// What a subscriber hears next.
@@ -32,7 +32,7 @@ impl Bus {
     pub fn publish(&self, topic: &Topic, notice: Arc<Notice>) {
         let topics = self.topics.lock().expect("no panic while holding the topics");
         if let Some(sender) = topics.get(topic) {
-            let _ = sender.send(notice);
+            let _ = sender.send(Heard::Notice(notice));
         }
     }
 
@@ -48,6 +48,20 @@ impl Bus {
         Subscription { receiver: Some(sender.subscribe()), topic, bus: self.clone() }
     }
 
+    /// Has everybody who listens read the store: something may have been written that nobody here was told of.
+    pub fn lose(&self) {
+        let topics = self.topics.lock().expect("no panic while holding the topics");
+        for sender in topics.values() {
+            let _ = sender.send(Heard::Gap);
+        }
+    }
+
+    /// Whether anybody listens to any inbox.
+    pub fn has_inbox_listeners(&self) -> bool {
+        let topics = self.topics.lock().expect("no panic while holding the topics");
+        topics.keys().any(|topic| matches!(topic, Topic::Inbox(_)))
+    }
+
     /// Topics that somebody listens to.
     pub fn topic_count(&self) -> usize {
         self.topics.lock().expect("no panic while holding the topics").len()
@@ -57,7 +71,7 @@ impl Bus {
 /// One listener of one topic.
 pub struct Subscription {
     /// Always there until it is dropped.
-    receiver: Option<broadcast::Receiver<Arc<Notice>>>,
+    receiver: Option<broadcast::Receiver<Heard>>,
     topic: Topic,
     bus: Bus,
 }
@@ -66,7 +80,7 @@ impl Subscription {
     /// `None` when there will be nothing more, which no topic says as long as this listener lives.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.recv().await {
-            Ok(notice) => Some(Heard::Notice(notice)),
+            Ok(heard) => Some(heard),
             Err(RecvError::Lagged(_)) => Some(Heard::Gap),
             Err(RecvError::Closed) => None,
         }
@@ -79,7 +93,7 @@ impl Subscription {
     /// What was told already and not yet heard. `None`: nothing, for now.
     pub fn try_next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.try_recv() {
-            Ok(notice) => Some(Heard::Notice(notice)),
+            Ok(heard) => Some(heard),
             Err(TryRecvError::Lagged(_)) => Some(Heard::Gap),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }

@@ -1,6 +1,10 @@
 //! Who may see what: the only place that answers it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Chat, Error, Result};
 use crate::model::{Conversation, ConversationId, MembershipState, UserId};
@@ -24,6 +28,46 @@ impl Chat {
 
     pub(super) async fn conversation_of(&self, viewer: &UserId, id: ConversationId) -> Result<Arc<Conversation>> {
         self.conversation(viewer, id).await?.ok_or(Error::NotFound("the conversation"))
+    }
+}
+
+/// How long a stream may rest on a membership that it read. Here a departure is known at once; it may happen on another server.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Whether the viewer of a stream is still in its conversation: asked before anything is given.
+pub(super) struct Watch {
+    chat: Chat,
+    viewer: UserId,
+    conversation: Arc<Conversation>,
+    departures: u64,
+    looked_at: Instant,
+}
+
+impl Watch {
+    /// The stream listens already: so nobody leaves unheard.
+    pub(super) async fn begin(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Self> {
+        let (departures, looked_at) = (chat.0.departures.load(Ordering::SeqCst), Instant::now());
+        let conversation = chat.conversation_of(viewer, id).await?;
+        Ok(Self { chat: chat.clone(), viewer: viewer.clone(), conversation, departures, looked_at })
+    }
+
+    pub(super) fn viewer(&self) -> &UserId {
+        &self.viewer
+    }
+
+    /// As it was when it was looked at last.
+    pub(super) fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    pub(super) async fn may_still_see(&mut self) -> Result<bool> {
+        let (departures, now) = (self.chat.0.departures.load(Ordering::SeqCst), Instant::now());
+        if departures == self.departures && now < self.looked_at + LOOK_EVERY {
+            return Ok(true);
+        }
+        let Some(conversation) = self.chat.conversation(&self.viewer, self.conversation.id).await? else { return Ok(false) };
+        (self.conversation, self.departures, self.looked_at) = (conversation, departures, now);
+        Ok(true)
     }
 }
 

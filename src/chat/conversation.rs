@@ -52,7 +52,7 @@ impl Chat {
     }
 
     /// Large conversations are looked at one by one when an inbox is read, so a user may be in a bounded number of them.
-    async fn check_room_for_a_large_one(&self, users: &[UserId]) -> Result<()> {
+    pub(super) async fn check_room_for_a_large_one(&self, users: &[UserId]) -> Result<()> {
         let most = self.0.bounds.large_conversations_max;
         for user in users {
             if self.0.store.large_conversations(user).await?.len() >= most {
@@ -126,7 +126,7 @@ impl Chat {
     }
 }
 
-fn parse_usernames(usernames: &[String]) -> Result<Vec<UserId>> {
+pub(super) fn parse_usernames(usernames: &[String]) -> Result<Vec<UserId>> {
     const PATH: &[&str] = &["input", "usernames"];
     if usernames.len() > Conversation::USERNAMES_MAX {
         return Err(Error::bad_input(PATH, format!("at most {} usernames in one call", Conversation::USERNAMES_MAX)));

@@ -1,6 +1,6 @@
 //! The stream of all that happens in one conversation: new messages, changes and markers, merged in order and resumed without a gap.
 //!
-//! Messages and changes have one order and a position in it. Markers have none: they are not logged, and whoever resumes gets every
+//! Messages and changes, of the membership too, have one order and a position in it. Markers have none: they are not logged, and whoever resumes gets every
 //! participant's present one first.
 
 use std::collections::VecDeque;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::access::Watch;
 use super::given::Given;
 use super::inbox_updates::POSITION_EVERY;
 use super::message_updates::before_by;
@@ -33,12 +34,18 @@ pub enum ConversationEvent {
     MessageAdded(Arc<Message>),
     /// The message as it is now.
     MessageChanged(ChangeKind, Arc<Message>),
+    /// This participant has come or gone, or has another role.
+    ParticipantChanged(ChangeKind, UserId),
+    Renamed,
     MarkerMoved(UserId),
 }
 
 pub struct ConversationUpdates {
     chat: Chat,
-    conversation: Arc<Conversation>,
+    conversation: ConversationId,
+    watch: Watch,
+    /// The viewer was told that they are out.
+    has_ended: bool,
     heard: Subscription,
     /// All up to here was given.
     position: OrderKey,
@@ -61,15 +68,17 @@ impl Chat {
         conversation: ConversationId,
         after: Option<OrderKey>,
     ) -> Result<ConversationUpdates> {
-        let found = self.conversation_of(viewer, conversation).await?;
         let heard = self.0.bus.subscribe(Topic::Conversation(conversation));
+        let watch = Watch::begin(self, viewer, conversation).await?;
         let position = match after {
             Some(after) => after,
             None => self.events_position(conversation).await?,
         };
         let mut updates = ConversationUpdates {
             chat: self.clone(),
-            conversation: found,
+            conversation,
+            watch,
+            has_ended: false,
             heard,
             position: before_by(position, self.0.store.overlap_micros()),
             given: Given::default(),
@@ -88,8 +97,27 @@ impl Chat {
 }
 
 impl ConversationUpdates {
-    /// `None` only when the bus ends, with the process.
+    /// What is next. To one who is not in the conversation any more that is their removal, and after it `None`.
     pub async fn next(&mut self) -> Option<Result<ConversationUpdate>> {
+        if self.has_ended {
+            return None;
+        }
+        let update = match self.read_or_hear().await? {
+            Ok(update) => update,
+            Err(error) => return Some(Err(error)),
+        };
+        match self.watch.may_still_see().await {
+            Ok(true) => Some(Ok(update)),
+            Ok(false) => {
+                self.has_ended = true;
+                let event = ConversationEvent::ParticipantChanged(ChangeKind::ParticipantRemoved, self.watch.viewer().clone());
+                Some(Ok(ConversationUpdate { position: update.position, event: Some(event) }))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn read_or_hear(&mut self) -> Option<Result<ConversationUpdate>> {
         loop {
             if let Some(update) = self.pending.pop_front() {
                 self.quiet_since = Instant::now();
@@ -110,10 +138,10 @@ impl ConversationUpdates {
 
     /// Every participant's present marker. A large conversation tells none.
     async fn take_markers(&mut self) -> Result<()> {
-        if self.conversation.is_large {
+        if self.watch.conversation().is_large {
             return Ok(());
         }
-        let participants = self.chat.0.store.participants(self.conversation.id, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
+        let participants = self.chat.0.store.participants(self.conversation, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
         let moved =
             participants.items.into_iter().filter(|participant| participant.read_up_to.max(participant.delivered_up_to) > OrderKey::MIN);
         for participant in moved {
@@ -129,11 +157,11 @@ impl ConversationUpdates {
         // What is stored from now on is heard. To read it too, in two reads at two moments, could put a message before an earlier change.
         let ceiling = match self.ceiling {
             Some(ceiling) => ceiling,
-            None => store.newest_events(&[self.conversation.id]).await?.pop().flatten().map_or(OrderKey::MIN, TimeUuid::order_key),
+            None => store.newest_events(&[self.conversation]).await?.pop().flatten().map_or(OrderKey::MIN, TimeUuid::order_key),
         };
         let cut = Cut { start: Bound::Excluded(self.position), end: Bound::Included(ceiling) };
-        let page = store.history(self.conversation.id, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
-        let mut changes = store.changes(self.conversation.id, self.position, REPLAY_PAGE).await?;
+        let page = store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
+        let mut changes = store.changes(self.conversation, self.position, REPLAY_PAGE).await?;
         let changes_end = changes.get(REPLAY_PAGE - 1).map(|change| change.id.order_key());
         let messages_end = page.items.first().filter(|_| page.has_previous).map(|message| message.id.order_key());
         let end = [changes_end, messages_end].into_iter().flatten().min().filter(|end| *end < ceiling);
@@ -156,13 +184,16 @@ impl ConversationUpdates {
 
     /// Changes with their messages as they are now.
     async fn changed(&self, changes: Vec<Change>) -> Result<Vec<(TimeUuid, ConversationEvent)>> {
-        let keys: Vec<_> = changes.iter().map(|change| (self.conversation.id, change.message)).collect();
+        let keys: Vec<_> = changes.iter().map(|change| (self.conversation, change.message)).collect();
         let messages = self.chat.0.store.messages(&keys).await?;
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
-            let message = message?;
             let event = match change.kind {
-                ChangeKind::MessageLate => ConversationEvent::MessageAdded(message),
-                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted) => ConversationEvent::MessageChanged(kind, message),
+                ChangeKind::MessageLate => ConversationEvent::MessageAdded(message?),
+                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted) => ConversationEvent::MessageChanged(kind, message?),
+                kind @ (ChangeKind::ParticipantAdded | ChangeKind::ParticipantRemoved | ChangeKind::RoleChanged) => {
+                    ConversationEvent::ParticipantChanged(kind, change.user)
+                }
+                ChangeKind::ConversationRenamed => ConversationEvent::Renamed,
             };
             Some((change.id, event))
         };
@@ -180,6 +211,8 @@ impl ConversationUpdates {
         match event {
             Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message))),
             Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message))),
+            Event::ParticipantChanged(kind, _, user) => self.give(*id, ConversationEvent::ParticipantChanged(*kind, user.clone())),
+            Event::Renamed(_) => self.give(*id, ConversationEvent::Renamed),
             Event::MarkerMoved(_, user) => {
                 let event = Some(ConversationEvent::MarkerMoved(user.clone()));
                 self.pending.push_back(ConversationUpdate { position: self.position, event });

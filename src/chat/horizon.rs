@@ -6,10 +6,11 @@
 //! beyond the smallest of those.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::clock::{Clock, IdGenerator};
-use crate::model::{OrderKey, TimeUuid};
+use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store;
 
 #[derive(Clone)]
@@ -18,11 +19,21 @@ pub(super) struct Horizon {
     ids: Arc<IdGenerator>,
     /// The first of each ids under way. Held while ids are given, so that an id is under way as soon as it exists.
     under_way: Arc<Mutex<BTreeSet<TimeUuid>>>,
+    /// Where other servers write too: up to when it is known what they wrote, in microseconds.
+    others: Option<Arc<AtomicI64>>,
 }
 
 impl Horizon {
-    pub(super) fn new(clock: Arc<dyn Clock>, ids: Arc<IdGenerator>) -> Self {
-        Self { clock, ids, under_way: Arc::default() }
+    pub(super) fn new(clock: Arc<dyn Clock>, ids: Arc<IdGenerator>, is_shared: bool) -> Self {
+        let others = is_shared.then(|| Arc::new(AtomicI64::new(clock.now().micros())));
+        Self { clock, ids, under_way: Arc::default(), others }
+    }
+
+    /// What other servers wrote up to then was looked at.
+    pub(super) fn seen_up_to(&self, moment: Timestamp) {
+        if let Some(others) = &self.others {
+            others.fetch_max(moment.micros(), Ordering::SeqCst);
+        }
     }
 
     /// Gives `count` ids, ascending, which are under way until they are dropped: after what they stand for was told.
@@ -41,6 +52,14 @@ impl Horizon {
     }
 
     fn settled_beside(&self, own: Option<TimeUuid>) -> OrderKey {
+        let settled = self.settled_here(own);
+        match &self.others {
+            Some(others) => settled.min(OrderKey::first_at(Timestamp::from_micros(others.load(Ordering::SeqCst)))),
+            None => settled,
+        }
+    }
+
+    fn settled_here(&self, own: Option<TimeUuid>) -> OrderKey {
         let under_way = self.under_way.lock().expect("no panic while giving ids");
         match under_way.iter().find(|id| Some(**id) != own) {
             Some(first) => first.order_key().before(),
@@ -69,12 +88,12 @@ impl Ids {
     }
 
     /// What was kept, with the ids that are now to be told of. Where nobody knows whether it was, and will not before the store is opened
-    /// again, they stay under way: until then no position passes them.
+    /// again, they stay under way: until then no position passes them. On a shared store a stream looks back behind its position anyway.
     pub(super) fn if_kept<T>(self, kept: store::Result<T>) -> store::Result<(Self, T)> {
         match kept {
             Ok(kept) => Ok((self, kept)),
             Err(error) => {
-                if matches!(error, store::Error::OutcomeUnknown(_)) {
+                if self.horizon.others.is_none() && matches!(error, store::Error::OutcomeUnknown(_)) {
                     std::mem::forget(self);
                 }
                 Err(error)
@@ -98,12 +117,11 @@ impl Drop for Ids {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::model::Timestamp;
 
     #[test]
     fn a_position_never_passes_what_is_under_way() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
-        let horizon = Horizon::new(clock, Arc::new(IdGenerator::new([7; 8])));
+        let horizon = Horizon::new(clock, Arc::new(IdGenerator::new([7; 8])), false);
         let first = horizon.begin(1);
         let second = horizon.begin(2);
         assert!(horizon.settled() < first.newest().order_key());

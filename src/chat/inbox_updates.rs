@@ -3,7 +3,7 @@
 //! It carries states, not events: several changes of one entry that wait become one, and a state may come again after a resume. Its
 //! position is only moved past what was given (see `horizon`).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -99,7 +99,7 @@ impl InboxUpdates {
         let changes = self.chat.0.store.inbox_changes(&self.viewer, from, self.chat.0.bounds.inbox_replay_max).await?;
         for changed in changes.ok_or(Error::CursorExpired)? {
             self.position = self.position.max(changed.newest_change.order_key().min(settled));
-            self.pending.push_back(InboxUpdate { position: self.position, conversation: Some(changed.row.conversation) });
+            self.pending.push_back(InboxUpdate { position: self.position, conversation: Some(changed.conversation) });
         }
         Ok(())
     }
@@ -109,6 +109,8 @@ impl InboxUpdates {
     async fn take(&mut self, first: Heard) -> Result<()> {
         let mut position = self.position;
         let mut changed: Vec<ConversationId> = Vec::new();
+        // Told to the inbox itself, and not only to a large conversation.
+        let mut own: HashSet<ConversationId> = HashSet::new();
         let mut has_gap = false;
         let mut hear = |heard: Heard| match heard {
             Heard::Notice(notice) => {
@@ -118,6 +120,9 @@ impl InboxUpdates {
                     return;
                 }
                 let conversation = notice.event.conversation();
+                if let Event::Inbox(_) = notice.event {
+                    own.insert(conversation);
+                }
                 changed.retain(|other| *other != conversation);
                 changed.push(conversation);
             }
@@ -129,12 +134,17 @@ impl InboxUpdates {
                 hear(heard);
             }
         }
-        let has_new_topic = self.listen_to_new_large_conversations(&changed).await?;
+        let (gone, has_new_topic) = self.follow_large_conversations(&changed).await?;
+        // What goes on in a conversation after the viewer has left it is not theirs to know.
+        changed.retain(|conversation| !gone.contains(conversation) || own.contains(conversation));
         if has_gap || has_new_topic {
             // What was missed is read from the store, from the last position that was given.
             return self.read_changes().await;
         }
         let count = changed.len();
+        if count == 0 {
+            self.position = position;
+        }
         for (index, conversation) in changed.into_iter().enumerate() {
             if index + 1 == count {
                 self.position = position;
@@ -144,18 +154,25 @@ impl InboxUpdates {
         Ok(())
     }
 
-    /// A conversation whose making was told to the inbox itself may be large: its messages are told to the conversation alone. Whether
-    /// there was one.
-    async fn listen_to_new_large_conversations(&mut self, changed: &[ConversationId]) -> Result<bool> {
+    /// A conversation that is told of to the inbox itself may be large: its messages are told to the conversation alone, so that is listened
+    /// to. Which of these the viewer is not in any more, and whether there was a new large one.
+    async fn follow_large_conversations(&mut self, changed: &[ConversationId]) -> Result<(HashSet<ConversationId>, bool)> {
         let conversations = self.chat.conversations(&self.viewer, changed).await?;
-        let topics = self.heard.len();
-        for conversation in conversations.into_iter().flatten().filter(|conversation| conversation.is_large) {
-            let topic = Topic::Conversation(conversation.id);
-            if self.heard.iter().all(|subscription| *subscription.topic() != topic) {
+        let mut gone = HashSet::new();
+        let mut has_new = false;
+        for (id, conversation) in changed.iter().zip(conversations) {
+            let topic = Topic::Conversation(*id);
+            let Some(conversation) = conversation else {
+                self.heard.retain(|subscription| *subscription.topic() != topic);
+                gone.insert(*id);
+                continue;
+            };
+            if conversation.is_large && self.heard.iter().all(|subscription| *subscription.topic() != topic) {
                 self.heard.push(self.chat.0.bus.subscribe(topic));
+                has_new = true;
             }
         }
-        Ok(self.heard.len() > topics)
+        Ok((gone, has_new))
     }
 
     async fn repeat_position(&mut self) -> Result<()> {

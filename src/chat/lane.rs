@@ -14,9 +14,10 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::draft::Draft;
+use super::group::Wish;
 use super::horizon::Ids;
 use super::revision::RevisionDraft;
-use super::send::SendJob;
+use super::send::{SendJob, refuse_all};
 use super::{Chat, Error, Result};
 use crate::model::{Change, ConversationId, Event, Message, Notice, TimeUuid, Topic, UserId};
 use crate::store::{Audience, Revised};
@@ -45,20 +46,32 @@ struct Job {
     number: u64,
     user: UserId,
     work: Work,
-    reply: oneshot::Sender<Result<Arc<Message>>>,
 }
+
+/// Where the outcome of a job goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// What a job does. Everything that is told of takes its id in the queue.
 pub(super) enum Work {
-    Send(Draft),
-    Revise(RevisionDraft),
+    Send(Draft, Reply<Arc<Message>>),
+    Revise(RevisionDraft, Reply<Arc<Message>>),
+    Govern(Wish, Reply<()>),
 }
 
 impl Work {
+    /// A client that has gone does not want the answer.
+    fn refuse(self, error: &Error) {
+        match self {
+            Self::Send(_, reply) | Self::Revise(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Govern(_, reply) => drop(reply.send(Err(error.clone()))),
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
-            Self::Send(draft) => draft.bytes,
-            Self::Revise(draft) => draft.bytes(),
+            Self::Send(draft, _) => draft.bytes,
+            Self::Revise(draft, _) => draft.bytes(),
+            Self::Govern(wish, _) => wish.bytes(),
         }
     }
 }
@@ -66,15 +79,14 @@ impl Work {
 /// What the task does next: sends together, anything else by itself.
 enum Batch {
     Sends(Vec<SendJob>),
-    Revision { user: UserId, draft: RevisionDraft, reply: oneshot::Sender<Result<Arc<Message>>> },
+    Alone(Job),
 }
 
 impl Batch {
     fn refuse(self, error: &Error) {
-        // A client that has gone does not want the answer.
         match self {
-            Self::Sends(sends) => sends.into_iter().for_each(|send| drop(send.reply.send(Err(error.clone())))),
-            Self::Revision { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Sends(sends) => refuse_all(sends, error),
+            Self::Alone(job) => job.work.refuse(error),
         }
     }
 }
@@ -107,8 +119,9 @@ impl Chat {
 
     /// Puts work into its conversation's queue, and waits until it is kept and told, or for as long as one may. A caller that stops
     /// waiting does not stop the work.
-    pub(super) async fn work(&self, conversation: ConversationId, user: &UserId, work: Work) -> Result<Arc<Message>> {
-        let (number, mut answer) = self.enqueue(conversation, user.clone(), work)?;
+    pub(super) async fn work<T>(&self, conversation: ConversationId, user: &UserId, work: impl FnOnce(Reply<T>) -> Work) -> Result<T> {
+        let (reply, mut answer) = oneshot::channel();
+        let number = self.enqueue(conversation, user.clone(), work(reply))?;
         let bounds = &self.0.bounds;
         let answered = match tokio::time::timeout(bounds.begin_wait, &mut answer).await {
             Ok(answered) => Ok(answered),
@@ -132,8 +145,8 @@ impl Chat {
         true
     }
 
-    fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<(u64, oneshot::Receiver<Result<Arc<Message>>>)> {
-        let (reply, answer) = oneshot::channel();
+    /// The number of the job.
+    fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<u64> {
         let bounds = &self.0.bounds;
         let mut queues = self.0.lanes.queues.lock().expect("no panic while holding the queues");
         let (queue, is_new) = match queues.entry(conversation) {
@@ -147,13 +160,13 @@ impl Chat {
         queue.bytes += work.bytes();
         queue.number += 1;
         let number = queue.number;
-        queue.jobs.push_back(Job { number, user, work, reply });
+        queue.jobs.push_back(Job { number, user, work });
         drop(queues);
         if is_new {
             let worker = Worker { chat: self.clone(), conversation };
             self.0.lanes.tasks.spawn(worker.run().instrument(tracing::Span::none()));
         }
-        Ok((number, answer))
+        Ok(number)
     }
 }
 
@@ -173,11 +186,17 @@ impl Worker {
             }
             match batch {
                 Batch::Sends(sends) => self.send(sends).await,
-                Batch::Revision { user, draft, reply } => {
-                    // A client that has gone does not want the answer.
-                    let _ = reply.send(self.revise(user, draft).await);
-                }
+                Batch::Alone(Job { user, work, .. }) => self.do_alone(user, work).await,
             }
+        }
+    }
+
+    /// A client that has gone does not want the answer.
+    async fn do_alone(&self, user: UserId, work: Work) {
+        match work {
+            Work::Send(draft, reply) => self.send(vec![SendJob { sender: user, draft, reply }]).await,
+            Work::Revise(draft, reply) => drop(reply.send(self.revise(user, draft).await)),
+            Work::Govern(wish, reply) => drop(reply.send(self.govern(&user, &wish).await)),
         }
     }
 
@@ -190,15 +209,16 @@ impl Worker {
         while let Some(job) = queue.jobs.pop_front() {
             let job_bytes = job.work.bytes();
             let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
-            let Job { number, user, work, reply } = job;
-            match work {
-                Work::Send(draft) if sends.is_empty() || !is_full => sends.push(SendJob { sender: user, draft, reply }),
-                Work::Revise(draft) if sends.is_empty() => {
-                    queue.bytes -= job_bytes;
-                    return Some(Batch::Revision { user, draft, reply });
+            match job {
+                Job { user, work: Work::Send(draft, reply), .. } if sends.is_empty() || !is_full => {
+                    sends.push(SendJob { sender: user, draft, reply });
                 }
-                work @ (Work::Send(_) | Work::Revise(_)) => {
-                    queue.jobs.push_front(Job { number, user, work, reply });
+                job if sends.is_empty() => {
+                    queue.bytes -= job_bytes;
+                    return Some(Batch::Alone(job));
+                }
+                job => {
+                    queue.jobs.push_front(job);
                     break;
                 }
             }
@@ -228,6 +248,7 @@ impl Worker {
 
     /// Tells those who listen to the conversation.
     pub(super) fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
+        self.chat.was_told(id);
         let topic = Topic::Conversation(self.conversation);
         if self.chat.0.bus.has_listeners(&topic) {
             self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled: ids.settled(), event }));

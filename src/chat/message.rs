@@ -17,7 +17,7 @@ impl Chat {
         if let Some(reply_to) = draft.reply_to {
             self.message_of(conversation, reply_to).await?;
         }
-        self.work(conversation, viewer, Work::Send(draft)).await
+        self.work(conversation, viewer, |reply| Work::Send(draft, reply)).await
     }
 
     /// Messages by id, `None` for those that the viewer may not see.

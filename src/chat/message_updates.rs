@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::access::Watch;
 use super::given::Given;
 use super::{Chat, Result};
 use crate::bus::{Heard, Subscription};
-use crate::model::{ConversationId, Cut, Event, Message, OrderKey, PageRequest, Topic, UserId};
+use crate::model::{ChangeKind, ConversationId, Cut, Event, Message, OrderKey, PageRequest, Topic, UserId};
 
 /// Messages read from the store at a time.
 const REPLAY_PAGE: usize = 100;
@@ -18,6 +19,7 @@ const REPLAY_PAGE: usize = 100;
 pub struct MessageUpdates {
     chat: Chat,
     conversation: ConversationId,
+    watch: Watch,
     heard: Subscription,
     /// The greatest id that was given, or the place where the stream began.
     last: OrderKey,
@@ -28,13 +30,13 @@ pub struct MessageUpdates {
 impl Chat {
     /// New messages of a conversation. With `after`: first every later one, oldest first, then live ones.
     pub async fn message_updates(&self, viewer: &UserId, conversation: ConversationId, after: Option<OrderKey>) -> Result<MessageUpdates> {
-        self.conversation_of(viewer, conversation).await?;
         let heard = self.0.bus.subscribe(Topic::Conversation(conversation));
+        let watch = Watch::begin(self, viewer, conversation).await?;
         let (last, replay) = match after {
             Some(after) => (before_by(after, self.0.store.overlap_micros()), Some(VecDeque::new())),
             None => (self.events_position(conversation).await?, None),
         };
-        Ok(MessageUpdates { chat: self.clone(), conversation, heard, last, given: Given::default(), replay })
+        Ok(MessageUpdates { chat: self.clone(), conversation, watch, heard, last, given: Given::default(), replay })
     }
 }
 
@@ -44,8 +46,20 @@ pub(super) fn before_by(place: OrderKey, micros: i64) -> OrderKey {
 }
 
 impl MessageUpdates {
-    /// The next message. `None` only when the bus ends, with the process.
+    /// The next message. `None` when the viewer is not in the conversation any more.
     pub async fn next(&mut self) -> Option<Result<Arc<Message>>> {
+        let message = match self.read_or_hear().await? {
+            Ok(message) => message,
+            Err(error) => return Some(Err(error)),
+        };
+        match self.watch.may_still_see().await {
+            Ok(true) => Some(Ok(message)),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn read_or_hear(&mut self) -> Option<Result<Arc<Message>>> {
         loop {
             while let Some(message) = self.replay.as_mut().and_then(VecDeque::pop_front) {
                 if let Some(message) = self.give(message) {
@@ -59,12 +73,21 @@ impl MessageUpdates {
                 }
             }
             match self.heard.next().await? {
-                Heard::Notice(notice) => {
-                    let Event::MessageAdded(message) = &notice.event else { continue };
-                    if let Some(message) = self.give(Arc::clone(message)) {
-                        return Some(Ok(message));
+                Heard::Notice(notice) => match &notice.event {
+                    Event::MessageAdded(message) => {
+                        if let Some(message) = self.give(Arc::clone(message)) {
+                            return Some(Ok(message));
+                        }
                     }
-                }
+                    Event::ParticipantChanged(ChangeKind::ParticipantRemoved, _, user) if user == self.watch.viewer() => {
+                        match self.watch.may_still_see().await {
+                            Ok(true) => {}
+                            Ok(false) => return None,
+                            Err(error) => return Some(Err(error)),
+                        }
+                    }
+                    _ => {}
+                },
                 Heard::Gap => {
                     self.last = before_by(self.last, self.chat.0.store.overlap_micros());
                     self.replay = Some(VecDeque::new());

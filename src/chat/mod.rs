@@ -10,11 +10,13 @@ mod draft;
 mod error;
 mod flags;
 mod given;
+mod group;
 mod history;
 mod horizon;
 mod inbox;
 mod inbox_updates;
 mod lane;
+mod lookout;
 mod marker;
 mod message;
 mod message_updates;
@@ -25,6 +27,7 @@ mod send;
 mod settle;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::bus::Bus;
@@ -92,6 +95,10 @@ struct Inner {
     horizon: horizon::Horizon,
     ids: Arc<IdGenerator>,
     lanes: lane::Lanes,
+    /// How often somebody left a conversation since this process began: who got something before looks again.
+    departures: AtomicU64,
+    /// Where other servers write too: what was told here.
+    told: lookout::Told,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
     imported_at: Timestamp,
@@ -107,8 +114,13 @@ impl Chat {
         let imported_at = store.note(store::NOTE_IMPORTED_AT).await?.and_then(|text| Timestamp::parse(&text)).unwrap_or_default();
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
-        let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids));
-        Ok(Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes: lane::Lanes::default(), bounds, imported_at })))
+        let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids), store.overlap_micros() > 0);
+        let (lanes, departures, told) = Default::default();
+        let chat = Self(Arc::new(Inner { store, bus, clock, horizon, ids, lanes, departures, told, bounds, imported_at }));
+        if chat.is_shared() {
+            chat.look_out();
+        }
+        Ok(chat)
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -130,8 +142,21 @@ impl Chat {
         self.0.lanes.finish().await;
     }
 
+    /// Somebody left a conversation: whoever gets something from now on looks first whether they still may.
+    fn departed(&self) {
+        self.0.departures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What this server tells itself is not to be told once more when it is found in the store.
+    fn was_told(&self, id: TimeUuid) {
+        if self.is_shared() {
+            self.0.told.insert(id);
+        }
+    }
+
     /// Tells the readers of these inboxes that the conversation's entry is another one now.
     fn tell_inboxes<'a>(&self, users: impl IntoIterator<Item = &'a UserId>, conversation: ConversationId, id: TimeUuid, settled: OrderKey) {
+        self.was_told(id);
         let mut notice = None;
         for user in users {
             let topic = Topic::Inbox(user.clone());

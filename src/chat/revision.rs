@@ -26,13 +26,15 @@ impl Chat {
         self.conversation_of(viewer, conversation).await?;
         // Whether it may be empty depends on the message.
         let body = Body::parse(body, self.0.bounds.body_bytes_max, true).map_err(|error| bad_body(&error))?;
-        self.work(conversation, viewer, Work::Revise(RevisionDraft { message, wish: Wish::Edit(body) })).await
+        let draft = RevisionDraft { message, wish: Wish::Edit(body) };
+        self.work(conversation, viewer, |reply| Work::Revise(draft, reply)).await
     }
 
     /// Takes a message back. Again, it changes nothing.
     pub async fn delete(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Arc<Message>> {
         let role = self.seat_of(viewer, conversation).await?.membership.role;
-        self.work(conversation, viewer, Work::Revise(RevisionDraft { message, wish: Wish::Delete { role } })).await
+        let draft = RevisionDraft { message, wish: Wish::Delete { role } };
+        self.work(conversation, viewer, |reply| Work::Revise(draft, reply)).await
     }
 }
 

@@ -154,7 +154,8 @@ fn fail_all(sends: impl IntoIterator<Item = SendJob>, error: store::Error) {
     refuse_all(sends, &error.into());
 }
 
-fn refuse_all(sends: impl IntoIterator<Item = SendJob>, error: &Error) {
+/// A client that has gone does not want the answer.
+pub(super) fn refuse_all(sends: impl IntoIterator<Item = SendJob>, error: &Error) {
     for send in sends {
         let _ = send.reply.send(Err(error.clone()));
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::horizon::Ids;
 use super::lane::Worker;
 use super::{Chat, Error, Result};
-use crate::model::{Change, ChangeKind, MessageId, TimeUuid, UserId};
+use crate::model::{Change, ChangeKind, Message, MessageId, TimeUuid, UserId};
 use crate::store;
 
 /// How far the ids of a shared store may be ahead of the wall clock. Farther, and another server could not tell what is new.
@@ -91,6 +91,12 @@ impl Worker {
     pub(super) async fn log_late_change(&self, change: &Change) -> store::Result<()> {
         let late = self.chat.is_late(change.id).then(|| (change.id, change.kind, change.message, change.user.clone()));
         self.log_late(late.into_iter().collect()).await
+    }
+
+    pub(super) async fn log_late_decision(&self, changes: &[Change], message: &Message) -> store::Result<()> {
+        let late = |id: TimeUuid, kind, user: &UserId| self.chat.is_late(id).then(|| (id, kind, message.id, user.clone()));
+        let changed = changes.iter().filter_map(|change| late(change.id, change.kind, &change.user));
+        self.log_late(changed.chain(late(message.id, ChangeKind::MessageLate, &message.sender)).collect()).await
     }
 
     /// Logs these under fresh ids, until that itself is not late.

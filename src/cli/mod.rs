@@ -3,6 +3,7 @@
 //! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage.
 
 mod import;
+mod migrate;
 mod open;
 mod schema;
 mod serve;
@@ -20,7 +21,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::settings::{DATA, Given, STORE};
 use crate::model::{UserId, UserIdError};
-use crate::store::{self, embedded};
+use crate::store::{self, cql, embedded};
 use crate::{auth, config, telemetry, transfer};
 
 #[derive(Parser)]
@@ -40,6 +41,7 @@ Examples:
   wideroom --demo                        try it: a server with a sample to look at, on http://127.0.0.1:8080
   wideroom token --user alice            print a token that signs in as alice
   wideroom import chats.jsonl            bring in conversations from elsewhere
+  wideroom migrate --store cql://…       make the tables on a cluster
 
 `wideroom COMMAND --help` says more about each.";
 
@@ -51,6 +53,8 @@ enum Command {
     Token(TokenFlags),
     #[command(about = "Bring conversations and their history into the store", long_about = IMPORT, after_help = IMPORT_EXAMPLES)]
     Import(ImportFlags),
+    #[command(about = "Make the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
+    Migrate(MigrateFlags),
     #[command(about = "Print the schema of the API", long_about = SCHEMA, after_help = SCHEMA_EXAMPLES)]
     Schema,
 }
@@ -109,6 +113,30 @@ Examples:
   wideroom import chats.jsonl
   zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
 
+const MIGRATE: &str = "\
+Make the keyspace and its tables on a cluster of Cassandra or ScyllaDB, or bring them to the version of this program.
+
+Run it before the first server starts on a cluster, and again with each new version, before the servers. It is harmless when repeated, \
+and when two run at once. A keyspace that is there already keeps its replication. Servers refuse a keyspace of another version.";
+
+const MIGRATE_EXAMPLES: &str = "\
+Examples:
+  wideroom migrate --store cql://10.0.0.1,10.0.0.2/wideroom
+  wideroom migrate --store 'cql://wideroom:secret@db.internal/wideroom?dc=north&tls=on' --replication 3";
+
+#[derive(clap::Args)]
+struct MigrateFlags {
+    /// How many nodes keep each row, where the keyspace is made [default: 3, or the number of nodes where there are fewer]
+    #[arg(long, env = "WIDEROOM_REPLICATION", hide_env_values = true, value_name = "COUNT", value_parser = parse_replication)]
+    replication: Option<usize>,
+    #[command(flatten)]
+    given: Given<STORE>,
+}
+
+fn parse_replication(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| (1..=9).contains(count)).ok_or_else(|| "must be a number from 1 to 9".to_owned())
+}
+
 #[derive(clap::Args)]
 struct ImportFlags {
     /// The file, or `-` for standard input
@@ -145,6 +173,10 @@ enum Error {
     Log(#[from] telemetry::Error),
     #[error("{0}{hint}", hint = if matches!(.0, embedded::OpenError::Lost { .. }) { " (--accept-loss)" } else { "" })]
     Open(#[from] embedded::OpenError),
+    #[error(transparent)]
+    Cluster(#[from] cql::OpenError),
+    #[error("only a cluster has tables to make: say which, as in --store cql://127.0.0.1/wideroom")]
+    NothingToMigrate,
     #[error(transparent)]
     Store(#[from] store::Error),
     #[error("{0}; what was imported stays, and the same command may be given again")]
@@ -210,6 +242,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
     match &line.command {
         Some(Command::Token(flags)) => token::run(flags),
         Some(Command::Import(flags)) => import::run(flags),
+        Some(Command::Migrate(flags)) => migrate::run(flags),
         Some(Command::Schema) => schema::run(),
         Some(Command::Serve(given)) => serve::run(given.config()?),
         None => serve::run(line.serve.config()?),

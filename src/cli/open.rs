@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::Error;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, StoreChoice};
 use crate::store::Store;
+use crate::store::cql::Cql;
 use crate::store::embedded::{Embedded, Options};
 
 /// Made where there is none, for its owner alone: it holds what people write to each other. Blocks.
@@ -17,6 +18,9 @@ pub(super) fn folder(config: &Config) -> Result<(), Error> {
 }
 
 pub(super) async fn store(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
+    if let StoreChoice::Cql(address) = &config.store {
+        return Ok(Arc::new(Cql::open(address.clone(), clock).await?));
+    }
     let options = Options {
         path: config.data.clone(),
         cache_bytes: config.cache_bytes,

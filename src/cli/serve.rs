@@ -18,7 +18,7 @@ use crate::graphql::Api;
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Doors};
-use crate::store::Store;
+use crate::store::{NOTE_IMPORTED_AT, Store};
 use crate::telemetry;
 use crate::transfer::import::{Import, Told};
 use crate::transfer::line::Line;
@@ -82,7 +82,7 @@ fn sample_users() -> Vec<String> {
 
 /// Into a store that has nothing yet. One that has is served as it is, so that a demo may be started again.
 async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path) -> Result<(), Error> {
-    if store.newest_id().await?.is_some() {
+    if store.newest_id().await?.is_some() || store.note(NOTE_IMPORTED_AT).await?.is_some() {
         tracing::info!("the store is not empty, so the sample is not loaded");
         return Ok(());
     }

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::model::Unread;
+use crate::store::cql::{Address, AddressError};
 use crate::{chat, graphql, server};
 
 pub use self::bounds::BOUNDS;
@@ -52,11 +53,10 @@ impl Default for Config {
 }
 
 /// Where messages are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreChoice {
     Embedded,
-    /// Known by name, so that it can be answered; nothing of its URL is held.
-    Cql,
+    Cql(Address),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,16 +124,17 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_STORE",
         scope: Scope::Store,
         value_name: Some("STORE"),
-        help: "Where messages are kept: `embedded`, in the data folder",
-        get: |config| match config.store {
+        help: "Where messages are kept: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…]`, on Cassandra or ScyllaDB",
+        // Without user and password.
+        get: |config| match &config.store {
             StoreChoice::Embedded => "embedded".to_owned(),
-            StoreChoice::Cql => "cql://***".to_owned(),
+            StoreChoice::Cql(address) => address.to_string(),
         },
         set: |config, text| {
             config.store = match text {
                 "embedded" => StoreChoice::Embedded,
-                url if url.starts_with("cql://") => StoreChoice::Cql,
-                _ => return Err("must be `embedded`".to_owned()),
+                url if url.starts_with("cql:") => StoreChoice::Cql(url.parse().map_err(|error: AddressError| error.to_string())?),
+                _ => return Err("must be `embedded` or begin with cql://".to_owned()),
             };
             Ok(())
         },
@@ -241,8 +242,6 @@ pub enum Error {
     File { path: PathBuf, reason: String },
     #[error("{path}: unknown key `{key}`{}", nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
     UnknownKey { path: PathBuf, key: String, nearest: Option<&'static str> },
-    #[error("--store: this version has the embedded store only")]
-    Cql,
     #[error("--unread-cap: {} at most", Unread::CAP_MAX)]
     UnreadCap,
     #[error("--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max")]
@@ -271,9 +270,6 @@ impl Config {
 
     /// What each value cannot tell by itself. Before anything is opened.
     pub fn validate(&self, scope: Scope) -> Result<(), Error> {
-        if scope >= Scope::Store && self.store == StoreChoice::Cql {
-            return Err(Error::Cql);
-        }
         let room = self.doors.variables_bytes.min(self.doors.body_bytes).min(self.doors.sockets.message_bytes);
         if self.chat.body_bytes_max >= room {
             return Err(Error::MessageBody);
@@ -327,7 +323,6 @@ mod tests {
         let store = SETTINGS.iter().find(|setting| setting.name == "store").unwrap();
         config.set(store, "cql://user:hunter2@host/chat", &Source::Flag).unwrap();
         assert!(!format!("{config:?}{}", (store.get)(&config)).contains("hunter2"));
-        assert!(matches!(config.validate(Scope::Store), Err(Error::Cql)));
         assert!(config.validate(Scope::Data).is_ok());
     }
 

@@ -7,7 +7,7 @@ use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use super::id::{GlobalId, conversation_of};
 use super::scope::Scope;
-use super::types::{InboxEntryEdge, Message, MessageEdge, Participant, message_edge};
+use super::types::{Conversation, InboxEntryEdge, Message, MessageEdge, Participant, User, message_edge};
 use crate::chat::{self, ConversationUpdate, InboxUpdate};
 use crate::model::{ChangeKind, ConversationId, OrderKey};
 
@@ -66,6 +66,10 @@ enum ConversationEvent {
     MessageEdited(MessageEditedEvent),
     MessageDeleted(MessageDeletedEvent),
     MarkerMoved(MarkerMovedEvent),
+    ParticipantAdded(ParticipantAddedEvent),
+    ParticipantRemoved(ParticipantRemovedEvent),
+    RoleChanged(RoleChangedEvent),
+    Renamed(ConversationRenamedEvent),
 }
 
 /// A message was sent.
@@ -94,6 +98,34 @@ struct MessageDeletedEvent {
 struct MarkerMovedEvent {
     /// The participant as they are now.
     participant: Participant,
+}
+
+/// A user takes part, for the first time or again.
+#[derive(SimpleObject)]
+struct ParticipantAddedEvent {
+    /// The participant as they are now, also where they have left since.
+    participant: Participant,
+}
+
+/// A user has left, or was removed. To that user it is the last event.
+#[derive(SimpleObject)]
+struct ParticipantRemovedEvent {
+    /// Who it was.
+    user: User,
+}
+
+/// A participant may do more, or less, than before.
+#[derive(SimpleObject)]
+struct RoleChangedEvent {
+    /// The participant as they are now, also where they have left since.
+    participant: Participant,
+}
+
+/// The conversation has another name.
+#[derive(SimpleObject)]
+struct ConversationRenamedEvent {
+    /// The conversation as it is now.
+    conversation: Conversation,
 }
 
 pub struct Subscription;
@@ -178,11 +210,33 @@ async fn conversation_payload(scope: &Scope, conversation: ConversationId, updat
         Some(chat::ConversationEvent::MessageAdded(message)) => {
             Some(ConversationEvent::MessageAdded(MessageAddedEvent { message_edge: message_edge(scope, message) }))
         }
-        Some(chat::ConversationEvent::MessageChanged(kind, message)) => Some(match kind {
-            ChangeKind::MessageEdited => ConversationEvent::MessageEdited(MessageEditedEvent { message: Message::new(scope, message) }),
-            ChangeKind::MessageDeleted => ConversationEvent::MessageDeleted(MessageDeletedEvent { message: Message::new(scope, message) }),
-            ChangeKind::MessageLate => ConversationEvent::MessageAdded(MessageAddedEvent { message_edge: message_edge(scope, message) }),
-        }),
+        Some(chat::ConversationEvent::MessageChanged(kind, message)) => {
+            let message = Message::new(scope, message);
+            match kind {
+                ChangeKind::MessageEdited => Some(ConversationEvent::MessageEdited(MessageEditedEvent { message })),
+                ChangeKind::MessageDeleted => Some(ConversationEvent::MessageDeleted(MessageDeletedEvent { message })),
+                // A late message comes as the message, and the others are changes of none.
+                ChangeKind::MessageLate
+                | ChangeKind::ParticipantAdded
+                | ChangeKind::ParticipantRemoved
+                | ChangeKind::RoleChanged
+                | ChangeKind::ConversationRenamed => None,
+            }
+        }
+        Some(chat::ConversationEvent::ParticipantChanged(ChangeKind::ParticipantRemoved, user)) => {
+            Some(ConversationEvent::ParticipantRemoved(ParticipantRemovedEvent { user: User::new(scope, user) }))
+        }
+        Some(chat::ConversationEvent::ParticipantChanged(kind, user)) => {
+            let participant = scope.chat.participant_or_gone(&scope.viewer, conversation, &user).await?;
+            participant.map(|participant| Participant::new(scope, participant)).map(|participant| match kind {
+                ChangeKind::ParticipantAdded => ConversationEvent::ParticipantAdded(ParticipantAddedEvent { participant }),
+                _ => ConversationEvent::RoleChanged(RoleChangedEvent { participant }),
+            })
+        }
+        Some(chat::ConversationEvent::Renamed) => {
+            let conversation = Conversation::load(scope, conversation).await?;
+            conversation.map(|conversation| ConversationEvent::Renamed(ConversationRenamedEvent { conversation }))
+        }
         // One who is gone by now has no marker: then it is the position alone.
         Some(chat::ConversationEvent::MarkerMoved(user)) => {
             let participant = scope.chat.participant(&scope.viewer, conversation, &user).await?;

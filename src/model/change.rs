@@ -7,9 +7,9 @@ use super::{ChangeId, Content, MessageId, UserId};
 pub struct Change {
     pub id: ChangeId,
     pub kind: ChangeKind,
-    /// The message that it is about.
+    /// The message that it is about, or the SYSTEM message that tells of it.
     pub message: MessageId,
-    /// Who did it.
+    /// Who did it. Where a participant is another than before: who that is.
     pub user: UserId,
 }
 
@@ -18,6 +18,10 @@ pub struct Change {
 pub enum ChangeKind {
     MessageEdited,
     MessageDeleted,
+    ParticipantAdded,
+    ParticipantRemoved,
+    RoleChanged,
+    ConversationRenamed,
     /// The message itself, which became visible long after its id.
     MessageLate,
 }

@@ -85,6 +85,8 @@ pub enum MetadataError {
 
 impl Metadata {
     pub const BYTES_MAX: usize = 2 * 1024;
+    /// What the server says in a SYSTEM message, with as many usernames as one call may name.
+    pub const SYSTEM_BYTES_MAX: usize = 16 * 1024;
 
     pub fn new(value: &serde_json::Value, bytes_max: usize) -> Result<Self, MetadataError> {
         let text = value.to_string();

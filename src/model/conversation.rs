@@ -82,6 +82,12 @@ impl Membership {
     pub fn is_joined(&self) -> bool {
         self.state == MembershipState::Joined
     }
+
+    /// Where a user stands among those who follow an OWNER: ADMINs first, then the others; among equals those who are there longest, then
+    /// by username bytes. The smallest is next.
+    pub fn succession<'a>(&self, user: &'a UserId) -> (bool, Option<Timestamp>, &'a UserId) {
+        (self.role != Role::Admin, self.since, user)
+    }
 }
 
 /// A user in a conversation, with the receipts' two maxima.

@@ -28,6 +28,10 @@ pub enum Event {
     MessageAdded(Arc<Message>),
     /// The message as it is now.
     MessageChanged(ChangeKind, Arc<Message>),
+    /// A participant has come or gone, or has another role.
+    ParticipantChanged(ChangeKind, ConversationId, UserId),
+    /// The conversation has another name.
+    Renamed(ConversationId),
     /// A participant has read further. Not told in large conversations.
     MarkerMoved(ConversationId, UserId),
     Inbox(InboxChange),
@@ -37,7 +41,9 @@ impl Event {
     pub fn conversation(&self) -> ConversationId {
         match self {
             Self::MessageAdded(message) | Self::MessageChanged(_, message) => message.conversation,
-            Self::MarkerMoved(conversation, _) => *conversation,
+            Self::ParticipantChanged(_, conversation, _) | Self::Renamed(conversation) | Self::MarkerMoved(conversation, _) => {
+                *conversation
+            }
             Self::Inbox(change) => change.conversation,
         }
     }

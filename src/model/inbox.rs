@@ -48,6 +48,11 @@ impl ReadMarker {
         Self { epoch: u64::from_be_bytes(*epoch), up_to: OrderKey(up_to.try_into().expect("16 bytes")) }
     }
 
+    /// Of one who joins, or joins again: all up to the message that tells of it is read, also what was marked unread before.
+    pub fn at_joining(message: MessageId) -> Self {
+        Self { epoch: message.moment().micros().cast_unsigned(), up_to: message.order_key() }
+    }
+
     /// The marker that counts: a user has read what they wrote themselves, unless they marked it unread since.
     pub fn with_sent(self, sent_up_to: Option<MessageId>) -> OrderKey {
         match sent_up_to {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message,
-    MessageId, OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership,
+    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Why a store did not do as asked, by what one can do about it. "Not there" is no error but `None`.
@@ -85,6 +85,59 @@ pub struct Revised {
     pub message: Arc<Message>,
     /// Whose entry for the conversation is another one now. `None` for a large conversation.
     pub audience: Audience,
+}
+
+/// Some of a conversation's people, as a change of its membership is decided on.
+#[derive(Debug, Clone)]
+pub struct Members {
+    pub conversation: Arc<Conversation>,
+    /// Changes with every change of the membership: the SYSTEM message of the last one, or [`NewConversation::change`]. `None` where an
+    /// import brought the conversation and nothing changed since.
+    pub version: Option<TimeUuid>,
+    pub participant_count: u64,
+    /// Of those who were asked for, in their order; also those that have ended.
+    pub memberships: Vec<Option<Membership>>,
+    /// Who follows as OWNER without those who were asked for. `None` where another one was given that role, and where nobody else is there.
+    pub successor: Option<(UserId, Membership)>,
+}
+
+/// A change of who is in a conversation, and as what.
+#[derive(Debug, Clone)]
+pub struct MembershipChange {
+    /// The [`Members::version`] that it was decided on.
+    pub seen: Option<TimeUuid>,
+    /// No two of one user.
+    pub turns: Vec<Turn>,
+    /// Kept in the log; their ids ascend.
+    pub changes: Vec<Change>,
+    /// The SYSTEM message that tells of it: without a key, and with the last id. That is the version then.
+    pub message: Arc<Message>,
+}
+
+/// What becomes of one user in a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    pub user: UserId,
+    pub kind: TurnKind,
+    /// As it is then. Where the kind is `Stays`, only the role differs.
+    pub membership: Membership,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnKind {
+    Joins,
+    Leaves,
+    Stays,
+}
+
+/// Another name for a conversation.
+#[derive(Debug, Clone)]
+pub struct Renaming {
+    pub name: GroupName,
+    /// Kept in the log.
+    pub change: Change,
+    /// The SYSTEM message that tells of it: without a key, and with the last id.
+    pub message: Arc<Message>,
 }
 
 /// A message on its way into the store, with what a retry is recognised by.
@@ -189,11 +242,13 @@ pub enum WakePlace {
     Marker(ConversationId, UserId),
 }
 
-/// An inbox row with the newest thing that changed it.
+/// A conversation in a user's inbox with the newest thing that changed it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedRow {
     pub newest_change: TimeUuid,
-    pub row: InboxRow,
+    pub conversation: ConversationId,
+    /// `None` where the user is not in it any more.
+    pub row: Option<InboxRow>,
 }
 
 /// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
@@ -231,6 +286,9 @@ pub enum Imported {
 ///
 /// Reads for a loader take a slice of keys and answer in its order; reads for a list take a [`PageRequest`]. Writes are kept, durably and
 /// as a whole, when they return `Ok`; every read that begins after that sees them.
+///
+/// Roles are told as they count: in a group where nobody has the role OWNER, its oldest ADMIN has it, else its oldest participant
+/// ([`Membership::succession`]).
 #[async_trait]
 pub trait Store: fmt::Display + Send + Sync + 'static {
     /// How far before a cursor a resumed stream must read, because an event with a smaller id may have become visible later than one with
@@ -258,6 +316,24 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>>;
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
+
+    /// What a change of the membership of these users is decided on, all of it read at one moment. `None` where there is no such
+    /// conversation.
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>>;
+
+    /// Changes who is in a conversation: with the SYSTEM message, which is kept as a send is, the changes in the log, and one in the
+    /// `changes_by_user` of everybody who joins or leaves, under the message's id: all or nothing.
+    ///
+    /// Who joins, or joins again, has an entry whose marker is at least [`ReadMarker::at_joining`]: nothing is unread. Flags and receipts are as they were. Who leaves has no entry. The 33rd participant makes the conversation large, for good.
+    ///
+    /// The ids lie after every id of the conversation. Where the membership has changed since it was `seen`, nothing is written: `None`.
+    /// The same change once more changes nothing, and answers as the first time. The audience is who is in it then; it is named once more
+    /// where the conversation becomes large.
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>>;
+
+    /// Gives a conversation another name, with the SYSTEM message, which is kept as a send is, and the change in the log: all or nothing.
+    /// The ids lie after every id of the conversation. The same once more changes nothing. Of a conversation that is not there: `Corrupt`.
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience>;
 
     /// Keeps messages of one conversation, and with them the activity of every inbox concerned, the senders' `sent_up_to` and the
     /// idempotency keys: all or nothing, but for those whose key is taken. The ids ascend and lie after every id of the conversation; no
@@ -310,7 +386,8 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// A user's rows for some conversations. `None` where the user is not in it now.
     async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>>;
 
-    /// A user's rows that changed after a place, by their newest change, ascending. Where they are more than `limit`: `None`.
+    /// A user's rows that changed after a place, by their newest change, ascending; also those of conversations that the user has left
+    /// since. Where they are more than `limit`: `None`.
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>>;
 
     /// The user's large conversations, whose sends must be listened to at the conversation itself.

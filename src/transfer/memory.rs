@@ -11,8 +11,8 @@ use crate::model::{
     Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Appended, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
-    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 
 #[derive(Default)]
@@ -102,6 +102,15 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn participant_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
+        unreachable!("not part of an import")
+    }
+    async fn members(&self, _: ConversationId, _: &[UserId]) -> Result<Option<Members>> {
+        unreachable!("not part of an import")
+    }
+    async fn change_membership(&self, _: ConversationId, _: &MembershipChange) -> Result<Option<Audience>> {
+        unreachable!("not part of an import")
+    }
+    async fn rename_conversation(&self, _: ConversationId, _: &Renaming) -> Result<Audience> {
         unreachable!("not part of an import")
     }
     async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Appended> {

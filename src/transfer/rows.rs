@@ -109,7 +109,11 @@ fn message_row(line: line::Message, now: Timestamp) -> Result<ImportRow> {
     let deleted_at = moment("deletedAt", line.deleted_at)?;
     let edited_at = moment("editedAt", line.edited_at)?;
     let attachments = attachments(line.attachments.unwrap_or_default())?;
-    let metadata = line.metadata.map(|value| Metadata::new(&value, Metadata::BYTES_MAX)).transpose();
+    let metadata_bytes_max = match kind {
+        MessageKind::Text => Metadata::BYTES_MAX,
+        MessageKind::System => Metadata::SYSTEM_BYTES_MAX,
+    };
+    let metadata = line.metadata.map(|value| Metadata::new(&value, metadata_bytes_max)).transpose();
     let metadata = metadata.map_err(|error| format!("`metadata` {error}"))?;
     // A deletion clears the content, whatever the file still has of it.
     let content = match deleted_at {
@@ -277,6 +281,8 @@ mod tests {
         assert_eq!(message("").unwrap_err(), "`body` must not be blank");
         assert!(message(&format!(r#","body":"{}""#, "x".repeat(16 * 1024 + 1))).unwrap_err().starts_with("`body` has 16385 bytes"));
         assert!(message(r#","kind":"SYSTEM","metadata":{"event":"left"}"#).is_ok());
+        // As many usernames as one call may name are told of in one message.
+        assert!(message(&format!(r#","kind":"SYSTEM","metadata":"{}""#, "x".repeat(2_047))).is_ok());
         assert!(message(r#","body":"x","clientKey":"ü""#).is_err());
         assert!(
             message(&format!(r#","body":"x","metadata":"{}""#, "x".repeat(2_047))).unwrap_err().starts_with("`metadata` has 2049 bytes")

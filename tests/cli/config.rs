@@ -64,10 +64,14 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_cluster_is_answered_with_one_line_that_hides_its_password() {
+fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
     let program = Program::new();
-    for arguments in [&["--store", "cql://user:hunter2@host/chat"][..], &["import", "-", "--store", "cql://user:hunter2@host/chat"]] {
-        program.run(arguments).failed(1, "--store: this version has the embedded store only");
+    // Nothing listens on port 1.
+    let store = "cql://user:hunter2@127.0.0.1:1/chat";
+    for arguments in [&["--store", store][..], &["import", "-", "--store", store], &["migrate", "--store", store]] {
+        program.run(arguments).failed(1, "cql://127.0.0.1:1/chat is not to be reached");
     }
+    program.run(&["--store", "cql://user:hunter2@host"]).failed(2, "must name a keyspace");
+    program.run(&["migrate"]).failed(1, "only a cluster has tables to make");
     program.run(&["--store", "mysql://user:hunter2@host/chat"]).failed(2, "--store: must be `embedded`");
 }

@@ -4,20 +4,25 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use wideroom::model::{
-    Conversation, ConversationId, Cut, IdempotencyKey, InboxKey, Message, MessageId, MessageKind, OrderKey, PageRequest, Profile,
-    ReadMarker, UserId,
+    Change, ChangeKind, Conversation, ConversationId, Cut, GroupName, IdempotencyKey, InboxKey, Membership, MembershipState, Message,
+    MessageId, MessageKind, OrderKey, PageRequest, Profile, ReadMarker, Role, UserId,
 };
 use wideroom::store::{
-    Archive, FlagsChange, ImportPlaces, ImportRow, MarkerMove, NewConversation, NewMessage, ProfileChange, Seat, Store, UnreadQuestion,
+    Archive, Audience, FlagsChange, ImportPlaces, ImportRow, MarkerMove, MembershipChange, NewConversation, NewMessage, ProfileChange,
+    Renaming, Result, Seat, Store, Turn, TurnKind, UnreadQuestion,
 };
 
 use super::Stage;
 use super::ask::{assert_newest, assert_page, only, requests, runner, try_row, with_keys};
-use crate::support::words::{START, change, conversation, crowd, deleted, direct, group, id_with, key, message_row, new, room, text, user};
+use crate::support::words::{
+    START, change, conversation, crowd, deleted, direct, group, id_with, key, message_row, new, room, system, text, user,
+};
 
 /// The last two of them are large.
 const ROOMS: u8 = 8;
 const LARGE: u8 = 2;
+/// Large once all who have names are in it.
+const NEARLY_LARGE: u8 = 1;
 const NAMES: [&str; 5] = ["ann", "anna", "ben", "Ben", "é"];
 const KEYS: [&str; 3] = ["k", "kk", "K"];
 
@@ -31,6 +36,8 @@ enum Step {
     Set { room: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
     Deliver { room: u8, user: u8, micros: i64 },
     Tell { user: u8, display_name: Option<Option<bool>>, avatar_url: Option<Option<bool>> },
+    Turn { room: u8, turns: Vec<(u8, u8)>, is_stale: bool },
+    Rename { room: u8, name: u8 },
     Import(Vec<Line>),
 }
 
@@ -81,6 +88,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (0..ROOMS, any::<u8>(), 0..120_i64).prop_map(|(room, user, micros)| Step::Deliver { room, user, micros }),
         1 => (0..5_u8, any::<Option<Option<bool>>>(), any::<Option<Option<bool>>>())
             .prop_map(|(user, display_name, avatar_url)| Step::Tell { user, display_name, avatar_url }),
+        4 => (0..ROOMS, prop::collection::vec((any::<u8>(), any::<u8>()), 1..4), prop::bool::weighted(0.1))
+            .prop_map(|(room, turns, is_stale)| Step::Turn { room, turns, is_stale }),
+        1 => (0..ROOMS, 0..3_u8).prop_map(|(room, name)| Step::Rename { room, name }),
         2 => prop::collection::vec(line, 1..8).prop_map(Step::Import),
     ]
 }
@@ -168,6 +178,15 @@ impl Player<'_> {
                 let to = ProfileChange { display_name: text(*display_name), avatar_url: text(*avatar_url) };
                 format!("{:?}", self.store.change_profile(&name(*user), &to).await)
             }
+            Step::Turn { room: number, turns, is_stale } => self.turn(room(*number), turns, *is_stale).await,
+            Step::Rename { room: number, name } => {
+                let Some(message) = self.system(room(*number), 1).await else { return "nobody is there".to_owned() };
+                let (kind, user) = (ChangeKind::ConversationRenamed, message.sender.clone());
+                let change = Change { id: self.before(&message, 1), kind, message: message.id, user };
+                let name = GroupName::parse(&format!("name {name}")).unwrap();
+                let to = Renaming { name, change, message: message.into() };
+                self.told(self.store.rename_conversation(room(*number), &to).await.map(Some))
+            }
             Step::Import(lines) => {
                 self.is_imported = true;
                 let rows: Vec<_> = lines.iter().map(|line| self.row(line)).collect();
@@ -180,6 +199,9 @@ impl Player<'_> {
         let mut users: Vec<_> = (0..5).filter(|n| people >> n & 1 == 1).map(name).collect();
         if number >= ROOMS - LARGE {
             users.extend(crowd(Conversation::FAN_OUT_MAX + 1));
+        }
+        if number == NEARLY_LARGE {
+            users.extend(crowd(Conversation::FAN_OUT_MAX - 3));
         }
         let mut new = group(room(number), &users);
         // Never after the first message, but at the same moment as others.
@@ -215,6 +237,54 @@ impl Player<'_> {
         let mut users = appended.audience.users.map(|users| users.to_vec());
         users.iter_mut().for_each(|users| users.sort());
         format!("{users:?} {:?}", appended.taken)
+    }
+
+    /// A SYSTEM message of somebody there, with room before it for the ids of so many changes.
+    async fn system(&mut self, conversation: ConversationId, changes: i64) -> Option<Message> {
+        let sender = self.people(conversation).await.into_iter().next()?;
+        let last = only(self.store.newest_events(&[conversation]).await.unwrap()).map_or(0, |last| last.moment().micros() - START.micros());
+        self.micros = self.micros.max(last + 1) + changes;
+        Some(system(conversation, id_at(self.micros, 0x80), &sender))
+    }
+
+    fn before(&self, message: &Message, micros: i64) -> MessageId {
+        id_at(message.id.moment().micros() - START.micros() - micros, 0x80)
+    }
+
+    fn told(&self, kept: Result<Option<Audience>>) -> String {
+        let mut users = kept.unwrap().map(|audience| audience.users.map(|users| users.to_vec()));
+        users.iter_mut().flatten().for_each(|users| users.sort());
+        format!("{users:?}")
+    }
+
+    /// Adds, removes and gives roles as a chat does: to those who are there or not.
+    async fn turn(&mut self, conversation: ConversationId, turns: &[(u8, u8)], is_stale: bool) -> String {
+        let mut turns: Vec<_> = turns.iter().map(|(user, what)| (name(*user), *what)).collect();
+        turns.sort();
+        turns.dedup_by(|one, other| one.0 == other.0);
+        let count = i64::try_from(turns.len()).unwrap();
+        let Some(message) = self.system(conversation, count).await else { return "nobody is there".to_owned() };
+        let users: Vec<_> = turns.iter().map(|(user, _)| user.clone()).collect();
+        let members = self.store.members(conversation, &users).await.unwrap().unwrap();
+        let (since, role) = (Some(message.id.moment()), |n: u8| [Role::Owner, Role::Admin, Role::Member][usize::from(n) % 3]);
+        let turn = |((user, what), present): ((UserId, u8), &Option<Membership>)| match present {
+            Some(present) if present.is_joined() && what % 2 == 0 => {
+                Turn { user, kind: TurnKind::Leaves, membership: Membership { state: MembershipState::Left, since, ..*present } }
+            }
+            Some(present) if present.is_joined() => {
+                Turn { user, kind: TurnKind::Stays, membership: Membership { role: role(what / 2), ..*present } }
+            }
+            _ => Turn { user, kind: TurnKind::Joins, membership: Membership { since, ..Membership::joined(role(what)) } },
+        };
+        let turns: Vec<_> = turns.into_iter().zip(&members.memberships).map(turn).collect();
+        let change = |(back, turn): (i64, &Turn)| {
+            let kind = if turn.kind == TurnKind::Joins { ChangeKind::ParticipantAdded } else { ChangeKind::RoleChanged };
+            Change { id: self.before(&message, count - back), kind, message: message.id, user: turn.user.clone() }
+        };
+        let changes = (0..).zip(&turns).map(change).collect();
+        let seen = if is_stale { Some(change_id_of_nothing()) } else { members.version };
+        let change = MembershipChange { seen, turns, changes, message: message.into() };
+        self.told(self.store.change_membership(conversation, &change).await)
     }
 
     async fn people(&self, conversation: ConversationId) -> Vec<UserId> {
@@ -272,6 +342,10 @@ impl Player<'_> {
             }
         }
     }
+}
+
+fn change_id_of_nothing() -> MessageId {
+    change(-500)
 }
 
 fn name(n: u8) -> UserId {
@@ -352,6 +426,14 @@ async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversatio
     assert_eq!(engine.earlier_sends(conversation, &keys).await.unwrap(), naive.earlier_sends(conversation, &keys).await.unwrap());
     let names: Vec<_> = NAMES.iter().map(|name| (conversation, user(name))).collect();
     assert_eq!(engine.participants_by_name(&names).await.unwrap(), naive.participants_by_name(&names).await.unwrap());
+    for users in [&[][..], &NAMES.map(user), &[user("ben")], &[user("crowd000"), user("nobody")]] {
+        let members = async |store: &dyn Store| format!("{:?}", store.members(conversation, users).await.unwrap());
+        assert_eq!(members(engine).await, members(naive).await);
+    }
+    let changes = async |store: &dyn Store| store.changes(conversation, change(questions.changes_after).order_key(), 7).await.unwrap();
+    assert_eq!(changes(engine).await, changes(naive).await);
+    let newest = async |store: &dyn Store| store.newest_events(&[conversation]).await.unwrap();
+    assert_eq!(newest(engine).await, newest(naive).await);
 }
 
 async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, questions: &Questions) {

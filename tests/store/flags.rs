@@ -44,7 +44,7 @@ pub async fn what_changes_no_flag_is_no_change(store: &dyn Store) {
     assert_eq!(changed().await, []);
     store.set_flags(&ann, &mute(7)).await.unwrap().unwrap();
     assert_eq!(store.set_flags(&ann, &mute(8)).await.unwrap(), None);
-    let newest: Vec<_> = changed().await.into_iter().map(|changed| (changed.newest_change, changed.row.flags.is_muted)).collect();
+    let newest: Vec<_> = changed().await.into_iter().map(|changed| (changed.newest_change, changed.row.unwrap().flags.is_muted)).collect();
     assert_eq!(newest, [(change(7), true)]);
     assert_newest(store.newest_id().await.unwrap(), Some(change(7)));
 }
@@ -97,7 +97,7 @@ pub async fn flags_are_their_users_alone(store: &dyn Store) {
         assert_eq!(row(store, user, room(number)).await.flags, Flags::default());
     }
     let changed = async |user| store.inbox_changes(user, id(40).order_key(), 9).await.unwrap().unwrap();
-    let conversations: Vec<_> = changed(&ann).await.iter().map(|changed| (changed.newest_change, changed.row.conversation)).collect();
+    let conversations: Vec<_> = changed(&ann).await.iter().map(|changed| (changed.newest_change, changed.conversation)).collect();
     assert_eq!(conversations, [(change(50), room(1))]);
     assert_eq!(changed(&ben).await, []);
     assert_eq!(store.inbox_changes(&ann, OrderKey::MAX, 9).await.unwrap().unwrap(), []);

@@ -145,10 +145,10 @@ async fn changes(
     limit: usize,
 ) -> Option<Vec<(wideroom::model::TimeUuid, ConversationId)>> {
     let changed = store.inbox_changes(user, after, limit).await.unwrap()?;
-    for ChangedRow { row: changed, .. } in &changed {
-        assert_eq!(*changed, row(store, user, changed.conversation).await, "the row as it is now");
+    for ChangedRow { row: changed, conversation, .. } in &changed {
+        assert_eq!(*changed, Some(row(store, user, *conversation).await), "the row as it is now");
     }
-    Some(changed.into_iter().map(|changed| (changed.newest_change, changed.row.conversation)).collect())
+    Some(changed.into_iter().map(|changed| (changed.newest_change, changed.conversation)).collect())
 }
 
 pub async fn changes_are_ascending_and_complete(store: &dyn Store) {

@@ -11,6 +11,7 @@ mod flags;
 mod history;
 mod import;
 mod inbox;
+mod membership;
 mod oracle;
 mod profile;
 mod race;
@@ -153,6 +154,19 @@ contract! {
             an_archive_is_ended_where_it_is_that_one,
             flags_set_at_once_all_stay,
             flags_are_their_users_alone,
+        }
+        membership {
+            who_joins_sees_all_and_has_nothing_unread,
+            who_leaves_has_no_entry_and_hears_no_more,
+            who_returns_has_nothing_unread_again,
+            what_was_decided_on_an_older_membership_is_not_kept,
+            the_same_change_once_more_changes_nothing,
+            changes_of_membership_stand_in_the_log,
+            another_name_is_kept_with_its_message,
+            the_33rd_who_joins_makes_it_large_for_good,
+            a_group_is_never_without_an_owner,
+            of_two_changes_decided_at_once_one_is_kept,
+            a_send_at_the_moment_of_joining_misses_nobody,
         }
         receipt {
             a_delivery_is_a_maximum_in_any_order_of_arrival,

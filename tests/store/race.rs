@@ -79,7 +79,7 @@ pub async fn a_reader_sees_each_send_as_a_whole(store: &dyn Store) {
 }
 
 /// An engine may say that it could not, and has done nothing: then one tries again.
-async fn until_available<T>(mut write: impl AsyncFnMut() -> Result<T>) -> T {
+pub(super) async fn until_available<T>(mut write: impl AsyncFnMut() -> Result<T>) -> T {
     for _ in 0..1_000 {
         match write().await {
             Err(Error::Unavailable(_)) => tokio::task::yield_now().await,

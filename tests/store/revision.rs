@@ -91,7 +91,7 @@ pub async fn an_edit_of_the_last_message_and_every_deletion_change_the_inbox(sto
     let order = inbox_ids(store, &ben).await;
     let changed = async |after: i64| {
         let rows = store.inbox_changes(&ben, change(after).order_key(), 9).await.unwrap().unwrap();
-        rows.into_iter().map(|changed| (changed.newest_change, changed.row.conversation)).collect::<Vec<_>>()
+        rows.into_iter().map(|changed| (changed.newest_change, changed.conversation)).collect::<Vec<_>>()
     };
     let quiet = revise(store, room(1), id(1), 4, edit("an older one"), &ann).await.unwrap();
     assert_eq!(quiet.audience.users.as_deref(), Some([].as_slice()));

@@ -2,66 +2,28 @@
 //!
 //! Each field is nullable, so that one error does not null its siblings; each echoes its `clientMutationId`.
 
+mod group;
 mod inbox;
 mod profile;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
+use self::group::{
+    AddParticipantsInput, AddParticipantsPayload, CreateGroupConversationInput, CreateGroupConversationPayload, LeaveConversationInput,
+    LeaveConversationPayload, RemoveParticipantInput, RemoveParticipantPayload, RenameConversationInput, RenameConversationPayload,
+    SetParticipantRoleInput, SetParticipantRolePayload, StartDirectConversationInput, StartDirectConversationPayload,
+};
 use self::inbox::{MarkDeliveredInput, MarkDeliveredPayload, UpdateInboxEntryInput, UpdateInboxEntryPayload};
 use self::profile::{UpdateProfileInput, UpdateProfilePayload};
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
 use super::scalar::Json;
 use super::scope::Scope;
-use super::types::{AttachmentInput, Conversation, InboxEntry, InboxEntryEdge, Message, MessageEdge};
+use super::types::{AttachmentInput, InboxEntry, InboxEntryEdge, Message, MessageEdge};
 use crate::chat::{Draft, DraftInput};
 use crate::model::{ConversationId, MessageId};
 
 const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
-
-/// Who is talked to.
-#[derive(InputObject)]
-struct StartDirectConversationInput {
-    /// The other user's name, or one's own.
-    username: String,
-    /// Echoed: at most 128 bytes.
-    client_mutation_id: Option<String>,
-}
-
-/// The conversation, new or not.
-#[derive(SimpleObject)]
-struct StartDirectConversationPayload {
-    /// The one direct conversation of the two.
-    conversation: Conversation,
-    /// The viewer's entry for it.
-    inbox_entry_edge: InboxEntryEdge,
-    /// As it was given.
-    client_mutation_id: Option<String>,
-}
-
-/// A group to be made.
-#[derive(InputObject)]
-struct CreateGroupConversationInput {
-    /// 1 to 256 bytes, not blank, without control characters.
-    name: String,
-    /// The other participants, at most 50. The viewer is OWNER and need not be listed.
-    usernames: Vec<String>,
-    /// 1 to 64 bytes of printable ASCII: a retry with the same one answers with the group of the first try.
-    idempotency_key: Option<String>,
-    /// Echoed: at most 128 bytes.
-    client_mutation_id: Option<String>,
-}
-
-/// The group.
-#[derive(SimpleObject)]
-struct CreateGroupConversationPayload {
-    /// The group.
-    conversation: Conversation,
-    /// The viewer's entry for it.
-    inbox_entry_edge: InboxEntryEdge,
-    /// As it was given.
-    client_mutation_id: Option<String>,
-}
 
 /// A message to be sent.
 #[derive(InputObject)]
@@ -182,15 +144,7 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "Who is talked to.")] input: StartDirectConversationInput,
     ) -> Nullable<StartDirectConversationPayload> {
-        nullable(async {
-            let scope = Scope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
-            let conversation = scope.chat.start_direct(&scope.viewer, &input.username).await?;
-            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-            let conversation = Conversation::new(&scope, conversation);
-            Ok(Some(StartDirectConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
-        })
-        .await
+        nullable(group::start_direct(ctx, input)).await
     }
 
     /// A new group of the viewer, who is its OWNER, and these users.
@@ -199,16 +153,53 @@ impl Mutation {
         ctx: &Context<'_>,
         #[graphql(desc = "The group to be made.")] input: CreateGroupConversationInput,
     ) -> Nullable<CreateGroupConversationPayload> {
-        nullable(async {
-            let scope = Scope::fresh(ctx)?;
-            let client_mutation_id = echo(input.client_mutation_id)?;
-            let key = input.idempotency_key.as_deref();
-            let conversation = scope.chat.create_group(&scope.viewer, &input.name, &input.usernames, key).await?;
-            let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-            let conversation = Conversation::new(&scope, conversation);
-            Ok(Some(CreateGroupConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
-        })
-        .await
+        nullable(group::create(ctx, input)).await
+    }
+
+    /// Gives a group another name. For its ADMINs and OWNERs.
+    async fn rename_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The new name.")] input: RenameConversationInput,
+    ) -> Nullable<RenameConversationPayload> {
+        nullable(group::rename(ctx, input)).await
+    }
+
+    /// Adds users to a group, as MEMBERs: they see its whole history, and nothing of it is unread. For its ADMINs and OWNERs. Adding one twice
+    /// changes nothing.
+    async fn add_participants(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Who is to be added.")] input: AddParticipantsInput,
+    ) -> Nullable<AddParticipantsPayload> {
+        nullable(group::add(ctx, input)).await
+    }
+
+    /// Removes a user from a group. ADMINs may remove MEMBERs, OWNERs anybody. Once more changes nothing.
+    async fn remove_participant(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Who is to be removed.")] input: RemoveParticipantInput,
+    ) -> Nullable<RemoveParticipantPayload> {
+        nullable(group::remove(ctx, input)).await
+    }
+
+    /// Gives a participant of a group another role. For its OWNERs. A group is never without an OWNER.
+    async fn set_participant_role(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Who, and what they may do.")] input: SetParticipantRoleInput,
+    ) -> Nullable<SetParticipantRolePayload> {
+        nullable(group::set_role(ctx, input)).await
+    }
+
+    /// Takes the viewer out of a group. When its last OWNER leaves, its oldest ADMIN, else its oldest participant, becomes OWNER.
+    async fn leave_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "What is left.")] input: LeaveConversationInput,
+    ) -> Nullable<LeaveConversationPayload> {
+        nullable(group::leave(ctx, input)).await
     }
 
     /// Sends a message. A retry with the same idempotencyKey within 24 hours answers with the message of the first try; with another

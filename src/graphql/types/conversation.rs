@@ -88,10 +88,7 @@ impl Conversation {
         let arguments = PageArguments { first, after, last, before };
         let request = arguments.request(List::Participants(self.conversation.id))?;
         let page = self.scope.chat.participants(self.conversation.id, &request).await?;
-        let page = page.map(|participant| ParticipantEdge {
-            cursor: participant.user.encode(List::Participants(self.conversation.id)),
-            node: Participant::new(&self.scope, participant),
-        });
+        let page = page.map(|participant| ParticipantEdge::new(&self.scope, participant));
         Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
     }
 
@@ -230,6 +227,13 @@ pub(in crate::graphql) struct ParticipantEdge {
     cursor: String,
     /// The participant.
     node: Participant,
+}
+
+impl ParticipantEdge {
+    pub(in crate::graphql) fn new(scope: &Scope, participant: model::Participant) -> Self {
+        let cursor = participant.user.encode(List::Participants(participant.conversation));
+        Self { cursor, node: Participant::new(scope, participant) }
+    }
 }
 
 impl Edge for ParticipantEdge {

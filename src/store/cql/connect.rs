@@ -27,8 +27,8 @@ const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none"
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 const KEEPALIVE_MAX: Duration = Duration::from_secs(2);
 
-/// Connects, to the keyspace or to none.
-pub(super) async fn connect(address: &Address, keyspace: Option<&str>) -> Result<Session, OpenError> {
+/// Connects to no keyspace: every statement names its own.
+pub(super) async fn connect(address: &Address) -> Result<Session, OpenError> {
     let tls = match &address.tls {
         Tls::Off => None,
         tls @ (Tls::System | Tls::Roots(_)) => Some(Arc::new(trust(tls)?)),
@@ -48,9 +48,6 @@ pub(super) async fn connect(address: &Address, keyspace: Option<&str>) -> Result
     if let Some(name) = &address.data_centre {
         builder = builder.prefer_datacenter(name.clone());
     }
-    if let Some(keyspace) = keyspace {
-        builder = builder.use_keyspace(keyspace, true);
-    }
     builder.build().await.map_err(|error| OpenError::Connect { address: address.clone(), source: Box::new(error) })
 }
 
@@ -59,7 +56,7 @@ pub(super) async fn connect(address: &Address, keyspace: Option<&str>) -> Result
 pub(super) fn profiles(address: &Address) -> Profiles {
     let once = || profile(address).retry_policy(Arc::new(FallthroughRetryPolicy::new())).build().into_handle();
     let again = profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle();
-    Profiles { read: again, write: once(), conditional: once() }
+    Profiles { read: again, write: once(), conditional: once(), keyspace: address.keyspace.clone() }
 }
 
 fn profile(address: &Address) -> ExecutionProfileBuilder {

@@ -12,7 +12,7 @@ use scylla::statement::{Consistency, Statement};
 use super::OpenError;
 use super::address::Address;
 use super::connect::connect;
-use super::schema::{MIGRATIONS, Migration, SCHEMA_MIGRATIONS};
+use super::schema::{MIGRATIONS, Migration, SCHEMA_MIGRATIONS, in_keyspace};
 use crate::clock::Clock;
 
 /// Replicas where nothing else is said: as many as there are nodes, up to this.
@@ -33,7 +33,7 @@ pub struct Migrated {
 
 /// Applies all migrations that are missing.
 pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn Clock) -> Result<Migrated, OpenError> {
-    let session = connect(address, None).await?;
+    let session = connect(address).await?;
     let failed = |error: ExecutionError| OpenError::Migrate { source: Box::new(error) };
     let (data_centre, nodes) = data_centre(&session, address)?;
     let replication = replication.unwrap_or(nodes.clamp(1, REPLICATION_DEFAULT_MAX));
@@ -45,19 +45,18 @@ pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn 
         "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', '{data_centre}': {replication}}}"
     );
     session.query_unpaged(patient(&made), ()).await.map_err(failed)?;
-    session.use_keyspace(keyspace, true).await.map_err(|error| OpenError::Migrate { source: Box::new(error) })?;
-    session.query_unpaged(patient(SCHEMA_MIGRATIONS), ()).await.map_err(failed)?;
+    session.query_unpaged(patient(&in_keyspace(SCHEMA_MIGRATIONS, keyspace)), ()).await.map_err(failed)?;
     let mut applied = Vec::new();
     for migration in MIGRATIONS {
-        if is_applied(&session, migration).await? {
+        if is_applied(&session, keyspace, migration).await? {
             continue;
         }
         for statement in migration.statements {
-            session.query_unpaged(patient(statement), ()).await.map_err(failed)?;
+            session.query_unpaged(patient(&in_keyspace(statement, keyspace)), ()).await.map_err(failed)?;
         }
-        let record = "INSERT INTO schema_migrations (version, checksum, applied_at) VALUES (?, ?, ?) IF NOT EXISTS";
+        let record = format!("INSERT INTO \"{keyspace}\".schema_migrations (version, checksum, applied_at) VALUES (?, ?, ?) IF NOT EXISTS");
         let row = (migration.version, migration.checksum(), clock.now().micros());
-        session.query_unpaged(patient(record), row).await.map_err(failed)?;
+        session.query_unpaged(patient(&record), row).await.map_err(failed)?;
         applied.push(migration.version);
     }
     Ok(Migrated { data_centre, replication, applied, version: newest() })
@@ -67,11 +66,11 @@ pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn 
 pub(super) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
     let missing = || OpenError::NotMigrated { address: address.clone() };
     for migration in MIGRATIONS {
-        if !is_applied(session, migration).await? {
+        if !is_applied(session, &address.keyspace, migration).await? {
             return Err(missing());
         }
     }
-    let newer = "SELECT version FROM schema_migrations WHERE version = ?";
+    let newer = format!("SELECT version FROM \"{}\".schema_migrations WHERE version = ?", address.keyspace);
     let rows = session.query_unpaged(newer, (newest() + 1,)).await.map_err(|error| OpenError::Migrate { source: Box::new(error) })?;
     let is_newer = rows.into_rows_result().is_ok_and(|rows| rows.rows_num() > 0);
     if is_newer { Err(OpenError::Newer { address: address.clone(), version: newest() }) } else { Ok(()) }
@@ -81,8 +80,8 @@ fn newest() -> i32 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
-async fn is_applied(session: &Session, migration: &Migration) -> Result<bool, OpenError> {
-    let mut read = Statement::new("SELECT checksum FROM schema_migrations WHERE version = ?");
+async fn is_applied(session: &Session, keyspace: &str, migration: &Migration) -> Result<bool, OpenError> {
+    let mut read = Statement::new(format!("SELECT checksum FROM \"{keyspace}\".schema_migrations WHERE version = ?"));
     read.set_consistency(Consistency::LocalQuorum);
     let answer = match session.query_unpaged(read, (migration.version,)).await {
         Ok(answer) => answer,

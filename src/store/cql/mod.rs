@@ -28,6 +28,7 @@ mod inbox;
 mod inbox_change;
 mod inbox_row;
 mod known;
+mod membership;
 mod message_row;
 mod migrate;
 mod profile;
@@ -53,8 +54,8 @@ use self::inbox_row::Crowded;
 use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
 use super::{
-    Appended, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage, ProfileChange,
-    Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
@@ -134,6 +135,7 @@ struct Statements {
     inbox_change: inbox_change::Statements,
     inbox_row: inbox_row::Statements,
     known: known::Statements,
+    membership: membership::Statements,
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
@@ -144,14 +146,7 @@ struct Statements {
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
     pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let session = match connect::connect(&address, Some(&address.keyspace)).await {
-            Ok(session) => session,
-            // Without its keyspace the cluster may be there all the same.
-            Err(error) => match connect::connect(&address, None).await {
-                Ok(_) => return Err(OpenError::NotMigrated { address }),
-                Err(_) => return Err(error),
-            },
-        };
+        let session = connect::connect(&address).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
         let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
@@ -168,6 +163,7 @@ impl Cql {
             inbox_change: inbox_change::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             inbox_row: inbox_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             known: known::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
@@ -229,6 +225,18 @@ impl Store for Cql {
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
         conversation::participant_counts(&self.inner, conversations).await
+    }
+
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        membership::members(&self.inner, conversation, users).await
+    }
+
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        membership::change_membership(&self.inner, conversation, change).await
+    }
+
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+        membership::rename_conversation(&self.inner, conversation, to).await
     }
 
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {

@@ -6,6 +6,7 @@
 //! what is older than the smallest.
 
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 /// Steps in their order; what was landed is never changed. Each statement may be run again.
 pub(super) const MIGRATIONS: &[Migration] = &[Migration { version: 1, statements: TABLES }];
@@ -27,15 +28,22 @@ impl Migration {
     }
 }
 
-/// Which migrations were applied. Its id is fixed, as those of all tables: two that make the same table at once make one.
-pub(super) const SCHEMA_MIGRATIONS: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+/// Fills in the keyspace, and an id that follows from the names: two that make the same table at once make one.
+pub(super) fn in_keyspace(statement: &str, keyspace: &str) -> String {
+    let table = statement.split("{keyspace}.").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
+    let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("wideroom {keyspace}.{table}").as_bytes());
+    statement.replace("{keyspace}", &format!("\"{keyspace}\"")).replace("{id}", &id.to_string())
+}
+
+/// Which migrations were applied.
+pub(super) const SCHEMA_MIGRATIONS: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.schema_migrations (
     version int PRIMARY KEY,
     checksum text,
     applied_at bigint
-) WITH ID = 5a0e0000-57de-11f0-8000-776964657201";
+) WITH ID = {id}";
 
 const TABLES: &[&str] = &[
-    "CREATE TABLE IF NOT EXISTS conversations (
+    "CREATE TABLE IF NOT EXISTS {keyspace}.conversations (
     conversation_id uuid PRIMARY KEY,
     kind tinyint,
     name text,
@@ -46,12 +54,12 @@ const TABLES: &[&str] = &[
     last_message blob,
     newest_change blob,
     last_activity bigint
-) WITH ID = 5a0e0000-57de-11f0-8000-776964657202",
-    "CREATE TABLE IF NOT EXISTS direct_by_pair (
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.direct_by_pair (
     pair_key blob PRIMARY KEY,
     conversation_id uuid
-) WITH ID = 5a0e0000-57de-11f0-8000-776964657203",
-    "CREATE TABLE IF NOT EXISTS participants_by_conversation (
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.participants_by_conversation (
     conversation_id uuid,
     user_id text,
     members_version timeuuid static,
@@ -59,8 +67,8 @@ const TABLES: &[&str] = &[
     read_up_to blob,
     delivered_up_to blob,
     PRIMARY KEY ((conversation_id), user_id)
-) WITH ID = 5a0e0000-57de-11f0-8000-776964657204",
-    "CREATE TABLE IF NOT EXISTS messages_by_conversation (
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.messages_by_conversation (
     conversation_id uuid,
     width tinyint,
     start bigint,
@@ -73,23 +81,23 @@ const TABLES: &[&str] = &[
     deleted_at bigint,
     has_reactions boolean,
     PRIMARY KEY ((conversation_id, width, start), message_id)
-) WITH CLUSTERING ORDER BY (message_id DESC) AND ID = 5a0e0000-57de-11f0-8000-776964657205",
-    "CREATE TABLE IF NOT EXISTS buckets_by_conversation (
+) WITH CLUSTERING ORDER BY (message_id DESC) AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.buckets_by_conversation (
     conversation_id uuid,
     width tinyint,
     start bigint,
     counted blob,
     PRIMARY KEY ((conversation_id), width, start)
-) WITH CLUSTERING ORDER BY (width ASC, start DESC) AND ID = 5a0e0000-57de-11f0-8000-776964657206",
-    "CREATE TABLE IF NOT EXISTS reactions_by_message (
+) WITH CLUSTERING ORDER BY (width ASC, start DESC) AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.reactions_by_message (
     conversation_id uuid,
     message_id timeuuid,
     emoji text,
     user_id text,
     is_on boolean,
     PRIMARY KEY ((conversation_id, message_id), emoji, user_id)
-) WITH ID = 5a0e0000-57de-11f0-8000-776964657207",
-    "CREATE TABLE IF NOT EXISTS changes_by_conversation (
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.changes_by_conversation (
     conversation_id uuid,
     day int,
     change_id timeuuid,
@@ -99,8 +107,8 @@ const TABLES: &[&str] = &[
     PRIMARY KEY ((conversation_id, day), change_id)
 ) WITH CLUSTERING ORDER BY (change_id DESC) AND default_time_to_live = 3024000
     AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', 'compaction_window_size': '1'}
-    AND ID = 5a0e0000-57de-11f0-8000-776964657208",
-    "CREATE TABLE IF NOT EXISTS inbox_by_user (
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.inbox_by_user (
     user_id text,
     conversation_id uuid,
     last_message blob,
@@ -112,15 +120,15 @@ const TABLES: &[&str] = &[
     archived_at bigint,
     membership blob,
     PRIMARY KEY ((user_id), conversation_id)
-) WITH ID = 5a0e0000-57de-11f0-8000-776964657209",
-    "CREATE TABLE IF NOT EXISTS inbox_activity_by_user (
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.inbox_activity_by_user (
     user_id text,
     slot int,
     conversation_id uuid,
     last_activity bigint,
     PRIMARY KEY ((user_id), slot, conversation_id)
-) WITH CLUSTERING ORDER BY (slot DESC, conversation_id DESC) AND ID = 5a0e0000-57de-11f0-8000-77696465720a",
-    "CREATE TABLE IF NOT EXISTS changes_by_user (
+) WITH CLUSTERING ORDER BY (slot DESC, conversation_id DESC) AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.changes_by_user (
     user_id text,
     day int,
     change_id timeuuid,
@@ -129,13 +137,13 @@ const TABLES: &[&str] = &[
     PRIMARY KEY ((user_id, day), change_id)
 ) WITH CLUSTERING ORDER BY (change_id DESC) AND default_time_to_live = 3024000
     AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', 'compaction_window_size': '1'}
-    AND ID = 5a0e0000-57de-11f0-8000-77696465720b",
-    "CREATE TABLE IF NOT EXISTS large_conversations_by_user (
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.large_conversations_by_user (
     user_id text,
     conversation_id uuid,
     PRIMARY KEY ((user_id), conversation_id)
-) WITH ID = 5a0e0000-57de-11f0-8000-77696465720c",
-    "CREATE TABLE IF NOT EXISTS sends_by_key (
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.sends_by_key (
     conversation_id uuid,
     sender_id text,
     key text,
@@ -144,8 +152,8 @@ const TABLES: &[&str] = &[
     start bigint,
     input_hash blob,
     PRIMARY KEY ((conversation_id, sender_id, key))
-) WITH default_time_to_live = 86400 AND ID = 5a0e0000-57de-11f0-8000-77696465720d",
-    "CREATE TABLE IF NOT EXISTS wakes (
+) WITH default_time_to_live = 86400 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.wakes (
     shard tinyint,
     slot bigint,
     wake_id timeuuid,
@@ -154,17 +162,17 @@ const TABLES: &[&str] = &[
     PRIMARY KEY ((shard, slot), wake_id)
 ) WITH default_time_to_live = 60 AND gc_grace_seconds = 86400
     AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'compaction_window_size': '10'}
-    AND ID = 5a0e0000-57de-11f0-8000-77696465720e",
-    "CREATE TABLE IF NOT EXISTS users (
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.users (
     user_id text PRIMARY KEY,
     display_name text,
     avatar_url text,
     last_seen_at bigint
-) WITH ID = 5a0e0000-57de-11f0-8000-77696465720f",
-    "CREATE TABLE IF NOT EXISTS notes (
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.notes (
     name text PRIMARY KEY,
     value text
-) WITH ID = 5a0e0000-57de-11f0-8000-776964657210",
+) WITH ID = {id}",
 ];
 
 #[cfg(test)]
@@ -178,13 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn every_table_has_an_id_of_its_own() {
-        let all = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]);
-        let mut ids: Vec<_> = all.filter_map(|statement| statement.split("ID = ").nth(1)).collect();
-        let tables = ids.len();
-        assert!(ids.iter().all(|id| uuid::Uuid::try_parse(id).is_ok()), "{ids:?}");
+    fn every_table_has_an_id_of_its_own_in_each_keyspace() {
+        let all: Vec<_> = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]).collect();
+        let made = |keyspace| all.iter().map(move |statement| in_keyspace(statement, keyspace));
+        let mut ids: Vec<_> = made("one").chain(made("other")).filter_map(|text| Some(text.split("ID = ").nth(1)?.to_owned())).collect();
+        assert!(ids.iter().all(|id| Uuid::try_parse(id).is_ok()), "{ids:?}");
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), tables);
+        assert_eq!(ids.len(), all.len() * 2);
+        assert!(made("one").all(|text| text.starts_with("CREATE TABLE IF NOT EXISTS \"one\".")));
     }
 }

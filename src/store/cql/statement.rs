@@ -15,15 +15,16 @@ pub(super) enum Kind {
     Conditional,
 }
 
-/// The profiles by which statements are executed.
+/// The profiles by which statements are executed, and the keyspace that they are about.
 pub(super) struct Profiles {
+    pub(super) keyspace: String,
     pub(super) read: ExecutionProfileHandle,
     pub(super) write: ExecutionProfileHandle,
     pub(super) conditional: ExecutionProfileHandle,
 }
 
 pub(super) async fn prepare(session: &Session, profiles: &Profiles, kind: Kind, text: &str) -> Result<PreparedStatement, PrepareError> {
-    let mut statement = session.prepare(text).await?;
+    let mut statement = session.prepare(in_keyspace(text, &profiles.keyspace)).await?;
     let profile = match kind {
         Kind::Read => &profiles.read,
         Kind::Write => &profiles.write,
@@ -34,6 +35,12 @@ pub(super) async fn prepare(session: &Session, profiles: &Profiles, kind: Kind, 
     // Columns are always listed, and a change of the schema is a new version of the server.
     statement.set_use_cached_result_metadata(kind == Kind::Read);
     Ok(statement)
+}
+
+/// Names the keyspace before the table, which stands behind the first of these words.
+fn in_keyspace(text: &str, keyspace: &str) -> String {
+    let word = ["INSERT INTO ", "UPDATE ", " FROM "].into_iter().find(|word| text.contains(word)).unwrap_or_default();
+    text.replacen(word, &format!("{word}\"{keyspace}\"."), 1)
 }
 
 /// A group of statements: a struct with a field for each, and their texts for the test that reads them all.
@@ -57,3 +64,20 @@ macro_rules! statements {
     };
 }
 pub(super) use statements;
+
+#[cfg(test)]
+mod tests {
+    use super::in_keyspace;
+
+    #[test]
+    fn a_statement_names_its_keyspace() {
+        for (text, expected) in [
+            ("INSERT INTO t (a) VALUES (?)", "INSERT INTO \"k\".t (a) VALUES (?)"),
+            ("UPDATE t USING TIMESTAMP ? SET a = ?", "UPDATE \"k\".t USING TIMESTAMP ? SET a = ?"),
+            ("DELETE a FROM t WHERE b = ?", "DELETE a FROM \"k\".t WHERE b = ?"),
+            ("SELECT a FROM t WHERE b = ?", "SELECT a FROM \"k\".t WHERE b = ?"),
+        ] {
+            assert_eq!(in_keyspace(text, "k"), expected);
+        }
+    }
+}

@@ -2,8 +2,8 @@
 
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
 use super::{
-    append, claim, conversation, entry, head, hint, history, import, inbox, inbox_change, inbox_row, known, message_row, profile, raise,
-    revision, wake,
+    append, claim, conversation, entry, head, hint, history, import, inbox, inbox_change, inbox_row, known, membership, message_row,
+    profile, raise, revision, wake,
 };
 
 fn all() -> Vec<(String, &'static str)> {
@@ -20,6 +20,7 @@ fn all() -> Vec<(String, &'static str)> {
         ("inbox_change", inbox_change::Statements::ALL),
         ("inbox_row", inbox_row::Statements::ALL),
         ("known", known::Statements::ALL),
+        ("membership", membership::Statements::ALL),
         ("message_row", message_row::Statements::ALL),
         ("raise", raise::Statements::ALL),
         ("profile", profile::Statements::ALL),

@@ -9,10 +9,10 @@ use super::db::{KeyError, Missing, View, corrupt};
 use super::inbox;
 use super::key::{self, Cell, Span};
 use super::page::read_page;
-use super::record::{self, ChangeKind, ConversationRecord, Head};
-use super::state::{People, State, States};
+use super::record::{self, ChangeKind, ConversationRecord, Head, Roster};
+use super::state::{self, People, State, States};
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, Membership, OrderKey, Page, PageRequest, Participant, UserId,
+    Conversation, ConversationId, ConversationKind, Direction, Membership, OrderKey, Page, PageRequest, Participant, Role, UserId,
 };
 use crate::store::{NewConversation, Result, Seat};
 
@@ -34,9 +34,14 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
     head.participant_count = new.participants.len() as u64;
     head.newest_change = Some(new.change);
     let head_bytes = record::encode(&head);
+    let owner_count = new.participants.iter().filter(|(_, role)| *role == Role::Owner).count() as u64;
+    let roster = Roster { version: Some(new.change), owner_count };
 
-    let mut ops =
-        vec![Op::Put(key::conversation(id), ConversationRecord::encode(&conversation)), Op::Put(key::head(id), head_bytes.clone())];
+    let mut ops = vec![
+        Op::Put(key::conversation(id), ConversationRecord::encode(&conversation)),
+        Op::Put(key::head(id), head_bytes.clone()),
+        Op::Put(key::roster(id), record::encode(&roster)),
+    ];
     let mut conditions = vec![Condition::Absent(key::conversation(id))];
     if let Some(pair) = pair_of(new) {
         ops.push(Op::Put(pair.clone(), record::encode(&id)));
@@ -47,9 +52,10 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
         ops.push(Op::Put(key::listed(user, id, head.listing(is_large)), Vec::new()));
         ops.extend(inbox::change(user, id, new.change, ChangeKind::ConversationMade));
     }
-    let memberships = || new.participants.iter().map(|(user, role)| (user.clone(), Membership::joined(*role))).collect::<BTreeMap<_, _>>();
-    let people = (!is_large).then(|| Arc::new(People::new(memberships())));
-    let state = Arc::new(State { conversation: Arc::new(conversation), head, head_bytes, people });
+    let memberships: BTreeMap<_, _> = new.participants.iter().map(|(user, role)| (user.clone(), Membership::joined(*role))).collect();
+    let heir = state::heir(&conversation, &memberships);
+    let people = (!is_large).then(|| Arc::new(People::new(memberships)));
+    let state = Arc::new(State { conversation: Arc::new(conversation), head, head_bytes, people, roster, heir });
     let states = states.clone();
     Write { ops, conditions, newest_id: Some(new.change), applied: Some(Box::new(move || states.put_written(state))) }
 }
@@ -71,21 +77,25 @@ pub(super) fn direct(core: &Core, one: &UserId, other: &UserId) -> Result<Option
 pub(super) fn seats(core: &Core, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
     let each = |id: &ConversationId| {
         let Some(state) = core.state(*id)? else { return Ok(None) };
-        let membership = match &state.people {
+        let given = match &state.people {
             Some(people) => people.memberships.get(viewer).copied(),
-            None => core.view().record(&key::participant(*id, viewer, Cell::Membership))?,
+            None => state.given(&core.view(), viewer)?,
         };
-        Ok(membership.map(|membership| Seat { conversation: state.conversation.clone(), membership }))
+        Ok(given.map(|given| seat(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
+}
+
+fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
+    Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given) }
 }
 
 /// The same, where memory has all of it.
 pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<Seat>>> {
     let each = |id: &ConversationId| {
         let state = states.get(*id)?;
-        let membership = state.people.as_ref()?.memberships.get(viewer).copied();
-        Some(membership.map(|membership| Seat { conversation: state.conversation.clone(), membership }))
+        let given = state.people.as_ref()?.memberships.get(viewer).copied();
+        Some(given.map(|given| seat(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
 }
@@ -107,19 +117,29 @@ pub(super) fn participants(
     request: &PageRequest<UserId>,
     is_listed: impl Fn(&Participant) -> bool,
 ) -> Result<Page<Participant>> {
+    let state = core.state(conversation)?;
     let view = core.view();
     let has = |user: &UserId| {
         let membership = view.record(&key::participant(conversation, user, Cell::Membership))?;
         let participant = Cells { membership, ..Cells::default() }.into_participant(conversation, user.clone());
         Ok(participant.is_some_and(|participant| is_listed(&participant)))
     };
-    read_page(
+    let page = read_page(
         &key::participants(conversation),
         request,
         |user| key::participant_place(conversation, user),
         has,
         |span, direction, limit| listed(&view, conversation, span, direction, limit, &is_listed),
-    )
+    )?;
+    Ok(page.map(|one| as_it_counts(state.as_deref(), one)))
+}
+
+/// A participant with the role that counts.
+fn as_it_counts(state: Option<&State>, one: Participant) -> Participant {
+    match state {
+        Some(state) => Participant { membership: state.as_it_counts(&one.user, one.membership), ..one },
+        None => one,
+    }
 }
 
 /// The first so many of them. Their cells lie side by side, in either direction.
@@ -184,14 +204,16 @@ impl Cells {
 }
 
 pub(super) fn participants_by_name(core: &Core, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
-    let view = core.view();
     let each = |(conversation, user): &(ConversationId, UserId)| {
+        let state = core.state(*conversation)?;
+        let view = core.view();
         let cells = Cells {
             membership: view.record(&key::participant(*conversation, user, Cell::Membership))?,
             read_up_to: view.decoded(&key::participant(*conversation, user, Cell::ReadUpTo), record::decode_place)?,
             delivered_up_to: view.decoded(&key::participant(*conversation, user, Cell::DeliveredUpTo), record::decode_place)?,
         };
-        Ok(cells.into_participant(*conversation, user.clone()))
+        let found = cells.into_participant(*conversation, user.clone());
+        Ok(found.map(|one| as_it_counts(state.as_deref(), one)))
     };
     keys.iter().map(each).collect()
 }

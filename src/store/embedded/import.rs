@@ -11,11 +11,11 @@ use super::db::{View, corrupt};
 use super::inbox;
 use super::key::{self, Cell, EntryCell, Key, Listing};
 use super::message;
-use super::record::{self, ConversationRecord, Head, MessageRecord};
+use super::record::{self, ConversationRecord, Head, MessageRecord, Roster};
 use super::state::State;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Flags, IdempotencyKey, InputHash, Membership, Message, Profile, ReadMarker, TimeUuid,
-    Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, Flags, IdempotencyKey, InputHash, Membership, Message, Profile, ReadMarker, Role,
+    TimeUuid, Timestamp, UserId,
 };
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
 
@@ -55,6 +55,7 @@ struct Draft<'a> {
 struct Working {
     conversation: Conversation,
     head: Head,
+    roster: Roster,
     /// Those who are in it now; of one that was large before, only those who came since.
     joined: BTreeSet<UserId>,
     /// Everybody who was ever in it, where it is not large.
@@ -78,7 +79,7 @@ impl Working {
     fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
         let head = Head::new(conversation.created_at, given_activity);
         let (joined, people) = Default::default();
-        Self { conversation, head, joined, people, before: None, is_changed: true, is_incomplete: false }
+        Self { conversation, head, roster: Roster::default(), joined, people, before: None, is_changed: true, is_incomplete: false }
     }
 
     fn of(state: State) -> Self {
@@ -93,6 +94,7 @@ impl Working {
         Self {
             conversation: (*state.conversation).clone(),
             head: state.head,
+            roster: state.roster,
             joined: if before.is_large { BTreeSet::new() } else { joined },
             people,
             before: Some(before),
@@ -213,6 +215,7 @@ impl Draft<'_> {
         if membership.is_joined() {
             working.joined.insert(user.clone());
             working.head.participant_count += 1;
+            working.roster.owner_count += u64::from(membership.role == Role::Owner);
             working.conversation.is_large |= working.head.participant_count > Conversation::FAN_OUT_MAX as u64;
         }
         Ok(Imported::Added)
@@ -309,6 +312,7 @@ impl Draft<'_> {
             self.put(key::conversation(id), ConversationRecord::encode(&working.conversation));
         }
         self.put(key::head(id), record::encode(&working.head));
+        self.put(key::roster(id), record::encode(&working.roster));
         let with_oneself = working.conversation.kind == ConversationKind::Direct && !working.is_incomplete;
         if let (true, 1, Some(one)) = (with_oneself, working.people.len(), working.people.first()) {
             let pair = key::pair(one, one);

@@ -10,8 +10,7 @@ use super::key::{self, Cell, EntryCell, Key, Listing, Span};
 use super::page::read_page;
 use super::record::{self, ChangeKind, ChangeRecord, Head};
 use crate::model::{
-    ChangeId, ConversationId, Direction, InboxKey, InboxRow, Membership, MessageId, OrderKey, Page, PageRequest, TimeUuid, Timestamp,
-    UserId,
+    ChangeId, ConversationId, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId,
 };
 use crate::store::{ChangedRow, FlagsChange, MarkerMove, Result};
 
@@ -30,6 +29,17 @@ pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Li
         return Vec::new();
     }
     users.iter().flat_map(|user| [Op::Delete(key::listed(user, id, from)), Op::Put(key::listed(user, id, to), Vec::new())]).collect()
+}
+
+/// Keeps a conversation busy that becomes active soon after it last was, and has the sweep look at it again.
+pub(super) fn keep_busy(head: &mut Head, before: &Head, id: ConversationId) -> Option<Op> {
+    let became_active = head.last_activity > before.last_activity;
+    let is_soon = head.last_activity < before.last_activity.plus_micros(BUSY_WITHIN_MICROS);
+    if !became_active || !is_soon || head.is_busy {
+        return None;
+    }
+    head.is_busy = true;
+    Some(Op::Put(look_again(id, head.last_activity), Vec::new()))
 }
 
 /// Has the sweep look at a busy conversation when it may have become quiet.
@@ -157,11 +167,7 @@ pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>)
 
 fn row_if_joined(core: &Core, view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
     let Some(state) = core.state(conversation)? else { return Ok(None) };
-    let membership = match &state.people {
-        Some(people) => people.memberships.get(user).copied(),
-        None => view.record::<Membership>(&key::participant(conversation, user, Cell::Membership))?,
-    };
-    match membership {
+    match state.given(view, user)? {
         Some(membership) if membership.is_joined() => row(view, user, conversation, &state.head).map(Some),
         _ => Ok(None),
     }
@@ -199,9 +205,7 @@ pub(super) fn changes(core: &Core, user: &UserId, after: OrderKey, limit: usize)
     let Some(newest) = newest_changes(&view, user, after, limit)? else { return Ok(None) };
     let mut rows = Vec::with_capacity(newest.len());
     for (conversation, newest_change) in newest {
-        if let Some(row) = row_if_joined(core, &view, user, conversation)? {
-            rows.push(ChangedRow { newest_change, row });
-        }
+        rows.push(ChangedRow { newest_change, conversation, row: row_if_joined(core, &view, user, conversation)? });
     }
     rows.sort_unstable_by_key(|changed| changed.newest_change);
     Ok(Some(rows))

@@ -51,6 +51,7 @@ enum Tag {
     Note = 7,
     BusyByUser = 8,
     Busy = 9,
+    Roster = 10,
 }
 
 /// What a row of [`Table::Changes`] belongs to.
@@ -96,7 +97,7 @@ pub(super) struct Key {
 impl Key {
     /// The table in the words of the design, for messages about it.
     pub(super) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 10] = [
+        const NAMES: [&str; 11] = [
             "meta",
             "conversations",
             "direct_by_pair",
@@ -107,6 +108,7 @@ impl Key {
             "notes",
             "busy_conversations_by_user",
             "busy_conversations",
+            "rosters",
         ];
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
@@ -330,6 +332,11 @@ pub(super) fn note(name: &str) -> Key {
 
 pub(super) fn conversation(id: ConversationId) -> Key {
     rows(Tag::Conversation, &[id.0.as_bytes()])
+}
+
+/// What is known of a conversation's people as a whole.
+pub(super) fn roster(id: ConversationId) -> Key {
+    rows(Tag::Roster, &[id.0.as_bytes()])
 }
 
 pub(super) fn pair(one: &UserId, other: &UserId) -> Key {

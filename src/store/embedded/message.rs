@@ -38,16 +38,11 @@ pub(super) fn append(states: &Arc<States>, state: &State, messages: &[NewMessage
         ops.push(Op::Max(key::entry(sender, id, EntryCell::SentUpTo), record::encode_place(last.order_key())));
     }
     if let Some(people) = &state.people {
-        let became_active = head.last_activity > state.head.last_activity;
-        if became_active && !head.is_busy && head.last_activity < state.head.last_activity.plus_micros(inbox::BUSY_WITHIN_MICROS) {
-            head.is_busy = true;
-            ops.push(Op::Put(inbox::look_again(id, head.last_activity), Vec::new()));
-        }
+        ops.extend(inbox::keep_busy(&mut head, &state.head, id));
         ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
     }
-    let head_bytes = record::encode(&head);
-    ops.push(Op::Put(key::head(id), head_bytes.clone()));
-    let after = Arc::new(State { conversation: state.conversation.clone(), head, head_bytes, people: state.people.clone() });
+    let after = Arc::new(state.with_head(head));
+    ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
     let states = states.clone();
     Write {
         ops,

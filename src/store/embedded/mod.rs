@@ -13,6 +13,7 @@ mod db;
 mod import;
 mod inbox;
 mod key;
+mod membership;
 mod message;
 mod open;
 mod page;
@@ -38,8 +39,8 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation, NewMessage,
-    ProfileChange, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -246,6 +247,19 @@ impl Store for Embedded {
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
         self.heads(conversations, |head| head.map_or(0, |head| head.participant_count)).await
+    }
+
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        let users = users.to_vec();
+        self.read(move |core| membership::members(core, conversation, &users)).await
+    }
+
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        self.membership_changed(conversation, change).await
+    }
+
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+        self.renamed(conversation, to).await
     }
 
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {

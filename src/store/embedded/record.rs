@@ -174,6 +174,15 @@ impl Head {
     }
 }
 
+/// What changes with a conversation's membership. Where it was never written it is the default one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Roster {
+    /// See [`crate::store::Members::version`].
+    pub(super) version: Option<TimeUuid>,
+    /// Of those who are in it now and were given the role OWNER.
+    pub(super) owner_count: u64,
+}
+
 /// An idempotency key that was used.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SendRecord {
@@ -195,6 +204,7 @@ pub(super) enum ChangeKind {
     MarkerMoved,
     MessageChanged,
     FlagsSet,
+    MembershipChanged,
 }
 
 /// A change of a conversation, without what its key says.

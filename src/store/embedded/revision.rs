@@ -45,18 +45,13 @@ fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId
     let id = state.conversation.id;
     let mut head = state.head;
     head.newest_change = head.newest_change.max(Some(change.id));
-    let head_bytes = record::encode(&head);
-    let log = key::change_of_conversation(id, change.id.order_key());
-    let expiry = key::expiry(&log, change.id.moment().plus_micros(inbox::CHANGE_LIFETIME_MICROS));
-    let entry = ConversationChangeRecord { kind: change.kind, message: change.message, user: change.user.clone() };
+    let after = Arc::new(state.with_head(head));
     let mut ops = vec![
         Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message)),
-        Op::Put(log, record::encode(&entry)),
-        Op::Put(expiry, Vec::new()),
-        Op::Put(key::head(id), head_bytes.clone()),
+        Op::Put(key::head(id), after.head_bytes.clone()),
     ];
+    ops.extend(log(id, change));
     ops.extend(users.iter().flat_map(|user| inbox::change(user, id, change.id, ChangeKind::MessageChanged)));
-    let after = Arc::new(State { conversation: state.conversation.clone(), head, head_bytes, people: state.people.clone() });
     let states = states.clone();
     Write {
         ops,
@@ -64,6 +59,14 @@ fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId
         newest_id: Some(change.id),
         applied: Some(Box::new(move || states.put_written(after))),
     }
+}
+
+/// A change of a conversation, and the row by which it is forgotten.
+pub(super) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
+    let key = key::change_of_conversation(id, change.id.order_key());
+    let expiry = key::expiry(&key, change.id.moment().plus_micros(inbox::CHANGE_LIFETIME_MICROS));
+    let entry = ConversationChangeRecord { kind: change.kind, message: change.message, user: change.user.clone() };
+    [Op::Put(key, record::encode(&entry)), Op::Put(expiry, Vec::new())]
 }
 
 pub(super) fn changes(core: &Core, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {

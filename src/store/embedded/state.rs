@@ -11,8 +11,8 @@ use lru::LruCache;
 
 use super::db::{Missing, View, corrupt};
 use super::key::{self, Cell};
-use super::record::{self, ConversationRecord, Head};
-use crate::model::{Conversation, ConversationId, Direction, Membership, UserId};
+use super::record::{self, ConversationRecord, Head, Roster};
+use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId};
 use crate::store::Result;
 
 const SHARDS: usize = 64;
@@ -29,11 +29,14 @@ pub(super) struct State {
     pub(super) head_bytes: Vec<u8>,
     /// `None` in a large conversation: its memberships are read one by one.
     pub(super) people: Option<Arc<People>>,
+    pub(super) roster: Roster,
+    /// Who counts as OWNER where nobody was given that role.
+    pub(super) heir: Option<UserId>,
 }
 
 #[derive(Debug)]
 pub(super) struct People {
-    /// Also those that have ended.
+    /// As they were given, also those that have ended.
     pub(super) memberships: BTreeMap<UserId, Membership>,
     pub(super) joined: Arc<[UserId]>,
 }
@@ -52,9 +55,52 @@ impl State {
         let head_key = key::head(id);
         let head_bytes = view.get(&head_key)?.ok_or_else(|| corrupt(head_key.table_name(), Missing))?.to_vec();
         let head = record::decode(&head_bytes).map_err(|error| corrupt(head_key.table_name(), error))?;
+        let roster: Roster = view.record(&key::roster(id))?.unwrap_or_default();
         let people = if conversation.is_large { None } else { Some(Arc::new(People::new(memberships(view, id)?))) };
-        Ok(Some(Self { conversation, head, head_bytes, people }))
+        let heir = match &people {
+            Some(people) => heir(&conversation, &people.memberships),
+            // Only an import makes such a one, and the first change of its membership ends it.
+            None if roster.owner_count == 0 => heir(&conversation, &memberships(view, id)?),
+            None => None,
+        };
+        Ok(Some(Self { conversation, head, head_bytes, people, roster, heir }))
     }
+
+    /// The same with another head.
+    pub(super) fn with_head(&self, head: Head) -> Self {
+        Self { head, head_bytes: record::encode(&head), ..self.clone() }
+    }
+
+    /// A user's membership as it was given.
+    pub(super) fn given(&self, view: &View<'_>, user: &UserId) -> Result<Option<Membership>> {
+        match &self.people {
+            Some(people) => Ok(people.memberships.get(user).copied()),
+            None => view.record(&key::participant(self.conversation.id, user, Cell::Membership)),
+        }
+    }
+
+    /// A user's membership as it counts.
+    pub(super) fn as_it_counts(&self, user: &UserId, given: Membership) -> Membership {
+        let is_heir = given.is_joined() && self.heir.as_ref() == Some(user);
+        Membership { role: if is_heir { Role::Owner } else { given.role }, ..given }
+    }
+}
+
+/// Who counts as OWNER of these, where nobody was given that role.
+pub(super) fn heir<'a>(conversation: &Conversation, memberships: impl IntoIterator<Item = (&'a UserId, &'a Membership)>) -> Option<UserId> {
+    if conversation.kind != ConversationKind::Group {
+        return None;
+    }
+    let mut next: Option<(&UserId, &Membership)> = None;
+    for (user, membership) in memberships.into_iter().filter(|(_, membership)| membership.is_joined()) {
+        if membership.role == Role::Owner {
+            return None;
+        }
+        if next.is_none_or(|(first, of_first)| membership.succession(user) < of_first.succession(first)) {
+            next = Some((user, membership));
+        }
+    }
+    next.map(|(user, _)| user.clone())
 }
 
 /// All memberships of a conversation that is not large.
@@ -137,7 +183,7 @@ fn is_kept(state: &State) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ConversationKind, Timestamp};
+    use crate::model::Timestamp;
 
     fn state(id: ConversationId, message_count: u64) -> Arc<State> {
         let conversation = Conversation {
@@ -150,7 +196,8 @@ mod tests {
             is_large: true,
         };
         let head = Head { message_count, ..Head::new(Timestamp::ZERO, None) };
-        Arc::new(State { conversation: Arc::new(conversation), head, head_bytes: record::encode(&head), people: None })
+        let (head_bytes, roster) = (record::encode(&head), Roster::default());
+        Arc::new(State { conversation: Arc::new(conversation), head, head_bytes, people: None, roster, heir: None })
     }
 
     #[test]

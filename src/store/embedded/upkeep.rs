@@ -160,11 +160,11 @@ fn settle(core: &Core, id: ConversationId, now: Timestamp, write: &mut Write) ->
         return Ok(None);
     }
     let head = Head { is_busy: false, ..state.head };
-    let head_bytes = record::encode(&head);
+    let after = state.with_head(head);
     write.ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
-    write.ops.push(Op::Put(key::head(id), head_bytes.clone()));
+    write.ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
     write.conditions.push(Condition::Is(key::head(id), state.head_bytes.clone()));
-    Ok(Some(Arc::new(State { conversation: state.conversation.clone(), head, head_bytes, people: state.people.clone() })))
+    Ok(Some(Arc::new(after)))
 }
 
 /// What [`run`] holds on to.

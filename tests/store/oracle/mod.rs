@@ -16,8 +16,8 @@ use wideroom::model::{
     OrderKey, Page, PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, NewConversation,
-    NewMessage, ProfileChange, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 
 use self::room::{Place, Room};
@@ -119,8 +119,10 @@ impl Naive {
     fn changed_rows(&self, user: &UserId) -> Vec<ChangedRow> {
         let kept = self.kept();
         let changed = |room: &Room| {
-            let newest_change = room.people.get(user)?.newest_change.max(room.newest_send)?;
-            Some(ChangedRow { newest_change, row: room.row(user)? })
+            let (place, row) = (room.people.get(user)?, room.row(user));
+            // What was sent is news to those who are there.
+            let newest_change = place.newest_change.max(room.newest_send.filter(|_| row.is_some()))?;
+            Some(ChangedRow { newest_change, conversation: room.conversation.id, row })
         };
         kept.rooms.values().filter_map(changed).collect()
     }
@@ -145,7 +147,7 @@ impl Store for Naive {
     async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
         let seat = |room: &Room| {
             let place = room.people.get(viewer)?;
-            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: place.membership })
+            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: room.counting(viewer, place) })
         };
         Ok(self.each(conversations, seat).into_iter().map(Option::flatten).collect())
     }
@@ -156,7 +158,11 @@ impl Store for Naive {
 
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
         let mut kept = self.kept();
-        let mut room = Room { made: Some(new.change), ..Room::new(new.conversation.clone(), Some(new.conversation.created_at)) };
+        let mut room = Room {
+            made: Some(new.change),
+            version: Some(new.change),
+            ..Room::new(new.conversation.clone(), Some(new.conversation.created_at))
+        };
         for (user, role) in &new.participants {
             let place = Place { newest_change: Some(new.change), ..Place::new(Membership::joined(*role)) };
             room.people.insert(user.clone(), place);
@@ -185,6 +191,47 @@ impl Store for Naive {
         Ok(self.each(conversations, |room| room.joined().count() as u64).into_iter().map(Option::unwrap_or_default).collect())
     }
 
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        let members = |room: &Room| Members {
+            conversation: Arc::new(room.conversation.clone()),
+            version: room.version,
+            participant_count: room.joined().count() as u64,
+            memberships: users.iter().map(|user| room.people.get(user).map(|place| room.counting(user, place))).collect(),
+            successor: room.next_owner(users),
+        };
+        Ok(self.each(&[conversation], members).pop().flatten())
+    }
+
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        let mut kept = self.kept();
+        let Some(room) = kept.rooms.get_mut(&conversation) else { return Err(not_there()) };
+        let was_large = room.conversation.is_large;
+        if room.version != Some(change.message.id) {
+            if room.version != change.seen {
+                return Ok(None);
+            }
+            room.version = Some(change.message.id);
+            change.turns.iter().for_each(|turn| room.turn(turn, &change.message));
+            room.tell(&change.message, &change.changes);
+            room.grow();
+        }
+        let users = (!was_large).then(|| room.joined_users().into());
+        kept.saw(change.message.id);
+        Ok(Some(Audience { users }))
+    }
+
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+        let mut kept = self.kept();
+        let Some(room) = kept.rooms.get_mut(&conversation) else { return Err(not_there()) };
+        if !room.messages.contains_key(&to.message.id) {
+            room.conversation.name = Some(to.name.clone());
+            room.tell(&to.message, std::slice::from_ref(&to.change));
+        }
+        let users = (!room.conversation.is_large).then(|| room.joined_users().into());
+        kept.saw(to.message.id);
+        Ok(Audience { users })
+    }
+
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
         let keys =
             |new: &NewMessage| new.message.client_key.iter().map(|key| (new.message.sender.clone(), key.clone())).collect::<Vec<_>>();
@@ -197,7 +244,7 @@ impl Store for Naive {
         let messages: Vec<_> = messages.iter().enumerate().filter(|(index, _)| is_free(*index)).map(|(_, new)| new).collect();
         let mut kept = self.kept();
         let Some(room) = kept.rooms.get_mut(&conversation) else {
-            return Err(Error::Corrupt { table: "conversations", cause: "it is not there".into() });
+            return Err(not_there());
         };
         for NewMessage { message, .. } in &messages {
             room.messages.insert(message.id, message.clone());
@@ -220,7 +267,7 @@ impl Store for Naive {
     async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
         let mut kept = self.kept();
         let Some(room) = kept.rooms.get_mut(&conversation) else {
-            return Err(Error::Corrupt { table: "conversations", cause: "it is not there".into() });
+            return Err(not_there());
         };
         let before = room.changes.len();
         let Some((message, users)) = room.revise(revision, change) else { return Ok(None) };
@@ -415,6 +462,10 @@ impl Store for Naive {
     async fn close(&self) -> Result<()> {
         Ok(())
     }
+}
+
+fn not_there() -> Error {
+    Error::Corrupt { table: "conversations", cause: "it is not there".into() }
 }
 
 /// What there is of the one that was asked for, and nothing where it is not there.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
     Change, ChangeId, Conversation, ConversationId, ConversationKind, Flags, InboxRow, Membership, Message, MessageId, OrderKey,
-    Participant, ReadMarker, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Participant, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
-use wideroom::store::ImportPlaces;
+use wideroom::store::{ImportPlaces, Turn, TurnKind};
 
 /// A conversation with all that is known of it.
 pub(super) struct Room {
@@ -21,6 +21,8 @@ pub(super) struct Room {
     pub(super) changes: Vec<Change>,
     /// Under which it was made, where it was not imported.
     pub(super) made: Option<ChangeId>,
+    /// Of the last change of its membership, or of its making.
+    pub(super) version: Option<TimeUuid>,
 }
 
 /// A user's part in a conversation.
@@ -68,6 +70,7 @@ impl Room {
             newest_send: None,
             changes: Vec::new(),
             made: None,
+            version: None,
         }
     }
 
@@ -128,10 +131,53 @@ impl Room {
         self.people.get(user).map(|place| Participant {
             conversation: self.conversation.id,
             user: user.clone(),
-            membership: place.membership,
+            membership: self.counting(user, place),
             read_up_to: place.read_up_to,
             delivered_up_to: place.delivered_up_to,
         })
+    }
+
+    /// A membership with the role that counts.
+    pub(super) fn counting(&self, user: &UserId, place: &Place) -> Membership {
+        let is_next = self.next_owner(&[]).is_some_and(|(next, _)| next == *user);
+        Membership { role: if is_next { Role::Owner } else { place.membership.role }, ..place.membership }
+    }
+
+    /// Who is OWNER without these, where none of the others was made one.
+    pub(super) fn next_owner(&self, without: &[UserId]) -> Option<(UserId, Membership)> {
+        let mut others: Vec<_> = self.joined().filter(|(user, _)| !without.contains(user)).collect();
+        if self.conversation.kind != ConversationKind::Group || others.iter().any(|(_, place)| place.membership.role == Role::Owner) {
+            return None;
+        }
+        let is_admin = |place: &Place| place.membership.role == Role::Admin;
+        if others.iter().any(|(_, place)| is_admin(place)) {
+            others.retain(|(_, place)| is_admin(place));
+        }
+        others.sort_by_key(|(user, place)| (place.membership.since.unwrap_or(Timestamp::ZERO), user.as_str().to_owned()));
+        others.first().map(|(user, place)| ((*user).clone(), place.membership))
+    }
+
+    /// What every change of membership and name does beside: it is a send too.
+    pub(super) fn tell(&mut self, message: &Arc<Message>, changes: &[Change]) {
+        self.messages.insert(message.id, message.clone());
+        self.newest_send = self.newest_send.max(Some(message.id));
+        self.changes.extend(changes.iter().cloned());
+    }
+
+    pub(super) fn turn(&mut self, turn: &Turn, message: &Message) {
+        let place = self.people.entry(turn.user.clone()).or_insert_with(|| Place::new(turn.membership));
+        place.membership = turn.membership;
+        if turn.kind == TurnKind::Joins {
+            let marker = ReadMarker { epoch: message.id.moment().micros().cast_unsigned(), up_to: message.id.order_key() };
+            place.marker = place.marker.max(marker);
+        }
+        if turn.kind != TurnKind::Stays {
+            place.newest_change = place.newest_change.max(Some(message.id));
+        }
+    }
+
+    pub(super) fn joined_users(&self) -> Vec<UserId> {
+        self.joined().map(|(user, _)| user.clone()).collect()
     }
 
     pub(super) fn pair(&self) -> Option<Vec<u8>> {

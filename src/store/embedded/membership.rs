@@ -1,0 +1,214 @@
+//! Who is in a conversation, and its name, in the embedded store: what a change of them writes, and what it is decided on.
+//!
+//! Such a change is a send too, of the SYSTEM message that tells of it, and like every send it is written on the condition that the head
+//! of the conversation is as it was seen. So changes, sends and each other are serial: a newcomer misses no send, and no send a newcomer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::committer::{Condition, Op, Outcome, Write};
+use super::core::Core;
+use super::db::View;
+use super::inbox;
+use super::key::{self, Cell, EntryCell, Listing};
+use super::record::{self, ChangeKind, ConversationRecord, Head, MessageRecord, Roster};
+use super::revision;
+use super::state::{self, People, State, memberships};
+use super::{Embedded, TRIES_MAX, contended};
+use crate::model::{Change, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId};
+use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind};
+
+/// What is to be done.
+enum Plan {
+    /// It was decided on what is not so any more.
+    Stale,
+    /// It was done before.
+    Done(Audience),
+    Write(Write, Audience),
+}
+
+impl Embedded {
+    pub(super) async fn membership_changed(&self, id: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        let change = Arc::new(change.clone());
+        self.keep(id, move |core, state| plan(core, state, &change)).await
+    }
+
+    pub(super) async fn renamed(&self, id: ConversationId, to: &Renaming) -> Result<Audience> {
+        let to = Arc::new(to.clone());
+        // A name is no matter of membership, so it is never stale.
+        self.keep(id, move |core, state| rename(core, state, &to)).await?.ok_or_else(contended)
+    }
+
+    /// Plans and writes, anew as long as somebody else is faster.
+    async fn keep(
+        &self,
+        id: ConversationId,
+        plan: impl Fn(&Core, &State) -> Result<Plan> + Clone + Send + 'static,
+    ) -> Result<Option<Audience>> {
+        for _ in 0..TRIES_MAX {
+            let (state, plan) = (self.state(id).await?, plan.clone());
+            match self.read(move |core| plan(core, &state)).await? {
+                Plan::Stale => return Ok(None),
+                Plan::Done(audience) => return Ok(Some(audience)),
+                Plan::Write(write, audience) => {
+                    if self.write(write).await? == Outcome::Done {
+                        return Ok(Some(audience));
+                    }
+                }
+            }
+            self.states().forget(id);
+        }
+        Err(contended())
+    }
+}
+
+pub(super) fn members(core: &Core, id: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+    let Some(state) = core.state(id)? else { return Ok(None) };
+    let view = core.view();
+    let given = users.iter().map(|user| state.given(&view, user)).collect::<Result<Vec<_>>>()?;
+    let successor = match &state.people {
+        Some(people) => successor(&state, &people.memberships, users),
+        None if state.roster.owner_count > owners(given.iter().flatten()) => None,
+        None => successor(&state, &memberships(&view, id)?, users),
+    };
+    let counting = |(user, given): (&UserId, Option<Membership>)| given.map(|given| state.as_it_counts(user, given));
+    Ok(Some(Members {
+        conversation: state.conversation.clone(),
+        version: state.roster.version,
+        participant_count: state.head.participant_count,
+        memberships: users.iter().zip(given).map(counting).collect(),
+        successor,
+    }))
+}
+
+fn successor(state: &State, memberships: &BTreeMap<UserId, Membership>, without: &[UserId]) -> Option<(UserId, Membership)> {
+    let others = memberships.iter().filter(|(user, _)| !without.contains(user));
+    let next = state::heir(&state.conversation, others)?;
+    let membership = *memberships.get(&next)?;
+    Some((next, membership))
+}
+
+/// How many of these are in a conversation and were given the role OWNER.
+fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
+    memberships.filter(|membership| membership.is_joined() && membership.role == Role::Owner).count() as u64
+}
+
+fn plan(core: &Core, state: &State, change: &MembershipChange) -> Result<Plan> {
+    if state.roster.version == Some(change.message.id) {
+        return Ok(Plan::Done(audience(state)));
+    }
+    if state.roster.version != change.seen {
+        return Ok(Plan::Stale);
+    }
+    let view = core.view();
+    let given = change.turns.iter().map(|turn| state.given(&view, &turn.user)).collect::<Result<Vec<_>>>()?;
+    let before: Vec<_> = given.into_iter().flatten().collect();
+    let after = || change.turns.iter().map(|turn| &turn.membership);
+    let joined = |memberships: &mut dyn Iterator<Item = &Membership>| memberships.filter(|one| one.is_joined()).count() as u64;
+    let mut head = state.head;
+    head.participant_count = head.participant_count + joined(&mut after()) - joined(&mut before.iter());
+    let owner_count = (state.roster.owner_count + owners(after())).saturating_sub(owners(before.iter()));
+    let roster = Roster { version: Some(change.message.id), owner_count };
+    let is_large = state.conversation.is_large || head.participant_count > Conversation::FAN_OUT_MAX as u64;
+    let conversation = Arc::new(Conversation { is_large, ..(*state.conversation).clone() });
+
+    let mut ops = kept_with(state, &mut head, is_large, &change.message, &change.changes);
+    ops.push(Op::Put(key::roster(conversation.id), record::encode(&roster)));
+    if is_large != state.conversation.is_large {
+        ops.push(Op::Put(key::conversation(conversation.id), ConversationRecord::encode(&conversation)));
+    }
+    let (from, to) = (state.head.listing(state.conversation.is_large), head.listing(is_large));
+    ops.extend(change.turns.iter().flat_map(|turn| turned(turn, &change.message, from, to)));
+    if let Some(people) = &state.people {
+        let turns = |user: &UserId| change.turns.iter().any(|turn| turn.user == *user && turn.kind != TurnKind::Stays);
+        let staying: Vec<_> = people.joined.iter().filter(|user| !turns(user)).cloned().collect();
+        ops.extend(inbox::relist(&staying, conversation.id, from, to));
+    }
+    let (people, heir) = people_after(&view, state, &conversation, roster, &change.turns)?;
+    let told = Audience { users: state.people.as_ref().and(people.as_ref()).map(|people| people.joined.clone()) };
+    let people = people.filter(|_| !is_large);
+    let after = State { conversation, people, roster, heir, ..state.with_head(head) };
+    Ok(Plan::Write(write(core, state, after, ops, &change.message), told))
+}
+
+/// What one user's turn writes.
+fn turned(turn: &Turn, message: &Message, from: Listing, to: Listing) -> Vec<Op> {
+    let Turn { user, kind, membership } = turn;
+    let id = message.conversation;
+    let mut ops = vec![Op::Put(key::participant(id, user, Cell::Membership), record::encode(membership))];
+    match kind {
+        TurnKind::Joins => {
+            let marker = ReadMarker::at_joining(message.id);
+            ops.push(Op::Max(key::entry(user, id, EntryCell::Marker), record::encode_marker(marker)));
+            ops.push(Op::Put(key::listed(user, id, to), Vec::new()));
+        }
+        TurnKind::Leaves => ops.push(Op::Delete(key::listed(user, id, from))),
+        TurnKind::Stays => return ops,
+    }
+    ops.extend(inbox::change(user, id, message.id, ChangeKind::MembershipChanged));
+    ops
+}
+
+/// Everybody as they are after these turns, where all of them must be known, and who counts as OWNER then.
+fn people_after(
+    view: &View<'_>,
+    state: &State,
+    conversation: &Conversation,
+    roster: Roster,
+    turns: &[Turn],
+) -> Result<(Option<Arc<People>>, Option<UserId>)> {
+    let mut all = match &state.people {
+        Some(people) => people.memberships.clone(),
+        None if roster.owner_count > 0 => return Ok((None, None)),
+        None => memberships(view, conversation.id)?,
+    };
+    all.extend(turns.iter().map(|turn| (turn.user.clone(), turn.membership)));
+    let heir = state::heir(conversation, &all);
+    Ok((Some(Arc::new(People::new(all))), heir))
+}
+
+fn rename(core: &Core, state: &State, to: &Renaming) -> Result<Plan> {
+    let id = state.conversation.id;
+    if core.view().has(&key::message(id, to.message.id.order_key()))? {
+        return Ok(Plan::Done(audience(state)));
+    }
+    let is_large = state.conversation.is_large;
+    let conversation = Arc::new(Conversation { name: Some(to.name.clone()), ..(*state.conversation).clone() });
+    let mut head = state.head;
+    let mut ops = kept_with(state, &mut head, is_large, &to.message, std::slice::from_ref(&to.change));
+    ops.push(Op::Put(key::conversation(id), ConversationRecord::encode(&conversation)));
+    if let Some(people) = &state.people {
+        ops.extend(inbox::relist(&people.joined, id, state.head.listing(is_large), head.listing(is_large)));
+    }
+    let after = State { conversation, ..state.with_head(head) };
+    Ok(Plan::Write(write(core, state, after, ops, &to.message), audience(state)))
+}
+
+/// The SYSTEM message and the changes in the log, and what they make of the head.
+fn kept_with(state: &State, head: &mut Head, is_large: bool, message: &Message, changes: &[Change]) -> Vec<Op> {
+    let id = state.conversation.id;
+    head.count(message.id);
+    head.newest_change = head.newest_change.max(changes.iter().map(|change| change.id).max());
+    let mut ops = vec![Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message))];
+    ops.extend(changes.iter().flat_map(|change| revision::log(id, change)));
+    if !is_large {
+        ops.extend(inbox::keep_busy(head, &state.head, id));
+    }
+    ops
+}
+
+fn audience(state: &State) -> Audience {
+    Audience { users: state.people.as_ref().map(|people| people.joined.clone()) }
+}
+
+fn write(core: &Core, before: &State, after: State, mut ops: Vec<Op>, message: &Message) -> Write {
+    let head = key::head(before.conversation.id);
+    ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
+    let (states, after) = (core.states.clone(), Arc::new(after));
+    Write {
+        ops,
+        conditions: vec![Condition::Is(head, before.head_bytes.clone())],
+        newest_id: Some(message.id),
+        applied: Some(Box::new(move || states.put_written(after))),
+    }
+}
