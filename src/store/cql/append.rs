@@ -10,7 +10,6 @@ use std::sync::Arc;
 use futures_util::future::{join, try_join_all};
 
 use super::Inner;
-use super::bucket::Bucket;
 use super::cell::cells;
 use super::claim::{self, Placed};
 use super::cluster::Writes;
