@@ -342,9 +342,9 @@ mod tests {
     fn a_bad_value_is_named_by_where_it_was_given_and_not_repeated() {
         let store = SETTINGS.iter().find(|setting| setting.name == "store").unwrap();
         let error = |source| Config::default().set(store, "mysql://user:hunter2@host", &source).unwrap_err().to_string();
-        assert_eq!(error(Source::Flag), "--store: must be `embedded`");
-        assert_eq!(error(Source::Environment), "WIDEROOM_STORE: must be `embedded`");
-        assert_eq!(error(Source::File("w.toml".into())), "w.toml: store: must be `embedded`");
+        assert_eq!(error(Source::Flag), "--store: must be `embedded` or begin with cql://");
+        assert_eq!(error(Source::Environment), "WIDEROOM_STORE: must be `embedded` or begin with cql://");
+        assert_eq!(error(Source::File("w.toml".into())), "w.toml: store: must be `embedded` or begin with cql://");
     }
 
     #[test]

@@ -69,11 +69,15 @@ fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
     // Nothing listens on port 1.
     let store = "cql://user:hunter2@127.0.0.1:1/chat";
     for arguments in [&["--store", store][..], &["import", "-", "--store", store], &["migrate", "--store", store]] {
-        program.run(arguments).failed(1, "cql://127.0.0.1:1/chat is not to be reached");
+        let ended = program.run(arguments);
+        assert_eq!(ended.code, Some(1));
+        let line = ended.stderr.lines().last().unwrap();
+        assert!(line.starts_with("wideroom: cql://127.0.0.1:1/chat is not to be reached: "), "{line}");
+        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
     }
-    program.run(&["--store", "cql://user:hunter2@host"]).failed(2, "must name a keyspace");
-    program.run(&["migrate"]).failed(1, "only a cluster has tables to make");
-    program.run(&["--store", "mysql://user:hunter2@host/chat"]).failed(2, "--store: must be `embedded`");
+    program.run(&["--store", "cql://user:hunter2@host"]).failed(2, "--store: must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first");
+    program.run(&["migrate"]).failed(1, "only a cluster has tables to make: say which, as in --store cql://127.0.0.1/wideroom");
+    program.run(&["--store", "mysql://user:hunter2@host/chat"]).failed(2, "--store: must be `embedded` or begin with cql://");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn what_the_compilers_of_clients_list_is_run_and_nothing_else() {
     let Some(node) = Node::compiled() else { return };
     for list in ["generated/relay.json", "generated/codegen.json"] {
         let list = node.path(list);
-        let (_program, server, [alice, _]) = serve(&["--trusted-documents", &list]);
+        let (_program, server, [alice, _]) = serve(&["--trusted-documents", &list, "--rates", "off"]);
         node.run("trusted.js", &[&graphql(&server), &alice, &list]);
         // No document of the list would be refused.
         assert_eq!(server.kill(), "");

@@ -34,7 +34,7 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn start() -> Self {
         let program = Program::new();
-        let server = Server::start(&program, &["--demo", "--log", "warn"]);
+        let server = Server::start(&program, &["--demo", "--log", "warn", "--rates", "off"]);
         let (address, token) = (server.address(), program.token("alice"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut target = Self { program, server, runtime, address, token, named: Vec::new() };

@@ -23,9 +23,9 @@ pub(super) const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Cassandra has no shards: the driver's default would be one connection to a node.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none");
-/// A connection that died without a word is found after the two of them.
+/// A connection that died without a word is found after the two of them. A node that collects its garbage is not dead.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
-const KEEPALIVE_MAX: Duration = Duration::from_secs(2);
+const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
 
 /// Connects to no keyspace: every statement names its own.
 pub(super) async fn connect(address: &Address) -> Result<Session, OpenError> {
