@@ -190,7 +190,9 @@ impl ConversationUpdates {
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
             let event = match change.kind {
                 ChangeKind::MessageLate => ConversationEvent::MessageAdded(message?),
-                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted) => ConversationEvent::MessageChanged(kind, message?),
+                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged) => {
+                    ConversationEvent::MessageChanged(kind, message?)
+                }
                 kind @ (ChangeKind::ParticipantAdded | ChangeKind::ParticipantRemoved | ChangeKind::RoleChanged) => {
                     ConversationEvent::ParticipantChanged(kind, change.user)
                 }
@@ -218,7 +220,7 @@ impl ConversationUpdates {
                 let event = Some(ConversationEvent::MarkerMoved(user.clone()));
                 self.pending.push_back(ConversationUpdate { position: self.position, event });
             }
-            Event::Inbox(_) => {}
+            Event::Inbox(_) | Event::Typing(..) | Event::Presence(_) => {}
         }
     }
 

@@ -25,6 +25,7 @@ mod message_row;
 mod migrate;
 mod profile;
 mod raise;
+mod reaction;
 mod register;
 mod revision;
 mod schema;
@@ -47,8 +48,8 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::model::{
-    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
+    Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Events may become visible so long after their ids, or are logged as late: a stream looks back so far.
@@ -116,6 +117,7 @@ struct Statements {
     message_row: message_row::Statements,
     profile: profile::Statements,
     raise: raise::Statements,
+    reaction: reaction::Statements,
     revision: revision::Statements,
     wake: wake::Statements,
 }
@@ -138,6 +140,7 @@ impl Cql {
             message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
+            reaction: reaction::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
             wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
         };
@@ -205,6 +208,14 @@ impl Store for Cql {
 
     async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
         revision::revise_message(&self.inner, conversation, revision, change).await
+    }
+
+    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+        reaction::react(&self.inner, conversation, emoji, is_on, change).await
+    }
+
+    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+        reaction::reactions(&self.inner, viewer, messages).await
     }
 
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
@@ -295,6 +306,10 @@ impl Store for Cql {
 
     async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
         profile::change_profile(&self.inner, user, to).await
+    }
+
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        profile::mark_seen(&self.inner, user, at).await
     }
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {

@@ -30,3 +30,7 @@ pub(super) async fn note(_inner: &Inner, _name: &str) -> Result<Option<String>> 
 pub(super) async fn set_note(_inner: &Inner, _name: &str, _value: Option<&str>) -> Result<()> {
     Err(unavailable("not written yet"))
 }
+
+pub(super) async fn mark_seen(_inner: &Inner, _user: &UserId, _at: Timestamp) -> Result<()> {
+    Err(unavailable("not written yet"))
+}
