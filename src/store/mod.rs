@@ -348,8 +348,9 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// message that is not there: `None`. One that is deleted already stays as it is, and nothing is logged.
     async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>>;
 
-    /// Puts the reaction of the change's user to its message on or off, and logs the change, in no inbox: all or nothing. The message says
-    /// from then on that it has reactions. The change's id lies after every id of the conversation, and one task at a time calls this and
+    /// Puts the reaction of the change's user to its message on or off, and logs the change: all or nothing. No inbox shows it, though
+    /// the entries of a large conversation may be told anew, as with all that is logged there. The message says from then on that it has
+    /// reactions. The change's id lies after every id of the conversation, and one task at a time calls this and
     /// the two above for it. Answers with the message as it is then. Of a message that is not there: `None`. One that is deleted stays as
     /// it is, and nothing is logged. The same again changes nothing.
     async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>>;

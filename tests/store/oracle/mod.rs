@@ -121,7 +121,9 @@ impl Naive {
         let changed = |room: &Room| {
             let (place, row) = (room.people.get(user)?, room.row(user));
             // What was sent is news to those who are there.
-            let newest_change = place.newest_change.max(room.newest_send.filter(|_| row.is_some()))?;
+            // A large conversation has one newest change for all its people.
+            let logged = room.conversation.is_large.then(|| room.changes.iter().map(|change| change.id).max()).flatten();
+            let newest_change = place.newest_change.max(room.newest_send.max(logged).filter(|_| row.is_some()))?;
             Some(ChangedRow { newest_change, conversation: room.conversation.id, row })
         };
         kept.rooms.values().filter_map(changed).collect()
