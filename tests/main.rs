@@ -8,6 +8,8 @@ mod binary;
 mod browser;
 mod cassandra;
 mod cli;
+mod clients;
+mod fuzz;
 mod house;
 mod licences;
 mod live;

@@ -44,10 +44,33 @@ fn everything_in_the_schema_has_a_description() {
                 let values = values.values.iter().filter(|value| value.node.description.is_none());
                 bare.extend(values.map(|value| format!("{name}.{}", value.node.value.node)));
             }
-            TypeKind::Scalar | TypeKind::Interface(_) | TypeKind::Union(_) => {}
+            TypeKind::Interface(interface) => {
+                let fields = interface.fields.iter().filter(|field| field.node.description.is_none());
+                bare.extend(fields.map(|field| format!("{name}.{}", field.node.name.node)));
+            }
+            TypeKind::Scalar | TypeKind::Union(_) => {}
         }
     }
     assert!(bare.is_empty(), "without a description: {}", bare.join(", "));
+}
+
+#[test]
+fn every_scalar_says_where_it_is_specified() {
+    let document = parse_schema(wideroom::graphql::sdl()).unwrap();
+    let mut scalars = 0;
+    for definition in &document.definitions {
+        let TypeSystemDefinition::Type(definition) = definition else { continue };
+        let definition = &definition.node;
+        if !matches!(definition.kind, TypeKind::Scalar) {
+            continue;
+        }
+        scalars += 1;
+        let directives = &mut definition.directives.iter();
+        let specified = directives.find(|directive| directive.node.name.node == "specifiedBy");
+        let url = specified.and_then(|directive| directive.node.get_argument("url")).map(|url| url.node.to_string());
+        assert!(url.is_some_and(|url| url.starts_with("\"https://")), "{} has no @specifiedBy", definition.name.node);
+    }
+    assert!(scalars >= 3, "{scalars}");
 }
 
 fn inputs_without_description<'a>(

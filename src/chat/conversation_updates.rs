@@ -34,10 +34,25 @@ pub enum ConversationEvent {
     MessageAdded(Arc<Message>),
     /// The message as it is now.
     MessageChanged(ChangeKind, Arc<Message>),
-    /// This participant has come or gone, or has another role.
-    ParticipantChanged(ChangeKind, UserId),
+    ParticipantAdded(UserId),
+    ParticipantRemoved(UserId),
+    RoleChanged(UserId),
     Renamed,
     MarkerMoved(UserId),
+}
+
+impl ConversationEvent {
+    /// What a change comes to that is of no message.
+    fn of(change: &Change) -> Option<Self> {
+        let user = || change.user.clone();
+        match change.kind {
+            ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged | ChangeKind::MessageLate => None,
+            ChangeKind::ParticipantAdded => Some(Self::ParticipantAdded(user())),
+            ChangeKind::ParticipantRemoved => Some(Self::ParticipantRemoved(user())),
+            ChangeKind::RoleChanged => Some(Self::RoleChanged(user())),
+            ChangeKind::ConversationRenamed => Some(Self::Renamed),
+        }
+    }
 }
 
 pub struct ConversationUpdates {
@@ -110,7 +125,7 @@ impl ConversationUpdates {
             Ok(true) => Some(Ok(update)),
             Ok(false) => {
                 self.has_ended = true;
-                let event = ConversationEvent::ParticipantChanged(ChangeKind::ParticipantRemoved, self.watch.viewer().clone());
+                let event = ConversationEvent::ParticipantRemoved(self.watch.viewer().clone());
                 Some(Ok(ConversationUpdate { position: update.position, event: Some(event) }))
             }
             Err(error) => Some(Err(error)),
@@ -188,15 +203,10 @@ impl ConversationUpdates {
         let keys: Vec<_> = changes.iter().map(|change| (self.conversation, change.message)).collect();
         let messages = self.chat.0.store.messages(&keys).await?;
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
-            let event = match change.kind {
-                ChangeKind::MessageLate => ConversationEvent::MessageAdded(message?),
-                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged) => {
-                    ConversationEvent::MessageChanged(kind, message?)
-                }
-                kind @ (ChangeKind::ParticipantAdded | ChangeKind::ParticipantRemoved | ChangeKind::RoleChanged) => {
-                    ConversationEvent::ParticipantChanged(kind, change.user)
-                }
-                ChangeKind::ConversationRenamed => ConversationEvent::Renamed,
+            let event = match ConversationEvent::of(&change) {
+                Some(event) => event,
+                None if change.kind == ChangeKind::MessageLate => ConversationEvent::MessageAdded(message?),
+                None => ConversationEvent::MessageChanged(change.kind, message?),
             };
             Some((change.id, event))
         };
@@ -214,8 +224,11 @@ impl ConversationUpdates {
         match event {
             Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message))),
             Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message))),
-            Event::ParticipantChanged(kind, _, user) => self.give(*id, ConversationEvent::ParticipantChanged(*kind, user.clone())),
-            Event::Renamed(_) => self.give(*id, ConversationEvent::Renamed),
+            Event::Changed(_, change) => {
+                if let Some(event) = ConversationEvent::of(change) {
+                    self.give(*id, event);
+                }
+            }
             Event::MarkerMoved(_, user) => {
                 let event = Some(ConversationEvent::MarkerMoved(user.clone()));
                 self.pending.push_back(ConversationUpdate { position: self.position, event });

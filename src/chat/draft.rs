@@ -32,6 +32,8 @@ pub struct Draft {
     pub(super) hash: InputHash,
     /// About what it takes in a queue and a batch.
     pub(super) bytes: usize,
+    /// How often somebody had left some conversation when its sender was known to be there.
+    pub(super) departures: u64,
 }
 
 impl Draft {
@@ -48,7 +50,7 @@ impl Draft {
         let content = Content { body, attachments, metadata, edited_at: None };
         let hash = InputHash::of_send(&content, input.reply_to);
         let bytes = content_bytes(&content) + 256;
-        Ok(Self { content, reply_to: input.reply_to, key, hash, bytes })
+        Ok(Self { content, reply_to: input.reply_to, key, hash, bytes, departures: 0 })
     }
 }
 

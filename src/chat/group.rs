@@ -340,14 +340,7 @@ impl Worker {
             self.chat.departed();
         }
         for change in changes {
-            self.tell(
-                change.id,
-                ids,
-                match change.kind {
-                    ChangeKind::ConversationRenamed => Event::Renamed(self.conversation),
-                    kind => Event::ParticipantChanged(kind, self.conversation, change.user.clone()),
-                },
-            );
+            self.tell(change.id, ids, Event::Changed(self.conversation, change.clone()));
         }
         self.tell(message.id, ids, Event::MessageAdded(Arc::clone(&message)));
         self.tell_audience(message.id, audience, ids);

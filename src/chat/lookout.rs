@@ -207,10 +207,10 @@ impl Look<'_> {
                 kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged) => {
                     Event::MessageChanged(kind, message?)
                 }
-                kind @ (ChangeKind::ParticipantAdded | ChangeKind::ParticipantRemoved | ChangeKind::RoleChanged) => {
-                    Event::ParticipantChanged(kind, conversation, change.user)
-                }
-                ChangeKind::ConversationRenamed => Event::Renamed(conversation),
+                ChangeKind::ParticipantAdded
+                | ChangeKind::ParticipantRemoved
+                | ChangeKind::RoleChanged
+                | ChangeKind::ConversationRenamed => Event::Changed(conversation, change.clone()),
             };
             Some((change.id, event))
         };
@@ -248,9 +248,11 @@ impl Chat {
             return;
         }
         let mut gone = None;
-        if let Event::ParticipantChanged(ChangeKind::ParticipantRemoved, _, user) = &event {
+        if let Event::Changed(_, change) = &event
+            && change.kind == ChangeKind::ParticipantRemoved
+        {
             self.departed();
-            gone = Some(user.clone());
+            gone = Some(change.user.clone());
         }
         self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice { id, settled, event }));
         self.tell_inboxes(inboxes.iter().chain(&gone), conversation, id, settled);

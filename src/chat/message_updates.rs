@@ -73,27 +73,29 @@ impl MessageUpdates {
                 }
             }
             match self.heard.next().await? {
-                Heard::Notice(notice) => match &notice.event {
-                    Event::MessageAdded(message) => {
+                Heard::Notice(notice) => {
+                    if let Event::MessageAdded(message) = &notice.event {
                         if let Some(message) = self.give(Arc::clone(message)) {
                             return Some(Ok(message));
                         }
-                    }
-                    Event::ParticipantChanged(ChangeKind::ParticipantRemoved, _, user) if user == self.watch.viewer() => {
+                    } else if self.is_own_departure(&notice.event) {
                         match self.watch.may_still_see().await {
                             Ok(true) => {}
                             Ok(false) => return None,
                             Err(error) => return Some(Err(error)),
                         }
                     }
-                    _ => {}
-                },
+                }
                 Heard::Gap => {
                     self.last = before_by(self.last, self.chat.0.store.overlap_micros());
                     self.replay = Some(VecDeque::new());
                 }
             }
         }
+    }
+
+    fn is_own_departure(&self, event: &Event) -> bool {
+        matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.watch.viewer())
     }
 
     /// Reads the next page of what was missed; the stream is live when there is no more.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
@@ -25,6 +26,10 @@ pub(super) struct SendJob {
 
 impl Worker {
     pub(super) async fn send(&self, sends: Vec<SendJob>) {
+        let sends = match self.leave_out_who_left(sends).await {
+            Some(sends) if !sends.is_empty() => sends,
+            Some(_) | None => return,
+        };
         let (sends, twins) = split_twins(sends);
         let ids = match self.chat.begin(sends.len()) {
             Ok(ids) => ids,
@@ -53,6 +58,27 @@ impl Worker {
             }
         }
         self.answer_retries(retries).await;
+    }
+
+    /// Nothing is said by one who has left: who did so while their send waited is answered like a stranger. `None`: all were answered.
+    async fn leave_out_who_left(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
+        let departures = self.chat.0.departures.load(Ordering::SeqCst);
+        let mut present = HashMap::new();
+        for send in sends.iter().filter(|send| send.draft.departures != departures) {
+            if !present.contains_key(&send.sender) {
+                match self.chat.conversation(&send.sender, self.conversation).await {
+                    Ok(found) => drop(present.insert(send.sender.clone(), found.is_some())),
+                    Err(error) => {
+                        refuse_all(sends, &error);
+                        return None;
+                    }
+                }
+            }
+        }
+        let has_left = |send: &SendJob| present.get(&send.sender) == Some(&false);
+        let (gone, there): (Vec<_>, Vec<_>) = sends.into_iter().partition(has_left);
+        refuse_all(gone, &Error::NotFound("the conversation"));
+        Some(there)
     }
 
     /// Keeps messages, and has it known where they became visible long after their ids.

@@ -21,6 +21,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::settings::{DATA, Given, STORE};
 use crate::model::{UserId, UserIdError};
+use crate::server::TrustedError;
 use crate::store::{self, cql, embedded};
 use crate::{auth, config, telemetry, transfer};
 
@@ -191,6 +192,8 @@ enum Error {
     Interrupted { goes_on: bool },
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("--trusted-documents: {}: {source}", path.display())]
+    Trusted { path: PathBuf, source: TrustedError },
     #[error("the server failed: {0}")]
     Serve(#[source] io::Error),
     #[error("the runtime cannot be started: {0}")]

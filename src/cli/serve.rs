@@ -15,10 +15,10 @@ use crate::bus::Bus;
 use crate::chat::Chat;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::graphql::Api;
+use crate::graphql::{Api, Executor};
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
-use crate::server::{self, Doors};
+use crate::server::{self, Doors, TrustedDocuments};
 use crate::store::{NOTE_IMPORTED_AT, Store};
 use crate::telemetry;
 use crate::transfer::import::{Import, Told};
@@ -58,7 +58,9 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
         tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
     }
     let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
-    let doors = Arc::new(Doors::new(api, auth.clone(), clock.clone(), config.doors.clone()));
+    let trusted = config.trusted_documents.as_deref().map(|path| trusted(path, api.as_ref())).transpose()?;
+    let doors = Doors::new(api, auth.clone(), clock.clone(), config.doors.clone());
+    let doors = Arc::new(if let Some(trusted) = trusted { doors.with_trusted(trusted) } else { doors });
     let demo_users = if config.demo { sample_users() } else { Vec::new() };
     let pages = if config.pages { pages::router(PageOptions { demo_users, issue: issue(auth, clock) }) } else { Router::new() };
     print(&greeting(address, config))?;
@@ -70,6 +72,19 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     let served = server::run(listener, doors, pages, stopping).await;
     chat.finish().await;
     served.map_err(Error::Serve)
+}
+
+/// The list of the only documents that are run. Lists hold old documents too, so that one which would be refused is only named.
+fn trusted(path: &Path, executor: &dyn Executor) -> Result<TrustedDocuments, Error> {
+    let trusted = TrustedDocuments::read(path).map_err(|source| Error::Trusted { path: path.to_owned(), source })?;
+    for text in trusted.texts() {
+        if let Err(refused) = executor.prepare(text, None) {
+            let start: String = text.chars().take(60).collect();
+            tracing::warn!(document = start, %refused, "a trusted document would be refused");
+        }
+    }
+    tracing::info!(documents = trusted.count(), "only trusted documents are run");
+    Ok(trusted)
 }
 
 /// Tokens for the people of the sample, as the page hands them out in a demo.

@@ -2,6 +2,9 @@
 
 use super::{Scope, Setting, value};
 
+/// The most that `batch-max` may say.
+const BATCH_MAX: usize = 100;
+
 macro_rules! bound {
     (size $name:literal $environment:literal $($field:ident).+ $help:literal) => {
         Setting {
@@ -42,6 +45,18 @@ macro_rules! bound {
 pub const BOUNDS: &[Setting] = &[
     bound!(size "http-body-max" "WIDEROOM_HTTP_BODY_MAX" doors.body_bytes "A request's body"),
     bound!(size "variables-max" "WIDEROOM_VARIABLES_MAX" doors.variables_bytes "A request's variables, as JSON"),
+    Setting {
+        name: "batch-max",
+        environment: "WIDEROOM_BATCH_MAX",
+        scope: Scope::Serve,
+        value_name: Some("COUNT"),
+        help: "Requests of one body, as a JSON array, 100 at most; 0 takes no arrays",
+        get: |config| config.doors.batch.to_string(),
+        set: |config, text| {
+            config.doors.batch = text.parse().ok().filter(|count| *count <= BATCH_MAX).ok_or("must be a whole number from 0 to 100")?;
+            Ok(())
+        },
+    },
     bound!(time "request-deadline" "WIDEROOM_REQUEST_DEADLINE" doors.request "From the head of a request to its answer"),
     bound!(count "connections-max" "WIDEROOM_CONNECTIONS_MAX" doors.connections "Connections that are not WebSockets; more wait to be accepted"),
     bound!(size "document-max" "WIDEROOM_DOCUMENT_MAX" documents.bytes "A document's text"),

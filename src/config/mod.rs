@@ -25,6 +25,8 @@ pub struct Config {
     pub data: PathBuf,
     pub store: StoreChoice,
     pub demo: bool,
+    /// The list of the only documents that are run. `None`: any document is.
+    pub trusted_documents: Option<PathBuf>,
     pub log: String,
     pub log_format: LogFormat,
     pub accept_loss: bool,
@@ -45,6 +47,7 @@ impl Default for Config {
             data: PathBuf::from("./wideroom-data"),
             store: StoreChoice::Embedded,
             demo: false,
+            trusted_documents: None,
             log: "info".to_owned(),
             log_format: LogFormat::Text,
             accept_loss: false,
@@ -154,6 +157,21 @@ pub const SETTINGS: &[Setting] = &[
         help: "Load the sample into the store if it is empty; only on an address of this machine",
         get: |config| config.demo.to_string(),
         set: |config, text| value::set_bool(&mut config.demo, text),
+    },
+    Setting {
+        name: "trusted-documents",
+        environment: "WIDEROOM_TRUSTED_DOCUMENTS",
+        scope: Scope::Serve,
+        value_name: Some("FILE"),
+        help: "Run the documents of this list only: JSON of documents by their ids, as compilers of clients write it; `any` is for no list",
+        get: |config| config.trusted_documents.as_ref().map_or_else(|| "any".to_owned(), |path| path.display().to_string()),
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("must name a file, or be `any`".to_owned());
+            }
+            config.trusted_documents = (text != "any").then(|| PathBuf::from(text));
+            Ok(())
+        },
     },
     Setting {
         name: "drain",

@@ -37,13 +37,13 @@ impl Prepared {
             let is_needed = !definition.var_type.node.nullable;
             match variables.get(name) {
                 None if is_needed && definition.default_value.is_none() => {
-                    return Err(Refused::invalid(format!(
+                    return Err(Refused::variables(format!(
                         "The variable `${name}` is missing; it is of the type `{}`.",
                         definition.var_type.node
                     )));
                 }
                 Some(Value::Null) if is_needed => {
-                    return Err(Refused::invalid(format!(
+                    return Err(Refused::variables(format!(
                         "The variable `${name}` must not be null; it is of the type `{}`.",
                         definition.var_type.node
                     )));
@@ -70,9 +70,15 @@ pub enum RefusedKind {
     Syntax,
     /// It asks for too much, or for nothing that can be done.
     Invalid,
+    /// It is as it should be, and its variables are not.
+    Variables,
 }
 
 impl Refused {
+    fn variables(message: String) -> Self {
+        Self { kind: RefusedKind::Variables, message, positions: Vec::new() }
+    }
+
     fn invalid(message: String) -> Self {
         Self { kind: RefusedKind::Invalid, message, positions: Vec::new() }
     }

@@ -12,7 +12,9 @@ use futures_util::future::BoxFuture;
 
 use super::error::Result;
 use crate::chat::{self, Chat};
-use crate::model::{Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence, Profile, Reaction, Unread, UserId};
+use crate::model::{
+    Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence, Profile, Reaction, Unread, UserId,
+};
 
 /// Keys of one batch.
 const BATCH_MAX: usize = 100;

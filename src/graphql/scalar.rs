@@ -41,7 +41,7 @@ impl ScalarType for Uuid {
 pub(super) struct Json(pub(super) serde_json::Value);
 
 /// Any JSON value.
-#[Scalar(name = "JSON")]
+#[Scalar(name = "JSON", specified_by_url = "https://www.rfc-editor.org/rfc/rfc8259")]
 impl ScalarType for Json {
     fn parse(value: Value) -> InputValueResult<Self> {
         Ok(Self(value.into_json()?))

@@ -9,7 +9,7 @@ use super::id::{GlobalId, conversation_of};
 use super::scope::Scope;
 use super::types::{Conversation, InboxEntryEdge, Message, MessageEdge, Participant, Presence, User, message_edge};
 use crate::chat::{self, ConversationUpdate, InboxUpdate, PresenceUpdate, TypingUpdate};
-use crate::model::{ChangeKind, ConversationId, OrderKey};
+use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
 
 /// A new message.
 #[derive(SimpleObject)]
@@ -292,15 +292,16 @@ async fn conversation_payload(scope: &Scope, conversation: ConversationId, updat
                 | ChangeKind::ConversationRenamed => None,
             }
         }
-        Some(chat::ConversationEvent::ParticipantChanged(ChangeKind::ParticipantRemoved, user)) => {
+        Some(chat::ConversationEvent::ParticipantAdded(user)) => {
+            let participant = participant_or_gone(scope, conversation, &user).await?;
+            participant.map(|participant| ConversationEvent::ParticipantAdded(ParticipantAddedEvent { participant }))
+        }
+        Some(chat::ConversationEvent::ParticipantRemoved(user)) => {
             Some(ConversationEvent::ParticipantRemoved(ParticipantRemovedEvent { user: User::new(scope, user) }))
         }
-        Some(chat::ConversationEvent::ParticipantChanged(kind, user)) => {
-            let participant = scope.chat.participant_or_gone(&scope.viewer, conversation, &user).await?;
-            participant.map(|participant| Participant::new(scope, participant)).map(|participant| match kind {
-                ChangeKind::ParticipantAdded => ConversationEvent::ParticipantAdded(ParticipantAddedEvent { participant }),
-                _ => ConversationEvent::RoleChanged(RoleChangedEvent { participant }),
-            })
+        Some(chat::ConversationEvent::RoleChanged(user)) => {
+            let participant = participant_or_gone(scope, conversation, &user).await?;
+            participant.map(|participant| ConversationEvent::RoleChanged(RoleChangedEvent { participant }))
         }
         Some(chat::ConversationEvent::Renamed) => {
             let conversation = Conversation::load(scope, conversation).await?;
@@ -314,6 +315,11 @@ async fn conversation_payload(scope: &Scope, conversation: ConversationId, updat
         }
     };
     Ok(ConversationEventPayload { cursor, event })
+}
+
+async fn participant_or_gone(scope: &Scope, conversation: ConversationId, user: &UserId) -> Result<Option<Participant>> {
+    let found = scope.chat.participant_or_gone(&scope.viewer, conversation, user).await?;
+    Ok(found.map(|participant| Participant::new(scope, participant)))
 }
 
 async fn inbox_payload(scope: &Scope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
+use super::{Change, ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
 
 /// An address on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,10 +32,8 @@ pub enum Event {
     MessageAdded(Arc<Message>),
     /// The message as it is now.
     MessageChanged(ChangeKind, Arc<Message>),
-    /// A participant has come or gone, or has another role.
-    ParticipantChanged(ChangeKind, ConversationId, UserId),
-    /// The conversation has another name.
-    Renamed(ConversationId),
+    /// A change of no message: a participant has come or gone or has another role, or the conversation has another name.
+    Changed(ConversationId, Change),
     /// A participant has read further. Not told in large conversations.
     MarkerMoved(ConversationId, UserId),
     Inbox(InboxChange),
@@ -50,10 +48,7 @@ impl Event {
     pub fn conversation(&self) -> Option<ConversationId> {
         match self {
             Self::MessageAdded(message) | Self::MessageChanged(_, message) => Some(message.conversation),
-            Self::ParticipantChanged(_, conversation, _)
-            | Self::Renamed(conversation)
-            | Self::MarkerMoved(conversation, _)
-            | Self::Typing(conversation, ..) => Some(*conversation),
+            Self::Changed(conversation, _) | Self::MarkerMoved(conversation, _) | Self::Typing(conversation, ..) => Some(*conversation),
             Self::Inbox(change) => Some(change.conversation),
             Self::Presence(_) => None,
         }

@@ -107,7 +107,9 @@ mod tests {
     #[test]
     fn what_is_no_emoji_or_more_than_one_is_refused() {
         let long = "👨‍👩‍👧‍👦".repeat(4);
-        for text in ["", " ", "1", "1\u{fe0f}", "#", "a", "ok", ":+1:", "👍👍", "👍 ", "🇪", "\u{fe0f}", "\u{fe0f}👍", "❤\u{fe0f}\u{fe0f}", &long] {
+        for text in
+            ["", " ", "1", "1\u{fe0f}", "#", "a", "ok", ":+1:", "👍👍", "👍 ", "🇪", "\u{fe0f}", "\u{fe0f}👍", "❤\u{fe0f}\u{fe0f}", &long]
+        {
             assert_eq!(kind(text), None, "{text:?}");
         }
     }

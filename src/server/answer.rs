@@ -12,6 +12,9 @@ use crate::graphql::{RETRY_AFTER_MS, Refused, RefusedKind};
 /// When to come back where all places are taken.
 const ROOM_AFTER: Duration = Duration::from_secs(5);
 
+/// A refused document is told so many of its errors.
+const REFUSAL_ERRORS_MAX: usize = 20;
+
 /// Why nothing is executed: what HTTP says of it, and a sentence for whoever asked.
 #[derive(Debug)]
 pub(super) struct Problem {
@@ -51,7 +54,7 @@ impl Problem {
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         let status = match refused.kind {
-            RefusedKind::Syntax => StatusCode::BAD_REQUEST,
+            RefusedKind::Syntax | RefusedKind::Variables => StatusCode::BAD_REQUEST,
             RefusedKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self { positions: refused.positions, ..Self::new(status, Code::BadUserInput, refused.message) }
@@ -118,6 +121,10 @@ impl From<Response> for Answer {
         }
         // Errors of execution have a path; those of validation have none.
         let is_refusal = data == Value::Null && !errors.is_empty() && errors.iter().all(|error| error.path.is_empty());
+        if is_refusal {
+            // One document may be wrong in a thousand places.
+            errors.truncate(REFUSAL_ERRORS_MAX);
+        }
         let (data, status) = if is_refusal { (None, StatusCode::UNPROCESSABLE_ENTITY) } else { (Some(data), StatusCode::OK) };
         Self { errors, data, extensions: outer, status }
     }

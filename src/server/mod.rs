@@ -14,6 +14,7 @@ pub mod pages;
 mod request;
 mod shield;
 mod stall;
+mod trusted;
 mod ws;
 
 use std::future::Future;
@@ -35,6 +36,7 @@ pub use self::address::Proxies;
 use self::gate::Gate;
 pub use self::gate::RateBounds;
 pub use self::origin::Origins;
+pub use self::trusted::{TrustedDocuments, TrustedError};
 use crate::auth::Auth;
 use crate::clock::Clock;
 use crate::graphql::Executor;
@@ -44,6 +46,8 @@ use crate::graphql::Executor;
 pub struct DoorBounds {
     pub body_bytes: usize,
     pub variables_bytes: usize,
+    /// Requests of one body, which are done one after the other. 0: a body is one request.
+    pub batch: usize,
     /// Connections that are not WebSockets. More wait to be accepted.
     pub connections: usize,
     /// How long a connection may be silent before a request, or take to send its head.
@@ -100,6 +104,7 @@ impl Default for DoorBounds {
         Self {
             body_bytes: 128 * 1024,
             variables_bytes: 64 * 1024,
+            batch: 0,
             connections: 10_000,
             head: Duration::from_secs(60),
             request: Duration::from_secs(10),
@@ -154,6 +159,7 @@ pub struct Doors {
     stream_places: Arc<Semaphore>,
     sockets: TaskTracker,
     stop: CancellationToken,
+    trusted: Option<TrustedDocuments>,
 }
 
 impl Doors {
@@ -161,7 +167,12 @@ impl Doors {
         let places = Arc::new(Semaphore::new(bounds.sockets.total.min(Semaphore::MAX_PERMITS)));
         let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
         let (gate, sockets, stop) = (Gate::new(bounds.rates.clone()), TaskTracker::new(), CancellationToken::new());
-        Self { executor, auth, clock, bounds, gate, places, stream_places, sockets, stop }
+        Self { executor, auth, clock, bounds, gate, places, stream_places, sockets, stop, trusted: None }
+    }
+
+    /// From now on only these documents are run, through every door.
+    pub fn with_trusted(self, documents: TrustedDocuments) -> Self {
+        Self { trusted: Some(documents), ..self }
     }
 
     /// The sockets that are open now.

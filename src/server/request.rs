@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
+use super::TrustedDocuments;
 use super::answer::{Code, Problem};
 
 /// What one asks. Borrowed from the text it came in; its variables are read when the document is known to be good.
@@ -16,6 +17,9 @@ use super::answer::{Code, Problem};
 pub(super) struct GraphqlRequest<'a> {
     #[serde(borrow, default)]
     query: Option<Cow<'a, str>>,
+    /// Of a trusted document. Relay's own examples send it as `doc_id`.
+    #[serde(borrow, default, alias = "doc_id")]
+    document_id: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub(super) operation_name: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -24,29 +28,71 @@ pub(super) struct GraphqlRequest<'a> {
     extensions: Option<Extensions>,
 }
 
-/// The one extension that is known by name, to say that it is not served.
+/// The one extension that is known by name.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a JSON object")]
 struct Extensions {
     #[serde(default)]
-    persisted_query: Option<serde::de::IgnoredAny>,
+    persisted_query: Option<PersistedQuery>,
+}
+
+/// How Apollo's clients and urql's name a trusted document.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "a JSON object")]
+struct PersistedQuery {
+    #[serde(default)]
+    sha256_hash: Option<String>,
+}
+
+/// What a body holds.
+#[derive(Debug)]
+pub(super) enum Asked<'a> {
+    One(GraphqlRequest<'a>),
+    Batch(Vec<GraphqlRequest<'a>>),
+}
+
+impl<'a> Asked<'a> {
+    /// A batch has at most so many requests; 0 is for no batch at all.
+    pub(super) fn from_json(text: &'a [u8], batch_max: usize) -> Result<Self, Problem> {
+        let text = readable(text)?;
+        if !text.trim_ascii_start().starts_with('[') {
+            return parse(text).map(Self::One);
+        }
+        let refused = |sentence: String| Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::BadUserInput, sentence));
+        if batch_max == 0 {
+            return refused("Batches are not served: send one request at a time.".to_owned());
+        }
+        let requests: Vec<&RawValue> = parse(text)?;
+        if requests.is_empty() || requests.len() > batch_max {
+            return refused(format!("A batch has 1 to {batch_max} requests."));
+        }
+        // Each by itself, so that a batch is none of its own requests.
+        requests.into_iter().map(|request| GraphqlRequest::from_json(request.get().as_bytes())).collect::<Result<_, _>>().map(Self::Batch)
+    }
+}
+
+fn readable(text: &[u8]) -> Result<&str, Problem> {
+    let text = std::str::from_utf8(text).map_err(|_| bad_json("the text is not UTF-8"))?;
+    if text.trim_ascii_start().is_empty() {
+        return Err(bad_json("the body is empty"));
+    }
+    Ok(text)
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
+    serde_json::from_str(text).map_err(|error| match error.classify() {
+        Category::Data => not_a_request(&error),
+        Category::Syntax | Category::Eof | Category::Io => bad_json(&error),
+    })
 }
 
 impl<'a> GraphqlRequest<'a> {
+    /// One request. An array is none, though its elements could be taken for the fields of one.
     pub(super) fn from_json(text: &'a [u8]) -> Result<Self, Problem> {
-        let text = std::str::from_utf8(text).map_err(|_| bad_json("the text is not UTF-8"))?;
-        match text.trim_ascii_start().as_bytes().first() {
-            None => return Err(bad_json("the body is empty")),
-            Some(b'[') => {
-                let sentence = "Batches are not served: send one request at a time.";
-                return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::BadUserInput, sentence));
-            }
-            Some(_) => {}
+        match Asked::from_json(text, 0)? {
+            Asked::One(request) => Ok(request),
+            Asked::Batch(_) => Err(not_a_request("it is a batch")),
         }
-        serde_json::from_str(text).map_err(|error| match error.classify() {
-            Category::Data => not_a_request(&error),
-            Category::Syntax | Category::Eof | Category::Io => bad_json(&error),
-        })
     }
 
     /// From the parameters of a query string, where `variables` and `extensions` are JSON in text.
@@ -61,21 +107,37 @@ impl<'a> GraphqlRequest<'a> {
         };
         Ok(Self {
             query: parameters.query.as_deref().map(Cow::Borrowed),
+            document_id: parameters.document_id.as_deref().map(Cow::Borrowed),
             operation_name: parameters.operation_name.as_deref().filter(|name| !name.is_empty()).map(Cow::Borrowed),
             variables: json("variables", &parameters.variables)?,
             extensions,
         })
     }
 
-    pub(super) fn query(&self) -> Result<&str, Problem> {
+    /// The text of the document, its own or one of the list.
+    pub(super) fn document<'r>(&'r self, trusted: Option<&'r TrustedDocuments>) -> Result<&'r str, Problem> {
         if let Some(query) = self.query.as_deref().filter(|query| !query.is_empty()) {
-            return Ok(query);
+            if trusted.is_none_or(|trusted| trusted.holds(query)) {
+                return Ok(query);
+            }
+            let sentence = "This server runs the documents of its list only, and this one is not in it.";
+            return Err(Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence));
         }
-        if self.extensions.as_ref().is_some_and(|extensions| extensions.persisted_query.is_some()) {
-            let sentence = "Persisted queries are not served: send the whole document in `query`.";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, Code::PersistedQueryNotSupported, sentence));
+        let persisted = self.extensions.as_ref().and_then(|extensions| extensions.persisted_query.as_ref());
+        let hash = persisted.and_then(|persisted| persisted.sha256_hash.as_deref());
+        let id = self.document_id.as_deref().or(hash);
+        if id.is_none() && persisted.is_none() {
+            return Err(not_a_request("it has no `query`"));
         }
-        Err(not_a_request("it has no `query`"))
+        // Who registers a document with its first use is told the same as who names one that is not in the list.
+        let sentence = match trusted {
+            Some(trusted) => match id.and_then(|id| trusted.document(id)) {
+                Some(document) => return Ok(document),
+                None => "The list of this server has no document of this id.",
+            },
+            None => "Persisted queries are not served: send the whole document in `query`.",
+        };
+        Err(Problem::new(StatusCode::BAD_REQUEST, Code::PersistedQueryNotSupported, sentence))
     }
 
     pub(super) fn variables(&self, bytes_max: usize) -> Result<Variables, Problem> {
@@ -93,6 +155,7 @@ impl<'a> GraphqlRequest<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Parameters {
     query: Option<String>,
+    document_id: Option<String>,
     operation_name: Option<String>,
     variables: Option<String>,
     extensions: Option<String>,

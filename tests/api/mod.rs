@@ -4,6 +4,8 @@ mod access;
 mod conversation;
 mod events;
 mod flags;
+mod group_events;
+mod groups;
 mod history;
 mod inbox;
 mod profile;

@@ -7,12 +7,15 @@
 
 mod bare;
 mod costs;
+mod documents;
 mod measure;
 mod opening;
 mod operations;
 mod report;
 mod throughput;
 mod world;
+#[path = "../support/worst.rs"]
+mod worst;
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +52,8 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 3] = ["costs", "open", "throughput"];
-const HELP: &str = "cargo bench -- [--quick] [costs] [open] [throughput]
+const PARTS: [&str; 4] = ["costs", "documents", "open", "throughput"];
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured.";
@@ -71,9 +74,14 @@ fn main() {
     runtime.block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
 }
 
-async fn run(size: Size, [costs, open, throughput]: [bool; 3]) {
+async fn run(size: Size, [costs, documents, open, throughput]: [bool; 4]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
+    if documents {
+        let world = World::load(&[FEW]).await;
+        documents::measure(&world).await;
+        world.close().await;
+    }
     if costs || open {
         let small = World::load(&[FEW]).await;
         // What the others are compared with comes first, so that it has gone to disk with the rest.

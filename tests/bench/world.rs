@@ -54,7 +54,7 @@ pub struct World {
     pub bus: Bus,
     pub places: Vec<Place>,
     chat: Chat,
-    api: Api,
+    pub api: Api,
     store: Arc<dyn Store>,
     folder: TempDir,
 }

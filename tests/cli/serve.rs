@@ -127,3 +127,26 @@ fn a_log_filter_that_is_none_is_one_clear_line() {
     assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1));
     assert!(ended.stderr.starts_with("wideroom: the log filter cannot be read: "), "{}", ended.stderr);
 }
+
+#[test]
+fn a_list_of_documents_that_is_none_is_one_clear_line() {
+    let program = Program::new();
+    let list = program.write("list.json", "{\"a\": 1}");
+    let line = |reason: &str| format!("--trusted-documents: {list}: {reason}");
+    program
+        .run(&["serve", "--listen", "127.0.0.1:0", "--trusted-documents", &list])
+        .failed(1, &line("must be a JSON object of documents by their ids: an object of texts, or a manifest with `operations`"));
+    program.write("list.json", "{}");
+    program.run(&["serve", "--listen", "127.0.0.1:0", "--trusted-documents", &list]).failed(1, &line("there is no document in it"));
+}
+
+#[test]
+fn a_listed_document_that_would_be_refused_is_named_in_the_log() {
+    let program = Program::new();
+    let list = program.write("list.json", "{\"a\": \"{ viewer { username } }\", \"b\": \"query Old {\"}");
+    let server = Server::start(&program, &["--trusted-documents", &list]);
+    server.signal("-TERM");
+    let (_, _, log) = server.end();
+    assert!(log.contains("a trusted document would be refused") && log.contains("query Old {"), "{log}");
+    assert!(log.contains("only trusted documents are run documents=2"), "{log}");
+}

@@ -82,7 +82,7 @@ async fn a_bad_document_is_told_with_its_status_and_as_success_to_plain_json() {
         (json!({ "query": "{ number(" }), 400, "cannot be parsed"),
         (json!({ "query": "{ nothing }" }), 422, "nothing"),
         (json!({ "query": "{ number(n: \"x\") }" }), 422, "Invalid value"),
-        (json!({ "query": "query($n: Int!) { number(n: $n) }" }), 422, "$n"),
+        (json!({ "query": "query($n: Int!) { number(n: $n) }" }), 400, "$n"),
         (json!({ "query": "query A { number(n: 1) }", "operationName": "B" }), 422, "operationName"),
         (json!({ "query": "query A { number(n: 1) } query B { number(n: 1) }" }), 422, "operationName"),
         (json!({ "query": "query A { number(n: 1) } query B { number(n: 1) }", "operationName": "C" }), 422, "operationName"),
@@ -99,6 +99,14 @@ async fn a_bad_document_is_told_with_its_status_and_as_success_to_plain_json() {
         assert_eq!((plain.status, plain.header("content-type")), (200, "application/json; charset=utf-8"));
         assert_eq!(plain.body, reply.body);
     }
+}
+
+#[tokio::test]
+async fn a_document_that_is_wrong_in_many_places_is_told_some_of_them() {
+    let world = World::start().await;
+    let unknown: String = (0..400).map(|number| format!("x{number} ")).collect();
+    let reply = world.post(&json!({ "query": format!("{{ number({}) }}", unknown.replace(' ', ": 1 ")) })).await;
+    assert_eq!((reply.status, reply.body["errors"].as_array().unwrap().len()), (422, 20), "{}", reply.body);
 }
 
 #[tokio::test]
@@ -132,9 +140,12 @@ async fn answers_come_in_the_media_type_that_is_accepted() {
     let body = json!({ "query": "{ number(n: 1) }" }).to_string();
     let ours = "application/graphql-response+json; charset=utf-8";
     let plain = "application/json; charset=utf-8";
-    for (accept, content_type) in
-        [("*/*", ours), ("application/json", plain), ("application/graphql-response+json;q=0.1, application/json;q=0.2", plain)]
-    {
+    for (accept, content_type) in [
+        ("application/graphql-response+json", ours),
+        ("*/*", plain),
+        ("application/json", plain),
+        ("application/graphql-response+json;q=0.1, application/json;q=0.2", plain),
+    ] {
         let reply = world.http("POST", "/graphql", &[JSON, ("accept", accept)], body.as_bytes()).await;
         assert_eq!((reply.status, reply.header("content-type")), (200, content_type), "{accept}");
     }
@@ -195,6 +206,18 @@ async fn what_takes_too_long_is_unavailable_and_a_mutation_of_unknown_outcome() 
     let reply = world.post(&json!({ "query": "mutation { wait }" })).await;
     assert_refusal(&reply, 503, "UNAVAILABLE", "50 ms");
     assert_eq!(reply.body["errors"][0]["extensions"]["outcome"], "UNKNOWN");
+}
+
+#[tokio::test]
+async fn the_work_of_a_client_that_goes_away_is_dropped() {
+    let world = World::start().await;
+    let mut stream = world.tcp().await;
+    let body = json!({ "query": "mutation { slow(ms: 3600000) }" }).to_string();
+    let head = format!("POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    world.alive(1).await;
+    drop(stream);
+    world.alive(0).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Over real sockets: the doors with a small schema of their own behind them.
 
+mod batch;
 mod clients;
 mod drain;
 mod http;
@@ -8,6 +9,7 @@ mod rates;
 mod schema;
 mod stream_bounds;
 mod streams;
+mod trusted;
 mod world;
 mod ws;
 mod ws_bounds;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::UserId;
-use wideroom::server::{self, DoorBounds, Doors};
+use wideroom::server::{self, DoorBounds, Doors, TrustedDocuments};
 
 use super::schema::TestApi;
 use crate::support::client;
@@ -40,9 +40,19 @@ impl World {
     }
 
     pub(super) async fn with(bounds: DoorBounds) -> Self {
+        Self::with_doors(bounds, |doors| doors).await
+    }
+
+    /// Only the documents of this list are run.
+    pub(super) async fn trusting(list: &Value) -> Self {
+        let list = TrustedDocuments::parse(list.to_string().as_bytes()).unwrap();
+        Self::with_doors(DoorBounds::default(), |doors| doors.with_trusted(list)).await
+    }
+
+    async fn with_doors(bounds: DoorBounds, fit: impl FnOnce(Doors) -> Doors) -> Self {
         let (alive, watched) = watch::channel(0);
         let api = Arc::new(TestApi::new(Arc::new(alive)));
-        let doors = Arc::new(Doors::new(api, Arc::new(Auth::with_secret(SECRET)), Arc::new(SystemClock), bounds));
+        let doors = Arc::new(fit(Doors::new(api, Arc::new(Auth::with_secret(SECRET)), Arc::new(SystemClock), bounds)));
         let listener = server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();

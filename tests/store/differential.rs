@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, Emoji, GroupName, IdempotencyKey, InboxKey, Membership, MembershipState, Message,
-    MessageId, MessageKind, OrderKey, PageRequest, Profile, ReadMarker, Role, UserId,
+    Change, ChangeKind, Conversation, ConversationId, Cut, Emoji, GroupName, IdempotencyKey, InboxKey, Membership, MembershipState,
+    Message, MessageId, MessageKind, OrderKey, PageRequest, Profile, ReadMarker, Role, UserId,
 };
 use wideroom::store::{
     Archive, Audience, FlagsChange, ImportPlaces, ImportRow, MarkerMove, MembershipChange, NewConversation, NewMessage, ProfileChange,

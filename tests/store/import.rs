@@ -209,12 +209,12 @@ pub async fn markers_and_flags_are_kept(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     let flags = Flags { is_muted: true, is_pinned: true, archived_at: Some(at(77)) };
     let places = ImportPlaces { read_up_to: Some(id(3)), delivered_up_to: Some(id(4)), flags, ..ImportPlaces::default() };
-    let admin = Membership { state: MembershipState::Joined, role: Role::Admin, since: Some(at(2)) };
+    let owner = Membership { state: MembershipState::Joined, role: Role::Owner, since: Some(at(2)) };
     import_all(
         store,
         &[
             group_row(room(1), None),
-            ImportRow::Participant { conversation: room(1), user: ann.clone(), membership: admin, places },
+            ImportRow::Participant { conversation: room(1), user: ann.clone(), membership: owner, places },
             participant_row(room(1), &ben),
         ],
     )
@@ -224,7 +224,7 @@ pub async fn markers_and_flags_are_kept(store: &dyn Store) {
     assert_eq!((row_of_ann.read_up_to(), row_of_ann.flags), (id(3).order_key(), flags));
     let of_ann = participant(store, room(1), &ann).await.unwrap();
     assert_eq!((of_ann.read_up_to, of_ann.delivered_up_to), (id(3).order_key(), id(4).order_key()));
-    assert_eq!(of_ann.membership, admin);
+    assert_eq!(of_ann.membership, owner);
     let row_of_ben = row(store, &ben, room(1)).await;
     assert_eq!((row_of_ben.read_up_to(), row_of_ben.flags), (OrderKey::MIN, Flags::default()));
     assert_eq!(unread(store, &ann, room(1), row_of_ann.read_up_to(), 9).await.first, Some(id(4)));

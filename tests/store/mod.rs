@@ -2,8 +2,11 @@
 //!
 //! A case gets an empty store and knows no engine. A promise that is not here is none; a fault found in one engine becomes a case for all.
 
-mod ask;
+pub mod ask;
 mod conversation;
+mod cql_history;
+mod cql_inbox;
+mod cql_send;
 mod differential;
 mod disk;
 mod flags;
@@ -225,3 +228,4 @@ contract! {
 
 stores!(naive);
 stores!(embedded);
+stores!(cassandra);

@@ -63,7 +63,8 @@ pub async fn a_reaction_is_on_until_it_is_off(store: &dyn Store) {
 pub async fn reactions_come_by_emoji_and_their_users_by_name(store: &dyn Store) {
     let [ann, anna, ben] = users(["ann", "anna", "ben"]);
     said(store, &[ann.clone(), anna.clone(), ben.clone()]).await;
-    for (micros, (by, text)) in (2..).zip([(&ben, "🚀"), (&anna, "❤"), (&ben, "👍🏽"), (&ann, "🚀"), (&ben, "👍"), (&anna, "🚀")]) {
+    for (micros, (by, text)) in (2..).zip([(&ben, "🚀"), (&anna, "❤"), (&ben, "👍🏽"), (&ann, "🚀"), (&ben, "👍"), (&anna, "🚀")])
+    {
         react(store, micros, by, text, true).await.unwrap();
     }
     let mut expected = vec![

@@ -76,14 +76,19 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
     let names: Vec<_> = (0..40).map(|n| user(&format!("{}{n}", ["a", "é", "Z", "aa"][n % 4]))).collect();
     let list = runtime.block_on(async {
         store.import(&[group_row(room(1), None)]).await.unwrap();
-        let mut list = Vec::new();
+        let mut there = Vec::new();
         // In runs of some who came later, so that a page has much to step over.
         for (n, name) in (0..).zip(&names) {
             let (state, is_late) = (if n % 11 == 3 { MembershipState::Left } else { MembershipState::Joined }, n / 5 % 2 == 1);
             store.import(&[came(1, name, state, is_late.then_some(60))]).await.unwrap();
             if state == MembershipState::Joined && !is_late && *name != names[1] {
-                list.push(participant(store, room(1), name).await.unwrap());
+                there.push(name);
             }
+        }
+        // Once all have come: who counts as OWNER follows from all of them.
+        let mut list = Vec::new();
+        for name in there {
+            list.push(participant(store, room(1), name).await.unwrap());
         }
         list.sort_by(|one, other| one.user.as_str().cmp(other.user.as_str()));
         list

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use wideroom::clock::ManualClock;
+use tokio::sync::OnceCell;
+use wideroom::clock::{ManualClock, SystemClock};
 use wideroom::store::Store;
+use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::embedded::{Embedded, Options};
 
 use super::oracle::Naive;
-use crate::support::words::{NOW, new_salt};
+use crate::support::cassandra::shared;
+use crate::support::words::{NOW, new_salt, new_salt_among_others};
 
 /// A store that goes with its test. Opening one begins a case, whose words are its own.
 pub struct Stage {
@@ -37,6 +40,14 @@ impl Stage {
         Some(Self { store: open(&folder, &clock).await, clock, folder: Some(folder) })
     }
 
+    /// In one keyspace with the other cases of its run: to make the tables takes seconds.
+    pub async fn cassandra() -> Option<Self> {
+        let address = keyspace().await?;
+        new_salt_among_others();
+        let clock = Arc::new(ManualClock::at(NOW));
+        Some(Self { store: Box::new(Cql::open(address, clock.clone()).await.unwrap()), clock, folder: None })
+    }
+
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
@@ -58,4 +69,17 @@ impl Stage {
 async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn Store> {
     let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
     Box::new(Embedded::open(options, clock.clone()).await.unwrap())
+}
+
+/// The keyspace of this run, with its tables. `None` where no Cassandra can be had.
+pub async fn keyspace() -> Option<Address> {
+    static ADDRESS: OnceCell<Address> = OnceCell::const_new();
+    let shared = shared().await?;
+    let made = ADDRESS.get_or_init(async || {
+        let name = format!("wideroom_{}", uuid::Uuid::new_v4().simple());
+        let address: Address = shared.url(&name).parse().unwrap();
+        migrate(&address, Some(1), &SystemClock).await.unwrap();
+        address
+    });
+    Some(made.await.clone())
 }

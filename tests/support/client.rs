@@ -45,6 +45,10 @@ async fn connect(address: SocketAddr) -> Result<Connection, Cut> {
 
 async fn exchange(connection: &mut Connection, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Cut> {
     let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
+    // What a client says that wants to be told by the status.
+    if headers.iter().all(|(name, _)| *name != "accept") {
+        request = request.header("accept", "application/graphql-response+json");
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -68,9 +72,13 @@ impl Caller {
     }
 
     pub(crate) async fn ask(&mut self, document: &str, variables: &Value) -> Result<Reply, Cut> {
+        self.post(json!({ "query": document, "variables": variables }).to_string().as_bytes()).await
+    }
+
+    /// Any body, said to be JSON.
+    pub(crate) async fn post(&mut self, body: &[u8]) -> Result<Reply, Cut> {
         let headers = [("content-type", "application/json"), ("authorization", self.authorization.as_str())];
-        let body = json!({ "query": document, "variables": variables }).to_string();
-        exchange(&mut self.connection, "POST", "/graphql", &headers, body.as_bytes()).await
+        exchange(&mut self.connection, "POST", "/graphql", &headers, body).await
     }
 
     /// The data of an answer without errors.

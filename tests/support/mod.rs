@@ -2,7 +2,9 @@
 
 pub mod cassandra;
 pub mod client;
+pub mod node;
 pub mod program;
 pub mod server;
 pub mod words;
 pub mod world;
+pub mod worst;

@@ -36,7 +36,6 @@ pub fn new_salt() {
 }
 
 /// The same, for a case that shares its database with others: what is asked of the whole of it, others have a part in.
-#[expect(dead_code, reason = "for stages on Cassandra, where the cases of a run share a keyspace")]
 pub fn new_salt_among_others() {
     new_salt();
     IS_AMONG_OTHERS.set(true);

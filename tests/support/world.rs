@@ -23,7 +23,7 @@ use wideroom::transfer::Import;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
-    api: Arc<Api>,
+    pub(crate) api: Arc<Api>,
     pub(crate) chat: Chat,
     pub(crate) store: Arc<dyn Store>,
     folder: TempDir,
@@ -35,8 +35,8 @@ pub(crate) struct Actor {
 }
 
 /// What one request was answered with.
-#[derive(Debug)]
-pub(crate) struct Answer(Value);
+#[derive(Debug, Clone)]
+pub(crate) struct Answer(pub(crate) Value);
 
 /// What a subscription answers with, one after the other.
 pub(crate) struct Stream(BoxStream<'static, async_graphql::Response>);
@@ -182,6 +182,10 @@ impl Answer {
         self.0.get("errors").is_some()
     }
 
+    pub(crate) fn has_data(&self) -> bool {
+        self.0.get("errors").is_none()
+    }
+
     /// What was answered beside an error.
     pub(crate) fn data_beside_errors(self) -> Value {
         self.0["data"].clone()
@@ -215,6 +219,11 @@ impl Stream {
     pub(crate) async fn answer(&mut self) -> Answer {
         let response = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came");
         Answer(serde_json::to_value(response.expect("the stream ended")).unwrap())
+    }
+
+    /// Whether it ends, with nothing before.
+    pub(crate) async fn has_ended(&mut self) -> bool {
+        tokio::time::timeout(PATIENCE, self.0.next()).await.expect("it goes on").is_none()
     }
 
     /// Whether nothing is there now: asked only after something that would have been told before.

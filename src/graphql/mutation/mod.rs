@@ -333,7 +333,11 @@ impl Mutation {
 
     /// Gives a sign that the viewer is typing, or stops; for as long as it lasts, again every few seconds. It ends by itself 6 seconds after
     /// the last one, and with a message.
-    async fn set_typing(&self, ctx: &Context<'_>, #[graphql(desc = "Where, and whether.")] input: SetTypingInput) -> Nullable<SetTypingPayload> {
+    async fn set_typing(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Where, and whether.")] input: SetTypingInput,
+    ) -> Nullable<SetTypingPayload> {
         nullable(typing::set_typing(ctx, input)).await
     }
 

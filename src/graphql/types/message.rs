@@ -67,7 +67,7 @@ impl Message {
         self.message.kind.into()
     }
 
-    /// The text. Null once deleted; empty only beside attachments.
+    /// The text. Null once deleted; empty only beside attachments, and in a SYSTEM message.
     async fn body(&self) -> Option<&str> {
         self.message.content.as_ref().map(|content| content.body.as_str())
     }
@@ -77,7 +77,8 @@ impl Message {
         self.message.content.iter().flat_map(|content| &content.attachments).map(Attachment).collect()
     }
 
-    /// The client's own, as sent. Null once deleted.
+    /// The client's own, as sent. Null once deleted. Of a SYSTEM message: `event`, one of joined, left, removed, renamed and roleChanged, and
+    /// `usernames`, those whom it is about; beside them the new `name`, or the new `role`.
     async fn metadata(&self) -> Option<Json> {
         let metadata = self.message.content.as_ref()?.metadata.as_ref()?;
         serde_json::from_str(metadata.as_str()).ok().map(Json)

@@ -50,10 +50,7 @@ impl Reaction {
 
     /// The first of them, by the bytes of their usernames.
     #[graphql(complexity = "page_complexity(first, None, child_complexity)")]
-    async fn users(
-        &self,
-        #[graphql(desc = "At most this many. 0 to 100; 20 by default.")] first: Option<i32>,
-    ) -> Result<Vec<User>> {
+    async fn users(&self, #[graphql(desc = "At most this many. 0 to 100; 20 by default.")] first: Option<i32>) -> Result<Vec<User>> {
         let (_, count) = PageArguments { first, ..PageArguments::default() }.direction_and_count()?;
         Ok(self.reaction().users.iter().take(count).map(|user| User::new(&self.scope, user.clone())).collect())
     }

@@ -4,8 +4,8 @@ use async_graphql::{ID, Object, SimpleObject};
 
 use crate::graphql::error::{Nullable, nullable};
 use crate::graphql::id::GlobalId;
-use crate::graphql::scope::Scope;
 use crate::graphql::scalar::DateTime;
+use crate::graphql::scope::Scope;
 use crate::model::{self, UserId};
 
 /// Whether a user is here just now.

@@ -24,7 +24,7 @@ use super::Doors;
 use super::answer::{Answer, Code, Problem};
 use super::gate::Caller;
 use super::operation::{LogLine, Sentence};
-use super::request::{GraphqlRequest, Parameters, bad_json, not_a_request};
+use super::request::{Asked, GraphqlRequest, Parameters, bad_json, not_a_request};
 use crate::auth::Identity;
 use crate::model::Timestamp;
 
@@ -34,6 +34,8 @@ const DISCARD_FACTOR: usize = 8;
 /// What becomes of a well-formed request.
 enum Outcome {
     Answered(Answer),
+    /// One answer for each request of a batch, in its order.
+    Batch(Vec<Answer>),
     Subscribed(Feed),
 }
 
@@ -49,6 +51,11 @@ pub(super) async fn graphql(State(doors): State<Arc<Doors>>, request: Request) -
     };
     let answer = match outcome {
         Ok(Outcome::Subscribed(feed)) => return respond_in(feed.wire, feed.body(line)),
+        Ok(Outcome::Batch(answers)) => {
+            let code = answers.iter().map(Answer::code).find(|code| *code != "OK");
+            line.end(code.unwrap_or("OK"));
+            return response(Body::from(batch_json(&answers)), accepted.media.unwrap_or(Media::Json).name(), "no-store");
+        }
         Ok(Outcome::Answered(answer)) => Ok(answer),
         Err(problem) => Err(problem),
     };
@@ -92,6 +99,11 @@ fn respond(answer: &Answer, status: StatusCode, media: Media, header: Option<Box
     *response.status_mut() = status;
     response.headers_mut().extend(header.map(|header| *header));
     response
+}
+
+fn batch_json(answers: &[Answer]) -> String {
+    let answers: Vec<_> = answers.iter().map(Answer::json).collect();
+    format!("[{}]", answers.join(","))
 }
 
 fn respond_in(wire: Wire, body: Body) -> Response {
@@ -140,11 +152,34 @@ async fn answer(doors: &Arc<Doors>, request: Request, accepted: Accepted, line: 
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, Code::Unavailable, sentence));
         }
     };
-    let request = GraphqlRequest::from_json(&body)?;
-    execute(doors, &request, knock, line).await
+    match Asked::from_json(&body, doors.bounds.batch)? {
+        Asked::One(request) => execute(doors, &request, knock, line).await,
+        Asked::Batch(requests) => batch(doors, &requests, &knock, line).await.map(Outcome::Batch),
+    }
+}
+
+/// One after the other, by one deadline: so a batch costs no more at once than one request does, and what it changes, it changes in order.
+async fn batch(doors: &Arc<Doors>, requests: &[GraphqlRequest<'_>], knock: &Knock, line: &mut LogLine) -> Result<Vec<Answer>, Problem> {
+    if knock.accepted.media.is_none() {
+        let sentence = "A batch is answered as `application/graphql-response+json` or `application/json`, and `Accept` allows neither.";
+        return Err(Problem::new(StatusCode::NOT_ACCEPTABLE, Code::BadUserInput, sentence));
+    }
+    // A subscription has no place in it.
+    let accepted = knock.accepted.without_streams();
+    let mut answers = Vec::with_capacity(requests.len());
+    for request in requests {
+        let knock = Knock { accepted, ..knock.clone() };
+        answers.push(match execute(doors, request, knock, line).await {
+            Ok(Outcome::Answered(answer)) => answer,
+            Ok(Outcome::Batch(_) | Outcome::Subscribed(_)) => Answer::internal(),
+            Err(problem) => problem.into(),
+        });
+    }
+    Ok(answers)
 }
 
 /// What stands around a request, and by when it is to be answered.
+#[derive(Clone)]
 struct Knock {
     accepted: Accepted,
     caller: Caller,
@@ -159,9 +194,9 @@ async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock,
         problem if problem.code == Code::RateLimited => Err(problem),
         why => refused(why),
     };
-    let query = match request.query() {
+    let query = match request.document(doors.trusted.as_ref()) {
         // Who asks for a persisted query made a well-formed request, and so did who sent a document that is refused.
-        Err(problem) if problem.code == Code::PersistedQueryNotSupported => return refused(problem),
+        Err(problem) if matches!(problem.code, Code::PersistedQueryNotSupported | Code::Forbidden) => return refused(problem),
         query => query?,
     };
     let prepared = match doors.executor.prepare(query, request.operation_name.as_deref()) {

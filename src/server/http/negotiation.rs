@@ -23,7 +23,7 @@ impl Media {
 /// What `Accept` allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Accepted {
-    /// The better of the two forms of one answer; our own media type where it does not care.
+    /// The better of the two forms of one answer. Plain JSON where it does not care: whoever says nothing may know nothing newer.
     pub(super) media: Option<Media>,
     /// The better stream, for a subscription. No wildcard asks for one.
     pub(super) stream: Option<Wire>,
@@ -36,7 +36,7 @@ impl Accepted {
         let mut ranges =
             headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).peekable();
         if ranges.peek().is_none() {
-            return Self { media: Some(Media::GraphqlResponse), ..Self::default() };
+            return Self { media: Some(Media::Json), ..Self::default() };
         }
         let [mut graphql, mut json, mut events, mut parts] = [Wish::default(); 4];
         for range in ranges {
@@ -46,11 +46,19 @@ impl Accepted {
             events.consider(range.names("text", "event-stream"), &range);
             parts.consider(range.names("multipart", "mixed").filter(|_| range.is_for_subscriptions), &range);
         }
-        let (media_quality, media) = better((graphql.quality, Media::GraphqlResponse), (json.quality, Media::Json));
-        let (stream_quality, stream) = better((events.quality, Wire::Events), (parts.quality, Wire::Parts));
+        // What both come to by a wildcard alone is plain JSON's; where both are named and wished for alike, it is the form that tells more.
+        let is_named = graphql.specificity == NAMED || graphql.specificity > json.specificity;
+        let is_ours = graphql.quality > json.quality || graphql.quality == json.quality && is_named;
+        let (media_quality, media) = if is_ours { (graphql.quality, Media::GraphqlResponse) } else { (json.quality, Media::Json) };
+        let (stream_quality, stream) =
+            if parts.quality > events.quality { (parts.quality, Wire::Parts) } else { (events.quality, Wire::Events) };
         // Apollo's clients ask for parts and mean: if it is a subscription.
         let is_stream_preferred = media_quality == 0 || events.quality > media_quality;
         Self { media: (media_quality > 0).then_some(media), stream: (stream_quality > 0).then_some(stream), is_stream_preferred }
+    }
+
+    pub(super) fn without_streams(self) -> Self {
+        Self { stream: None, ..self }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
@@ -63,9 +71,8 @@ impl Accepted {
     }
 }
 
-fn better<T>(first: (u16, T), second: (u16, T)) -> (u16, T) {
-    if second.0 > first.0 { second } else { first }
-}
+/// How closely a range describes the one media type that it names.
+const NAMED: u8 = 3;
 
 /// One range of `Accept`.
 struct Range<'a> {
@@ -93,7 +100,7 @@ impl<'a> Range<'a> {
     }
 
     fn names(&self, main: &str, subtype: &str) -> Option<u8> {
-        (self.main.eq_ignore_ascii_case(main) && self.subtype.eq_ignore_ascii_case(subtype)).then_some(3)
+        (self.main.eq_ignore_ascii_case(main) && self.subtype.eq_ignore_ascii_case(subtype)).then_some(NAMED)
     }
 
     /// How closely it describes this media type, if it does.
@@ -146,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_wish_wins_and_ours_wins_a_tie() {
+    fn the_greatest_wish_wins_and_ours_wins_a_tie_of_names() {
         use Media::{GraphqlResponse, Json};
-        assert_eq!(Accepted::by(&HeaderMap::new()).media, Some(GraphqlResponse));
+        assert_eq!(Accepted::by(&HeaderMap::new()).media, Some(Json));
         for (accept, media) in [
-            ("*/*", Some(GraphqlResponse)),
-            ("application/*", Some(GraphqlResponse)),
+            ("*/*", Some(Json)),
+            ("application/*", Some(Json)),
             ("application/json", Some(Json)),
             ("APPLICATION/JSON", Some(Json)),
             ("application/graphql-response+json", Some(GraphqlResponse)),
@@ -160,7 +167,9 @@ mod tests {
             ("application/graphql-response+json, application/json;q=0.9", Some(GraphqlResponse)),
             ("application/json, multipart/mixed", Some(Json)),
             ("application/json, */*;q=0.1", Some(Json)),
-            ("text/html, */*;q=0.8", Some(GraphqlResponse)),
+            ("application/graphql-response+json, */*", Some(GraphqlResponse)),
+            ("application/json, */*", Some(Json)),
+            ("text/html, */*;q=0.8", Some(Json)),
             ("application/graphql-response+json;q=0, */*", Some(Json)),
             ("text/html", None),
             ("application/json;q=0", None),

@@ -239,7 +239,7 @@ impl Connection {
         let mut line = LogLine::start("ws");
         line.viewer(viewer.as_ref());
         let request = GraphqlRequest::from_json(payload.get().as_bytes()).map_err(|problem| Close::invalid(problem.sentence))?;
-        if let Err(problem) = request.query()
+        if let Err(problem) = request.document(self.doors.trusted.as_ref())
             && problem.code == Code::BadUserInput
         {
             return Err(Close::invalid(problem.sentence).into());
@@ -265,7 +265,8 @@ impl Connection {
             return Err(Problem::too_many(sentence));
         }
         let gate = &self.doors.gate;
-        let prepared = self.doors.executor.prepare(request.query()?, request.operation_name.as_deref());
+        let document = request.document(self.doors.trusted.as_ref())?;
+        let prepared = self.doors.executor.prepare(document, request.operation_name.as_deref());
         let prepared = prepared.map_err(|why| gate.refusal(caller, why.into()))?;
         line.operation(&prepared);
         let variables = request.variables(self.doors.bounds.variables_bytes)?;

@@ -1,15 +1,18 @@
 //! The cluster as the rest of the store talks to it: statements in, rows out, each with a turn and a deadline.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
+use scylla::value::MaybeUnset;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::cell::Cells;
+use super::cell::{Cell, Cells};
 use super::error::{corrupt, of_read, of_write, unavailable};
 use super::statement::Profiles;
 use crate::store::{Error, Result};
@@ -18,16 +21,20 @@ use crate::store::{Error, Result};
 const UNDER_WAY_MAX: usize = 1_024;
 /// How long one waits for its turn.
 const TURN_MAX: Duration = Duration::from_secs(2);
+/// What one question asks at the same time.
+const AT_ONCE_MAX: usize = 32;
 
 pub(super) struct Cluster {
     session: Session,
     profiles: Profiles,
     turns: Semaphore,
+    /// How many were sent, by which tests and benchmarks see what a question costs. A batch is one.
+    statements: AtomicU64,
 }
 
 impl Cluster {
     pub(super) fn new(session: Session, profiles: Profiles) -> Self {
-        Self { session, profiles, turns: Semaphore::new(UNDER_WAY_MAX) }
+        Self { session, profiles, turns: Semaphore::new(UNDER_WAY_MAX), statements: AtomicU64::new(0) }
     }
 
     /// All rows of a statement that bounds them itself.
@@ -95,11 +102,13 @@ impl Cluster {
 
     async fn turn(&self) -> Result<SemaphorePermit<'_>> {
         let turn = tokio::time::timeout(TURN_MAX, self.turns.acquire()).await;
-        turn.map_err(|_| unavailable("too many requests to the cluster are under way"))?.map_err(unavailable)
+        let turn = turn.map_err(|_| unavailable("too many requests to the cluster are under way"))?.map_err(unavailable)?;
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        Ok(turn)
     }
 
-    pub(super) fn session(&self) -> &Session {
-        &self.session
+    pub(super) fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
     }
 
     /// Nothing is sent any more.
@@ -135,6 +144,15 @@ impl Writes {
         self.values.push(values);
     }
 
+    /// Where the same write is in it already, it is not put in again.
+    pub(super) fn push_once(&mut self, statement: &PreparedStatement, values: Cells) {
+        let is_same = |other: &Cells| other.iter().zip(&values).all(|(one, other)| is_same_cell(one, other));
+        let mut there = self.statements.iter().zip(&self.values);
+        if !there.any(|(other, others)| other.get_id() == statement.get_id() && is_same(others)) {
+            self.push(statement, values);
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }
@@ -150,6 +168,25 @@ impl Writes {
         batch.set_execution_profile_handle(Some(profiles.write.clone()));
         batch
     }
+}
+
+fn is_same_cell(one: &Cell, other: &Cell) -> bool {
+    match (one, other) {
+        (MaybeUnset::Set(one), MaybeUnset::Set(other)) => one == other,
+        (MaybeUnset::Unset, MaybeUnset::Unset) => true,
+        (MaybeUnset::Set(_), MaybeUnset::Unset) | (MaybeUnset::Unset, MaybeUnset::Set(_)) => false,
+    }
+}
+
+/// The answers of several questions that are asked at the same time, so many of them at once.
+pub(super) async fn at_once<T>(questions: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+    let mut answers = Vec::with_capacity(questions.len());
+    let mut questions = questions.into_iter();
+    while questions.len() > 0 {
+        let piece: Vec<_> = questions.by_ref().take(AT_ONCE_MAX).collect();
+        answers.extend(try_join_all(piece).await?);
+    }
+    Ok(answers)
 }
 
 fn rows<R>(statement: &PreparedStatement, answer: QueryResult) -> Result<Vec<R>>

@@ -48,7 +48,7 @@ pub(super) async fn connect(address: &Address) -> Result<Session, OpenError> {
     if let Some(name) = &address.data_centre {
         builder = builder.prefer_datacenter(name.clone());
     }
-    builder.build().await.map_err(|error| OpenError::Connect { address: address.clone(), source: Box::new(error) })
+    builder.build().await.map_err(|error| OpenError::Connect { address: address.to_string(), source: Box::new(error) })
 }
 
 /// Reads may be tried again by the driver. A write is tried once: only so its error says whether it can have been done, and the queue that

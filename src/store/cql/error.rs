@@ -13,6 +13,14 @@ pub(super) fn unavailable(cause: impl Into<Cause>) -> Error {
     Error::Unavailable(cause.into())
 }
 
+/// What failed after something was written: only the same again tells.
+pub(super) fn unknown(error: Error) -> Error {
+    match error {
+        Error::Unavailable(cause) => Error::OutcomeUnknown(cause),
+        error @ (Error::OutcomeUnknown(_) | Error::Corrupt { .. }) => error,
+    }
+}
+
 /// A read that failed changed nothing.
 pub(super) fn of_read(error: ExecutionError) -> Error {
     unavailable(error)

@@ -35,7 +35,7 @@ statements! {
 }
 
 impl Inner {
-    /// Writes a message with its id's microsecond, so that the same again changes nothing.
+    /// Writes a message with its id's microsecond, so that the same again changes nothing. One that comes late is not in what was counted.
     pub(super) fn put_message(&self, writes: &mut Writes, message: &Message, bucket: Bucket) {
         let kind: i8 = match message.kind {
             MessageKind::Text => 0,
@@ -55,10 +55,12 @@ impl Inner {
             message.id.moment(),
         ];
         writes.push(&self.statements.message_row.insert, values);
+        self.uncount(writes, message, bucket);
     }
 
     /// Says that a bucket holds something. The row is never changed, so that its timestamp is its start.
     pub(super) fn put_bucket(&self, writes: &mut Writes, conversation: ConversationId, bucket: Bucket) {
+        self.index.note_late(conversation, bucket, self.clock.now());
         let values = cells![conversation, bucket.width.number(), bucket.start, bucket.start];
         writes.push(&self.statements.message_row.bucket, values);
     }

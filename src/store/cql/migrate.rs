@@ -64,7 +64,7 @@ pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn 
 
 /// Whether the keyspace is the one that this server knows; else what to do.
 pub(super) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
-    let missing = || OpenError::NotMigrated { address: address.clone() };
+    let missing = || OpenError::NotMigrated { address: address.to_string() };
     for migration in MIGRATIONS {
         if !is_applied(session, &address.keyspace, migration).await? {
             return Err(missing());
@@ -73,7 +73,7 @@ pub(super) async fn check(session: &Session, address: &Address) -> Result<(), Op
     let newer = format!("SELECT version FROM \"{}\".schema_migrations WHERE version = ?", address.keyspace);
     let rows = session.query_unpaged(newer, (newest() + 1,)).await.map_err(|error| OpenError::Migrate { source: Box::new(error) })?;
     let is_newer = rows.into_rows_result().is_ok_and(|rows| rows.rows_num() > 0);
-    if is_newer { Err(OpenError::Newer { address: address.clone(), version: newest() }) } else { Ok(()) }
+    if is_newer { Err(OpenError::Newer { address: address.to_string(), version: newest() }) } else { Ok(()) }
 }
 
 fn newest() -> i32 {

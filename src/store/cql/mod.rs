@@ -3,8 +3,13 @@
 //! - `address` and `connect`: where the cluster is, and what the driver is told.
 //! - `schema` and `migrate`: the tables, and how they come to be.
 //! - `statement`, `cell` and `cluster`: statements, their values, and how they are executed.
-//! - Each question to the store in a file of its subject, with its statements: `conversation`, `append`, `history`, `revision`, `inbox`,
-//!   `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row` and `raise`.
+//! - Each question to the store in a file of its subject, with its statements: `conversation`, `participant`, `membership`, `append`,
+//!   `history`, `revision`, `inbox`, `inbox_change`, `entry`, `profile`, `import`, `wake`. What several of them write is in `message_row`,
+//!   `joining` and `raise`, what several read in `head`, `hint`, `inbox_row` and `roster`.
+//! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
+//! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
+//! - For inboxes: `inbox_row` reads entries, `hint` finds them, `head` knows where large conversations stand.
+//! - For imports: `import` decides about each row, `import_message` chooses buckets, `import_write` writes.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
 
@@ -12,44 +17,71 @@ mod address;
 mod append;
 mod bucket;
 mod cell;
+mod claim;
 mod cluster;
 mod connect;
 mod conversation;
+mod count;
 mod entry;
 mod error;
+mod head;
+mod hint;
 mod history;
 mod import;
+mod import_message;
+mod import_write;
 mod inbox;
+mod inbox_change;
+mod inbox_row;
+mod index;
+mod joining;
+mod known;
 mod membership;
 mod message_row;
 mod migrate;
+mod participant;
 mod profile;
 mod raise;
+mod ranges;
 mod reaction;
 mod register;
 mod revision;
+mod roster;
 mod schema;
+mod skew;
+mod span;
 mod statement;
 #[cfg(test)]
 mod statements_test;
 mod wake;
+mod walk;
+mod width;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use scylla::client::session::Session;
+use scylla::errors::PrepareError;
+use tokio::task::AbortHandle;
 
 pub use self::address::{Address, AddressError};
 use self::cluster::Cluster;
+use self::head::Heads;
+use self::inbox_row::Crowded;
+use self::index::Index;
+use self::known::Known;
 pub use self::migrate::{Migrated, migrate};
+use self::skew::Skew;
+use self::statement::Profiles;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
     NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, IdGenerator};
 use crate::model::{
-    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Events may become visible so long after their ids, or are logged as late: a stream looks back so far.
@@ -60,7 +92,7 @@ const OVERLAP_MICROS: i64 = 10_000_000;
 pub enum OpenError {
     #[error("{address} is not to be reached: {source}")]
     Connect {
-        address: Address,
+        address: String,
         #[source]
         source: super::Cause,
     },
@@ -81,9 +113,9 @@ pub enum OpenError {
     #[error("{replication} replicas want as many nodes, and {data_centre} has {nodes}")]
     Replication { replication: usize, nodes: usize, data_centre: String },
     #[error("{address} lacks tables of this version: run `wideroom migrate --store {address}` first")]
-    NotMigrated { address: Address },
+    NotMigrated { address: String },
     #[error("{address} was migrated by a newer wideroom than this one, which knows version {version}: upgrade this server")]
-    Newer { address: Address, version: i32 },
+    Newer { address: String, version: i32 },
     #[error("the tables of version {version} are not those of this wideroom: is the keyspace another program's?")]
     OtherSchema { version: i32 },
     #[error("a statement could not be prepared: {source}")]
@@ -96,30 +128,68 @@ pub enum OpenError {
 /// The store on a cluster.
 pub struct Cql {
     inner: Arc<Inner>,
+    skew: AbortHandle,
 }
 
 struct Inner {
     address: Address,
     cluster: Cluster,
     clock: Arc<dyn Clock>,
+    skew: Skew,
     statements: Statements,
+    crowded: Crowded,
+    filling: import_message::Filling,
+    heads: Heads,
+    index: Index,
+    known: Known,
+    /// Of wakes, which no stream passes.
+    wake_ids: IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
-struct Statements {
-    append: append::Statements,
-    conversation: conversation::Statements,
-    entry: entry::Statements,
-    history: history::Statements,
-    import: import::Statements,
-    inbox: inbox::Statements,
-    membership: membership::Statements,
-    message_row: message_row::Statements,
-    profile: profile::Statements,
-    raise: raise::Statements,
-    reaction: reaction::Statements,
-    revision: revision::Statements,
-    wake: wake::Statements,
+macro_rules! statement_groups {
+    ($($group:ident),+ $(,)?) => {
+        struct Statements { $($group: $group::Statements,)+ }
+
+        impl Statements {
+            #[cfg(test)]
+            const GROUPS: &[(&str, &[(&str, &str)])] = &[$((stringify!($group), $group::Statements::ALL),)+];
+
+            async fn prepare(session: &Session, profiles: &Profiles) -> Result<Self, PrepareError> {
+                Ok(Self { $($group: $group::Statements::prepare(session, profiles).await?,)+ })
+            }
+        }
+    };
+}
+
+statement_groups! {
+    append,
+    claim,
+    conversation,
+    count,
+    entry,
+    head,
+    hint,
+    history,
+    import,
+    import_message,
+    import_write,
+    inbox,
+    inbox_change,
+    inbox_row,
+    index,
+    joining,
+    known,
+    membership,
+    message_row,
+    participant,
+    profile,
+    raise,
+    reaction,
+    revision,
+    roster,
+    skew,
+    wake,
 }
 
 impl Cql {
@@ -128,24 +198,34 @@ impl Cql {
         let session = connect::connect(&address).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
-        let prepared = |error: scylla::errors::PrepareError| OpenError::Prepare { source: Box::new(error) };
-        let statements = Statements {
-            append: append::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            conversation: conversation::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            entry: entry::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            history: history::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            import: import::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            inbox: inbox::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            membership: membership::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            message_row: message_row::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            profile: profile::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            raise: raise::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            reaction: reaction::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            revision: revision::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-            wake: wake::Statements::prepare(&session, &profiles).await.map_err(prepared)?,
-        };
+        let statements = Statements::prepare(&session, &profiles).await.map_err(|error| OpenError::Prepare { source: Box::new(error) })?;
         let cluster = Cluster::new(session, profiles);
-        Ok(Self { inner: Arc::new(Inner { address, cluster, clock, statements }) })
+        let inner = Arc::new(Inner {
+            address,
+            cluster,
+            clock,
+            skew: Skew::default(),
+            statements,
+            heads: Heads::new(),
+            crowded: Crowded::new(),
+            filling: import_message::Filling::new(),
+            index: Index::new(),
+            known: Known::new(),
+            wake_ids: IdGenerator::random(),
+        });
+        let skew = skew::spawn(&inner);
+        Ok(Self { inner, skew })
+    }
+
+    /// How many statements were sent since it was opened: what a question costs, to tests and benchmarks.
+    pub fn statements_sent(&self) -> u64 {
+        self.inner.cluster.statements()
+    }
+}
+
+impl Drop for Cql {
+    fn drop(&mut self) {
+        self.skew.abort();
     }
 }
 
@@ -179,15 +259,15 @@ impl Store for Cql {
     }
 
     async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
-        conversation::participants(&self.inner, conversation, page).await
+        participant::participants(&self.inner, conversation, page).await
     }
 
     async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
-        conversation::participants_by_name(&self.inner, keys).await
+        participant::participants_by_name(&self.inner, keys).await
     }
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        conversation::participant_counts(&self.inner, conversations).await
+        participant::participant_counts(&self.inner, conversations).await
     }
 
     async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
@@ -231,7 +311,7 @@ impl Store for Cql {
     }
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
-        append::earlier_sends(&self.inner, conversation, keys).await
+        claim::earlier_sends(&self.inner, conversation, keys).await
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
@@ -255,7 +335,7 @@ impl Store for Cql {
     }
 
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        history::message_counts(&self.inner, conversations).await
+        count::message_counts(&self.inner, conversations).await
     }
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
@@ -267,7 +347,7 @@ impl Store for Cql {
     }
 
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
-        inbox::inbox_changes(&self.inner, user, after, limit).await
+        inbox_change::inbox_changes(&self.inner, user, after, limit).await
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
@@ -293,7 +373,7 @@ impl Store for Cql {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        conversation::receivers(&self.inner, conversation, message, sender, page).await
+        participant::receivers(&self.inner, conversation, message, sender, page).await
     }
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
@@ -330,6 +410,6 @@ impl Store for Cql {
     }
 
     fn health(&self) -> Result<(), String> {
-        Ok(())
+        self.inner.skew.health()
     }
 }

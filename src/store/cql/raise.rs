@@ -9,6 +9,8 @@ use crate::model::{ChangeId, ConversationId, OrderKey, Timestamp, UserId};
 
 /// A hint says that a conversation was active in this hour.
 const SLOT_MICROS: i64 = 3_600 * 1_000_000;
+/// A send within so long of the last hint in the same hour writes none: an entry stands so much later than its hint at most.
+pub(super) const HINT_LAG_MICROS: i64 = 2_000_000;
 const DAY_MICROS: i64 = 24 * SLOT_MICROS;
 
 statements! {
@@ -36,6 +38,12 @@ pub(super) enum InboxChangeKind {
 /// The hour of a moment, counted from 1970.
 pub(super) fn slot_of(moment: Timestamp) -> i32 {
     i32::try_from(moment.micros() / SLOT_MICROS).expect("the year 9999 has an hour that fits")
+}
+
+/// The latest moment at which an entry with this hint may stand, unless it has another one.
+pub(super) fn latest_by_hint(slot: i32, activity: Timestamp) -> Timestamp {
+    let end = (i64::from(slot) + 1) * SLOT_MICROS;
+    activity.max(activity.plus_micros(HINT_LAG_MICROS).min(Timestamp::from_micros(end - 1)))
 }
 
 pub(super) fn day_of(moment: Timestamp) -> i32 {

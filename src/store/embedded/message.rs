@@ -139,9 +139,7 @@ fn message_id(key: &[u8]) -> Result<MessageId> {
 
 pub(super) fn messages(core: &Core, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
     let view = core.view();
-    let each = |(conversation, id): &(ConversationId, MessageId)| {
-        Ok(view.message(*conversation, *id)?.map(Arc::new))
-    };
+    let each = |(conversation, id): &(ConversationId, MessageId)| Ok(view.message(*conversation, *id)?.map(Arc::new));
     keys.iter().map(each).collect()
 }
 

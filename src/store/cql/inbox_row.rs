@@ -1,0 +1,119 @@
+//! The row of an inbox entry: how it is read, by its key and, of those who have few, all at once.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard};
+
+use futures_util::future::try_join_all;
+use lru::LruCache;
+use uuid::Uuid;
+
+use super::Inner;
+use super::cell::{cells, list, marker, place};
+use super::error::corrupt;
+use super::head::Head;
+use super::register::{LastMessage, decode_membership};
+use super::statement::statements;
+use crate::model::{ConversationId, Flags, InboxRow, MessageId, Timestamp, UserId};
+use crate::store::Result;
+
+const TABLE: &str = "inbox_by_user";
+/// Rows of one read by their keys.
+pub(super) const PIECE: usize = 20;
+/// Such reads under way at once.
+pub(super) const PIECES_AT_ONCE: usize = 32;
+/// Who has no more rows has a small inbox: it is read whole, which is one read of one partition.
+const FEW: usize = 100;
+const CROWDED_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
+
+macro_rules! row_columns {
+    () => {
+        "conversation_id, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership"
+    };
+}
+
+statements! {
+    /// The statements of this file.
+    Statements {
+        some: Read concat!("SELECT ", row_columns!(), " FROM inbox_by_user WHERE user_id = ? AND conversation_id IN ?");
+        all: Read concat!("SELECT ", row_columns!(), " FROM inbox_by_user WHERE user_id = ? LIMIT ?");
+    }
+}
+
+/// Those whose inboxes are known to hold more than a few rows.
+pub(super) struct Crowded(Mutex<LruCache<UserId, ()>>);
+
+impl Crowded {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(CROWDED_MAX)))
+    }
+
+    fn users(&self) -> MutexGuard<'_, LruCache<UserId, ()>> {
+        self.0.lock().expect("no panic while holding users")
+    }
+}
+
+/// All entries of a small inbox, in no order. `None` where it is not small.
+pub(super) async fn few_rows(inner: &Inner, user: &UserId) -> Result<Option<Vec<InboxRow>>> {
+    if inner.crowded.users().get(user).is_some() {
+        return Ok(None);
+    }
+    let limit = i32::try_from(FEW + 1).expect("they are few");
+    let rows: Vec<Columns> = inner.cluster.read(&inner.statements.inbox_row.all, cells![user, limit]).await?;
+    if rows.len() > FEW {
+        inner.crowded.users().put(user.clone(), ());
+        return Ok(None);
+    }
+    rows.into_iter().filter_map(|columns| entry(columns).transpose()).collect::<Result<_>>().map(Some)
+}
+
+type Columns =
+    (Uuid, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<Vec<u8>>, Option<bool>, Option<bool>, Option<i64>, Option<Vec<u8>>);
+
+/// The flags of a row. What was never set is as from the beginning, and an archive at 0 is none.
+pub(super) fn flags(is_muted: Option<bool>, is_pinned: Option<bool>, archived_at: Option<i64>) -> Flags {
+    let archived_at = archived_at.filter(|archived_at| *archived_at != 0).map(Timestamp::from_micros);
+    Flags { is_muted: is_muted.unwrap_or_default(), is_pinned: is_pinned.unwrap_or_default(), archived_at }
+}
+
+/// The entry of a row, where the user is in the conversation now.
+fn entry(columns: Columns) -> Result<Option<InboxRow>> {
+    let (conversation, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership) = columns;
+    // A message that was sent to one who is not in it yet, or was taken out, makes no entry.
+    let Some(membership) = membership else { return Ok(None) };
+    if !decode_membership(TABLE, &membership)?.is_joined() {
+        return Ok(None);
+    }
+    let sent = |bytes: Vec<u8>| {
+        MessageId::from_order_key(place(TABLE, &bytes)?).ok_or_else(|| corrupt(TABLE, "what was sent is the order key of a message"))
+    };
+    let last_message = last_message.map(|bytes| LastMessage::decode(TABLE, &bytes)).transpose()?;
+    Ok(Some(InboxRow {
+        conversation: ConversationId(conversation),
+        last_activity: Timestamp::from_micros(last_activity.unwrap_or_default()),
+        last_message: last_message.map(|last| last.id),
+        marker: read_up_to.map(|bytes| marker(TABLE, &bytes)).transpose()?.unwrap_or_default(),
+        sent_up_to: sent_up_to.map(sent).transpose()?,
+        flags: flags(is_muted, is_pinned, archived_at),
+    }))
+}
+
+/// A user's own rows for some conversations, of those that they are in. No conversation may be named twice.
+pub(super) async fn own_rows(inner: &Inner, user: &UserId, conversations: &[ConversationId]) -> Result<HashMap<ConversationId, InboxRow>> {
+    let mut found = HashMap::with_capacity(conversations.len());
+    let pieces: Vec<_> = conversations.chunks(PIECE).collect();
+    for pieces in pieces.chunks(PIECES_AT_ONCE) {
+        let reads = pieces
+            .iter()
+            .map(|piece| inner.cluster.read::<Columns>(&inner.statements.inbox_row.some, cells![user, list(piece.iter().copied())]));
+        for columns in try_join_all(reads).await?.into_iter().flatten() {
+            found.extend(entry(columns)?.map(|row| (row.conversation, row)));
+        }
+    }
+    Ok(found)
+}
+
+/// A row with what the head of its large conversation knows.
+pub(super) fn with_head(row: InboxRow, head: &Head) -> InboxRow {
+    InboxRow { last_activity: row.last_activity.max(head.last_activity), last_message: row.last_message.max(head.last_message), ..row }
+}

@@ -1,0 +1,246 @@
+//! What this server knows of conversations that it writes to, so that a send need not read first.
+//!
+//! Bounded, and only ever a hint: who takes part is checked again after each write, by the version of the membership. What is not known is
+//! read anew. Of a write whose outcome is not known it is kept until that is settled, as the same write must go to the same buckets.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures_util::future::try_join;
+use lru::LruCache;
+use scylla::value::CqlTimeuuid;
+
+use super::Inner;
+use super::bucket::Bucket;
+use super::cell::{cells, time_uuid, user};
+use super::raise::{HINT_LAG_MICROS, slot_of};
+use super::register::{LastMessage, decode_membership};
+use super::statement::statements;
+use super::width::Course;
+use crate::model::{ConversationId, MessageId, TimeUuid, Timestamp, UserId};
+use crate::store::{Audience, Result};
+
+const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("it is not zero");
+/// Conversations with a write under way or of unknown outcome.
+const UNSETTLED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("it is not zero");
+/// Of the index of buckets. A batch rarely has messages of more than two.
+const INDEXED_MAX: usize = 8;
+const PARTICIPANTS_AT_ONCE: i32 = 1_000;
+
+statements! {
+    /// The statements of this file.
+    Statements {
+        head: Read "SELECT kind, is_large, last_message, last_activity FROM conversations WHERE conversation_id = ?";
+        is_large: Read "SELECT is_large FROM conversations WHERE conversation_id = ?";
+        version: Read "SELECT members_version FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
+        participants: Read "SELECT user_id, membership FROM participants_by_conversation WHERE conversation_id = ? AND user_id > ? LIMIT ?";
+    }
+}
+
+pub(super) struct Known {
+    lines: Mutex<LruCache<ConversationId, Arc<Line>>>,
+    unsettled: Mutex<LruCache<ConversationId, Arc<Line>>>,
+}
+
+impl Known {
+    pub(super) fn new() -> Self {
+        Self { lines: Mutex::new(LruCache::new(CONVERSATIONS_MAX)), unsettled: Mutex::new(LruCache::new(UNSETTLED_MAX)) }
+    }
+
+    fn get(&self, conversation: ConversationId) -> Option<Arc<Line>> {
+        let known = lock(&self.lines).get(&conversation).cloned();
+        known.or_else(|| lock(&self.unsettled).get(&conversation).cloned())
+    }
+
+    /// A write begins, and where its messages go must not be forgotten.
+    pub(super) fn hold(&self, conversation: ConversationId, line: &Arc<Line>) {
+        lock(&self.unsettled).put(conversation, Arc::clone(line));
+    }
+
+    /// What is known may not be so any more, and nothing tells: an import changes no version.
+    pub(super) fn forget(&self, conversation: ConversationId) {
+        lock(&self.lines).pop(&conversation);
+    }
+
+    pub(super) fn release(&self, conversation: ConversationId) {
+        lock(&self.unsettled).pop(&conversation);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while holding what is known")
+}
+
+/// One conversation.
+pub(super) struct Line(Mutex<State>);
+
+pub(super) struct State {
+    pub(super) people: Arc<People>,
+    pub(super) course: Course,
+    /// The newest message when it was read. A message that is not newer may be there already.
+    pub(super) newest_then: Option<MessageId>,
+    pub(super) last_activity: Timestamp,
+    /// Buckets whose index row was acknowledged.
+    indexed: VecDeque<Bucket>,
+    /// The activity for which hints were acknowledged, for the people of this version.
+    hinted: Option<(Timestamp, Option<TimeUuid>)>,
+}
+
+impl Line {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
+    pub(super) fn people(&self) -> Arc<People> {
+        Arc::clone(&self.state().people)
+    }
+
+    pub(super) fn put_people(&self, people: Arc<People>) {
+        self.state().people = people;
+    }
+}
+
+impl State {
+    pub(super) fn is_indexed(&self, bucket: Bucket) -> bool {
+        self.indexed.contains(&bucket)
+    }
+
+    pub(super) fn put_indexed(&mut self, bucket: Bucket) {
+        if !self.is_indexed(bucket) {
+            self.indexed.push_back(bucket);
+            if self.indexed.len() > INDEXED_MAX {
+                self.indexed.pop_front();
+            }
+        }
+    }
+
+    /// Whether an activity wants hints, and the slot that it takes them from. What is older than the last activity wants none.
+    pub(super) fn wanted_hint(&self, people: &People, activity: Timestamp) -> Option<Hint> {
+        let slot = slot_of(activity);
+        let is_hinted = |(hinted, version): (Timestamp, Option<TimeUuid>)| {
+            slot_of(hinted) == slot && activity <= hinted.plus_micros(HINT_LAG_MICROS) && version == people.version
+        };
+        if people.is_large || activity < self.last_activity || self.hinted.is_some_and(is_hinted) {
+            return None;
+        }
+        let left = Some(slot_of(self.last_activity)).filter(|left| *left < slot && self.last_activity > Timestamp::ZERO);
+        Some(Hint { activity, left })
+    }
+
+    pub(super) fn put_hinted(&mut self, hint: Hint, people: &People) {
+        self.hinted = Some((hint.activity, people.version));
+    }
+}
+
+/// A hint that is to be written for each participant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hint {
+    pub(super) activity: Timestamp,
+    /// The slot of the one before, which is wanted no more.
+    pub(super) left: Option<i32>,
+}
+
+/// Who takes part, by one version of the membership.
+#[derive(Debug)]
+pub(super) struct People {
+    pub(super) version: Option<TimeUuid>,
+    pub(super) is_large: bool,
+    /// Empty where it is large.
+    pub(super) joined: Arc<[UserId]>,
+}
+
+impl People {
+    pub(super) fn audience(&self) -> Audience {
+        Audience { users: (!self.is_large).then(|| Arc::clone(&self.joined)) }
+    }
+
+    /// Those who were not among these others.
+    pub(super) fn beside<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a UserId> {
+        self.joined.iter().filter(|user| !others.joined.contains(user))
+    }
+}
+
+/// What stands in `conversations` of its messages.
+pub(super) struct Head {
+    pub(super) is_large: bool,
+    pub(super) last: Option<LastMessage>,
+    pub(super) last_activity: Option<Timestamp>,
+}
+
+impl Inner {
+    /// What is known of a conversation. `None` where it is not there.
+    pub(super) async fn line(&self, conversation: ConversationId) -> Result<Option<Arc<Line>>> {
+        if let Some(line) = self.known.get(conversation) {
+            return Ok(Some(line));
+        }
+        let (head, version) = try_join(self.head(conversation), self.members_version(conversation)).await?;
+        let Some(head) = head else { return Ok(None) };
+        let people = self.people_of(conversation, version, head.is_large).await?;
+        let state = State {
+            people: Arc::new(people),
+            course: Course::from(head.last.as_ref().map(|last| last.bucket)),
+            newest_then: head.last.map(|last| last.id),
+            last_activity: head.last_activity.unwrap_or(Timestamp::ZERO),
+            indexed: VecDeque::new(),
+            hinted: None,
+        };
+        let line = Arc::new(Line(Mutex::new(state)));
+        // Somebody may have been faster, and may have written by what they know.
+        let mut lines = lock(&self.known.lines);
+        Ok(Some(Arc::clone(lines.get_or_insert(conversation, || line))))
+    }
+
+    pub(super) async fn head(&self, conversation: ConversationId) -> Result<Option<Head>> {
+        type Columns = (Option<i8>, Option<bool>, Option<Vec<u8>>, Option<i64>);
+        let row: Option<Columns> = self.cluster.read_one(&self.statements.known.head, cells![conversation]).await?;
+        let Some((Some(_), is_large, last, last_activity)) = row else { return Ok(None) };
+        Ok(Some(Head {
+            is_large: is_large.unwrap_or(false),
+            last: last.map(|bytes| LastMessage::decode("conversations", &bytes)).transpose()?,
+            last_activity: last_activity.map(Timestamp::from_micros),
+        }))
+    }
+
+    async fn members_version(&self, conversation: ConversationId) -> Result<Option<TimeUuid>> {
+        let row: Option<(Option<CqlTimeuuid>,)> = self.cluster.read_one(&self.statements.known.version, cells![conversation]).await?;
+        row.and_then(|(version,)| version).map(|version| time_uuid("participants_by_conversation", version)).transpose()
+    }
+
+    /// Who takes part now, where that is not what these say.
+    pub(super) async fn other_people(&self, conversation: ConversationId, than: &People) -> Result<Option<Arc<People>>> {
+        let is_large = async {
+            let row: Option<(Option<bool>,)> = self.cluster.read_one(&self.statements.known.is_large, cells![conversation]).await?;
+            Ok(row.and_then(|(is_large,)| is_large).unwrap_or(false))
+        };
+        // Once large, it is so for good.
+        let is_large = async { if than.is_large { Ok(true) } else { is_large.await } };
+        let (version, is_large) = try_join(self.members_version(conversation), is_large).await?;
+        if (version, is_large) == (than.version, than.is_large) {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(self.people_of(conversation, version, is_large).await?)))
+    }
+
+    /// The version was read before: a list that is newer shows when it is read again.
+    async fn people_of(&self, conversation: ConversationId, version: Option<TimeUuid>, is_large: bool) -> Result<People> {
+        let mut joined = Vec::new();
+        let mut after = String::new();
+        while !is_large {
+            let values = cells![conversation, after.as_str(), PARTICIPANTS_AT_ONCE];
+            let rows: Vec<(String, Option<Vec<u8>>)> = self.cluster.read(&self.statements.known.participants, values).await?;
+            let is_last = rows.len() < PARTICIPANTS_AT_ONCE.unsigned_abs() as usize;
+            after = rows.last().map_or(after, |(name, _)| name.clone());
+            for (name, membership) in rows {
+                let Some(membership) = membership else { continue };
+                if decode_membership("participants_by_conversation", &membership)?.is_joined() {
+                    joined.push(user("participants_by_conversation", &name)?);
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(People { version, is_large, joined: joined.into() })
+    }
+}

@@ -1,0 +1,67 @@
+//! The clients people use, against the real program: Relay, Apollo Client, urql, graphql-ws and graphql-sse, the compilers of Relay and of
+//! graphql-codegen, and the public audit of GraphQL over HTTP.
+
+use crate::support::node::Node;
+use crate::support::program::Program;
+use crate::support::server::Server;
+
+/// The sample, served; and a token of each who talks.
+fn serve(arguments: &[&str]) -> (Program, Server, [String; 2]) {
+    let program = Program::new();
+    let server = Server::start(&program, &[&["--demo", "--log", "warn"], arguments].concat());
+    let tokens = ["alice", "bob"].map(|name| program.token(name));
+    (program, server, tokens)
+}
+
+fn graphql(server: &Server) -> String {
+    format!("{}/graphql", server.url)
+}
+
+#[test]
+fn the_public_audit_passes() {
+    let Some(node) = Node::installed() else { return };
+    let (_program, server, _) = serve(&[]);
+    node.run("audit.js", &[&graphql(&server)]);
+}
+
+#[test]
+fn relay_apollo_and_urql_page_both_ways_send_and_resume() {
+    let Some(node) = Node::compiled() else { return };
+    let (_program, server, [alice, bob]) = serve(&[]);
+    node.run("front.js", &[&graphql(&server), &alice, &bob]);
+}
+
+#[test]
+fn subscriptions_over_http_resume_where_they_were_cut() {
+    let Some(node) = Node::installed() else { return };
+    let (_program, server, [alice, bob]) = serve(&[]);
+    node.run("resumed.js", &[&graphql(&server), &alice, &bob]);
+}
+
+#[test]
+fn what_the_compilers_of_clients_list_is_run_and_nothing_else() {
+    let Some(node) = Node::compiled() else { return };
+    for list in ["generated/relay.json", "generated/codegen.json"] {
+        let list = node.path(list);
+        let (_program, server, [alice, _]) = serve(&["--trusted-documents", &list]);
+        node.run("trusted.js", &[&graphql(&server), &alice, &list]);
+        // No document of the list would be refused.
+        assert_eq!(server.kill(), "");
+    }
+}
+
+#[test]
+fn the_readme_shows_what_is_tested() {
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("## From a front end").expect("the README has a page for front ends");
+    let shown: Vec<_> = section.split("```js\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    for (name, tested) in [
+        ("resume.js", include_str!("resume.js")),
+        ("relay.js", include_str!("relay.js")),
+        ("apollo.js", include_str!("apollo.js")),
+        ("urql.js", include_str!("urql.js")),
+    ] {
+        assert!(shown.contains(&tested), "the README does not show tests/clients/{name} as it is");
+    }
+    assert_eq!(shown.len(), 4);
+}

@@ -1,0 +1,360 @@
+//! Inboxes of many entries on Cassandra: pages found by hints, which may lag, be stale, or be left behind by deleted ones.
+//!
+//! The rows are written here as sends write them, so that a test has thousands of sends, and the order of their arrival, in its hand.
+
+use std::collections::{BTreeMap, HashSet};
+
+use scylla::client::session::Session;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::unprepared::Statement;
+use wideroom::model::{ConversationId, Direction, Flags, InboxKey, InboxRow, MessageId, PageRequest, Timestamp, UserId};
+use wideroom::store::{Archive, FlagsChange, Store};
+
+use super::ask::{assert_page, inbox_order, slice, walk};
+use super::stage::{Stage, keyspace};
+use crate::support::cassandra::shared;
+use crate::support::words::{HOUR, START, change, id, user};
+
+/// A store with its keyspace at hand.
+struct Place {
+    stage: Stage,
+    session: Session,
+    row: PreparedStatement,
+    hint: PreparedStatement,
+    forget: PreparedStatement,
+    joined: PreparedStatement,
+    large: PreparedStatement,
+    head: PreparedStatement,
+}
+
+const JOINED: [u8; 2] = [0, 2];
+const LEFT: [u8; 2] = [1, 2];
+
+impl Place {
+    async fn open() -> Option<Self> {
+        let stage = Stage::cassandra().await?;
+        let session = shared().await?.session().await;
+        session.use_keyspace(keyspace().await?.keyspace, true).await.unwrap();
+        let prepare = async |text: &str| session.prepare(text).await.unwrap();
+        Some(Self {
+            row: prepare(
+                "UPDATE inbox_by_user USING TIMESTAMP 1 SET last_message = ?, last_activity = ? WHERE user_id = ? AND conversation_id = ?",
+            )
+            .await,
+            hint: prepare(
+                "INSERT INTO inbox_activity_by_user (user_id, slot, conversation_id, last_activity) VALUES (?, ?, ?, ?) USING TIMESTAMP ?",
+            )
+            .await,
+            forget: prepare("DELETE FROM inbox_activity_by_user USING TIMESTAMP ? WHERE user_id = ? AND slot = ? AND conversation_id = ?")
+                .await,
+            joined: prepare("UPDATE inbox_by_user USING TIMESTAMP 5 SET membership = ? WHERE user_id = ? AND conversation_id = ?").await,
+            large: prepare("INSERT INTO large_conversations_by_user (user_id, conversation_id) VALUES (?, ?)").await,
+            head: prepare("UPDATE conversations USING TIMESTAMP 1 SET last_message = ?, last_activity = ? WHERE conversation_id = ?").await,
+            stage,
+            session,
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.stage.store()
+    }
+
+    async fn join(&self, user: &UserId, conversation: ConversationId, membership: [u8; 2]) {
+        self.session.execute_unpaged(&self.joined, (membership.to_vec(), user.as_str(), conversation.0)).await.unwrap();
+    }
+
+    async fn raise(&self, user: &UserId, conversation: ConversationId, micros: i64) {
+        let values = (last(micros), at(micros), user.as_str(), conversation.0);
+        self.session.execute_unpaged(&self.row, values).await.unwrap();
+    }
+
+    async fn hint(&self, user: &UserId, conversation: ConversationId, micros: i64) {
+        let values = (user.as_str(), slot(micros), conversation.0, at(micros), at(micros));
+        self.session.execute_unpaged(&self.hint, values).await.unwrap();
+    }
+
+    /// As a send does it that comes in another hour than the last one.
+    async fn send(&self, user: &UserId, conversation: ConversationId, before: i64, micros: i64) {
+        self.raise(user, conversation, micros).await;
+        self.hint(user, conversation, micros).await;
+        if slot(before) < slot(micros) {
+            let values = (at(micros), user.as_str(), slot(before), conversation.0);
+            self.session.execute_unpaged(&self.forget, values).await.unwrap();
+        }
+    }
+
+    async fn make_large(&self, user: &UserId, conversation: ConversationId, micros: i64) {
+        self.session.execute_unpaged(&self.large, (user.as_str(), conversation.0)).await.unwrap();
+        self.session.execute_unpaged(&self.head, (last(micros), at(micros), conversation.0)).await.unwrap();
+    }
+}
+
+fn at(micros: i64) -> i64 {
+    START.plus_micros(micros).micros()
+}
+
+fn slot(micros: i64) -> i32 {
+    i32::try_from(at(micros) / HOUR).unwrap()
+}
+
+/// A last message: its order key, a bucket of ten days, its sender.
+fn last(micros: i64) -> Vec<u8> {
+    let mut bytes = id(micros).order_key().0.to_vec();
+    bytes.push(0);
+    bytes.extend_from_slice(&0_i64.to_be_bytes());
+    bytes.extend_from_slice(b"ben");
+    bytes
+}
+
+/// Numbers that are the same on every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: i64) -> i64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        i64::try_from(self.0 >> 33).unwrap() % end
+    }
+}
+
+/// A user with many conversations: hints that lag, hints of earlier hours, some that were left, some that are large.
+async fn crowd(place: &Place, name: &str, numbers: &mut Numbers) -> (UserId, Vec<InboxRow>) {
+    let ann = user(name);
+    let mut rows = Vec::new();
+    for number in 0..150 {
+        let conversation = ConversationId::random();
+        // Hours with many entries and hours with none, and many entries of one moment.
+        let micros = (numbers.below(6) * 5 + 1) * HOUR + numbers.below(8) * 700_000;
+        if number % 17 == 3 {
+            place.make_large(&ann, conversation, micros).await;
+            place.raise(&ann, conversation, micros - numbers.below(2) * HOUR).await;
+        } else {
+            place.raise(&ann, conversation, micros).await;
+            let lag = numbers.below(3) * 900_000;
+            place.hint(&ann, conversation, (micros - lag).max(micros - micros % HOUR)).await;
+        }
+        if number % 4 == 1 {
+            place.hint(&ann, conversation, micros - HOUR * (1 + numbers.below(20))).await;
+        }
+        let is_joined = number % 13 != 5;
+        place.join(&ann, conversation, if is_joined { JOINED } else { LEFT }).await;
+        if is_joined {
+            rows.push(InboxRow {
+                conversation,
+                last_activity: START.plus_micros(micros),
+                last_message: Some(id(micros)),
+                marker: Default::default(),
+                sent_up_to: None,
+                flags: Flags::default(),
+            });
+        }
+    }
+    rows.sort_by_key(|row| inbox_order(&row.key()));
+    (ann, rows)
+}
+
+#[tokio::test]
+async fn pages_of_a_crowded_inbox_are_slices_of_its_list() {
+    let Some(place) = Place::open().await else { return };
+    let mut numbers = Numbers(7);
+    for case in 0..4 {
+        let (ann, list) = crowd(&place, &format!("ann {case}"), &mut numbers).await;
+        let page = async |request: &PageRequest<InboxKey>| place.store().inbox(&ann, request).await.unwrap();
+        for number in 0..60 {
+            let mut key = || match numbers.below(3) {
+                0 => None,
+                1 => Some(list[usize::try_from(numbers.below(list.len() as i64)).unwrap()].key()),
+                _ => {
+                    let activity = START.plus_micros(numbers.below(32) * HOUR + numbers.below(8) * 700_000);
+                    Some(InboxKey { activity, conversation: ConversationId::random() })
+                }
+            };
+            let (after, before) = (key(), key());
+            let direction = if number % 2 == 0 { Direction::Forward } else { Direction::Backward };
+            let request = PageRequest { direction, count: usize::try_from(numbers.below(40)).unwrap(), after, before };
+            let expected = slice(&list, |row| inbox_order(&row.key()), inbox_order, &request);
+            assert_page(&request, &page(&request).await, &expected);
+        }
+        for direction in [Direction::Forward, Direction::Backward] {
+            assert_eq!(walk(direction, &[1, 20, 7], InboxRow::key, page).await, list, "{direction:?}");
+        }
+        let names: Vec<_> = list.iter().map(|row| row.conversation).collect();
+        let rows = place.store().inbox_rows(&ann, &names).await.unwrap();
+        assert!(rows.iter().zip(&list).all(|(row, expected)| row.as_ref() == Some(expected)));
+    }
+}
+
+#[tokio::test]
+async fn changes_of_a_crowded_inbox_are_found_by_its_newest_hours() {
+    let Some(place) = Place::open().await else { return };
+    let (ann, mut list) = crowd(&place, "ann", &mut Numbers(11)).await;
+    list.sort_by_key(|row| row.last_message);
+    for from in [0, 40, list.len() - 1] {
+        let after = list[from].last_message.unwrap().order_key();
+        let mut expected: Vec<_> = list.iter().filter(|row| row.last_message.unwrap().order_key() > after).copied().collect();
+        let changed = place.store().inbox_changes(&ann, after, 1_000).await.unwrap().unwrap();
+        assert!(changed.is_sorted_by_key(|changed| changed.newest_change));
+        let mut rows: Vec<_> = changed.iter().map(|changed| changed.row).collect();
+        rows.sort_by_key(InboxRow::key);
+        expected.sort_by_key(InboxRow::key);
+        assert_eq!(rows, expected);
+        if let Some(less) = expected.len().checked_sub(1) {
+            assert_eq!(place.store().inbox_changes(&ann, after, less).await.unwrap(), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_walk_sees_each_entry_once_while_sends_go_on() {
+    let Some(place) = Place::open().await else { return };
+    let mut numbers = Numbers(3);
+    for direction in [Direction::Forward, Direction::Backward] {
+        let (ann, list) = crowd(&place, &format!("{direction:?}"), &mut numbers).await;
+        let larges: HashSet<_> = place.store().large_conversations(&ann).await.unwrap().into_iter().collect();
+        let mut stands: BTreeMap<ConversationId, i64> = BTreeMap::new();
+        let (mut seen, mut cursor, mut now) = (Vec::new(), None, 40 * HOUR);
+        loop {
+            let request = match direction {
+                Direction::Forward => PageRequest { after: cursor, ..PageRequest::first(9) },
+                Direction::Backward => PageRequest { before: cursor, ..PageRequest::last(9) },
+            };
+            let page = place.store().inbox(&ann, &request).await.unwrap();
+            seen.extend(page.items.iter().map(|row| row.conversation));
+            let (edge, has_more) = match direction {
+                Direction::Forward => (page.items.last(), page.has_next),
+                Direction::Backward => (page.items.first(), page.has_previous),
+            };
+            cursor = edge.map(InboxRow::key).or(cursor);
+            if !has_more {
+                break;
+            }
+            // Entries move up, as long as a walk from the oldest has not come to the newest.
+            for _ in 0..3 {
+                let row = list[usize::try_from(numbers.below(list.len() as i64)).unwrap()];
+                if seen.len() > 100
+                    || larges.contains(&row.conversation)
+                    || (direction == Direction::Backward && seen.contains(&row.conversation))
+                {
+                    continue;
+                }
+                now += 2_000_000 + numbers.below(2) * HOUR;
+                let before = stands.insert(row.conversation, now).unwrap_or(row.last_activity.micros() - START.micros());
+                place.send(&ann, row.conversation, before, now).await;
+            }
+        }
+        let once: HashSet<_> = seen.iter().copied().collect();
+        assert_eq!(once.len(), seen.len(), "{direction:?}: none twice");
+        let missed = |row: &&InboxRow| {
+            !once.contains(&row.conversation) && (direction == Direction::Backward || !stands.contains_key(&row.conversation))
+        };
+        assert_eq!(list.iter().find(missed), None, "{direction:?}");
+    }
+}
+
+/// What the node says that it went through for a statement of the store's, which it must have prepared.
+async fn tombstones_met(place: &Place, text: &str, values: impl scylla::serialize::row::SerializeRow) -> u64 {
+    let prepared = place.session.query_unpaged("SELECT query_string FROM system.prepared_statements LIMIT 1000", ()).await.unwrap();
+    let prepared = prepared.into_rows_result().unwrap();
+    let is_ours = prepared.rows::<(String,)>().unwrap().any(|row| row.unwrap().0 == text);
+    assert!(is_ours, "the store reads otherwise: {text}");
+    let mut statement = Statement::new(text);
+    statement.set_tracing(true);
+    let traced = place.session.query_unpaged(statement, values).await.unwrap().tracing_id().unwrap();
+    let mut met = 0;
+    let info = place.session.get_tracing_info(&traced).await.unwrap();
+    let read: Vec<_> =
+        info.events.iter().filter_map(|event| event.activity.as_deref()).filter(|activity| activity.contains("tombstone")).collect();
+    assert!(!read.is_empty(), "the trace says what was read: {:?}", info.events);
+    for activity in read {
+        // "Read 20 live rows and 3 tombstone cells"
+        let words: Vec<_> = activity.split_whitespace().collect();
+        let count = words.iter().position(|word| word.starts_with("tombstone")).and_then(|at| words[at - 1].parse::<u64>().ok());
+        met += count.unwrap_or_else(|| panic!("{activity}"));
+    }
+    met
+}
+
+#[tokio::test]
+async fn sends_leave_no_tombstones_in_an_inbox() {
+    const SENDS: i64 = 20_000;
+    const HOURS: i64 = 20;
+    let Some(place) = Place::open().await else { return };
+    let sends = std::env::var("WIDEROOM_TEST_SENDS").map_or(SENDS, |sends| sends.parse().unwrap());
+    let ann = user("ann");
+    let rooms: Vec<_> = (0..20).map(|_| ConversationId::random()).collect();
+    for room in &rooms {
+        place.join(&ann, *room, JOINED).await;
+    }
+    let mut hours: Vec<Option<i32>> = vec![None; rooms.len()];
+    let all: Vec<i64> = (0..sends).collect();
+    for some in all.chunks(80) {
+        let mut batch = Batch::new(BatchType::Unlogged);
+        let mut values: Vec<Vec<scylla::value::CqlValue>> = Vec::new();
+        for send in some {
+            use scylla::value::CqlValue::{BigInt, Blob, Int, Text, Uuid};
+            let (number, micros) = (usize::try_from(*send).unwrap() % rooms.len(), send * (HOURS * HOUR / sends));
+            let (name, room) = (Text(ann.as_str().to_owned()), Uuid(rooms[number].0));
+            batch.append_statement(place.row.clone());
+            values.push(vec![Blob(last(micros)), BigInt(at(micros)), name.clone(), room.clone()]);
+            batch.append_statement(place.hint.clone());
+            values.push(vec![name.clone(), Int(slot(micros)), room.clone(), BigInt(at(micros)), BigInt(at(micros))]);
+            if let Some(before) = hours[number].replace(slot(micros)).filter(|before| *before < slot(micros)) {
+                batch.append_statement(place.forget.clone());
+                values.push(vec![BigInt(at(micros)), name, Int(before), room]);
+            }
+        }
+        place.session.batch(&batch, values).await.unwrap();
+    }
+    assert_eq!(place.store().inbox(&ann, &PageRequest::first(20)).await.unwrap().items.len(), 20);
+    let whole = "SELECT conversation_id, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership FROM inbox_by_user WHERE user_id = ? LIMIT ?";
+    assert_eq!(tombstones_met(&place, whole, (ann.as_str(), 101)).await, 0);
+    // With hints, one for each conversation and hour that was left, however many the sends.
+    let hints = "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot <= ? AND slot >= ? ORDER BY slot DESC, conversation_id DESC LIMIT ?";
+    let met = tombstones_met(&place, hints, (ann.as_str(), i32::MAX, 0, 74)).await;
+    assert!(met <= 20 * HOURS.unsigned_abs(), "{met} tombstones after {sends} sends");
+    // And none where as many entries are found as are wanted.
+    assert_eq!(tombstones_met(&place, hints, (ann.as_str(), i32::MAX, 0, 20)).await, 0);
+}
+
+async fn set(place: &Place, user: &UserId, to: FlagsChange) -> Option<Flags> {
+    place.store().set_flags(user, &to).await.unwrap()
+}
+
+fn nothing(conversation: ConversationId, change: MessageId) -> FlagsChange {
+    FlagsChange { conversation, muted: None, pinned: None, archive: None, change }
+}
+
+#[tokio::test]
+async fn what_was_set_last_stays_whoevers_clock_is_behind() {
+    let Some(place) = Place::open().await else { return };
+    let (ann, room) = (user("ann"), ConversationId::random());
+    place.join(&ann, room, JOINED).await;
+    let at = |micros| nothing(room, change(micros));
+    let muted = Flags { is_muted: true, ..Flags::default() };
+    assert_eq!(set(&place, &ann, FlagsChange { muted: Some(true), ..at(5_000_000) }).await, Some(muted));
+    assert_eq!(set(&place, &ann, FlagsChange { muted: Some(false), ..at(4_000_000) }).await, Some(Flags::default()));
+    assert_eq!(set(&place, &ann, FlagsChange { muted: Some(false), ..at(6_000_000) }).await, None);
+    assert_eq!(set(&place, &user("ben"), FlagsChange { muted: Some(true), ..at(7_000_000) }).await, None, "not in it");
+}
+
+#[tokio::test]
+async fn ending_an_archive_leaves_one_that_begins_meanwhile() {
+    let Some(place) = Place::open().await else { return };
+    let ann = user("ann");
+    let [one, other]: [Timestamp; 2] = [10, 20].map(|micros| START.plus_micros(micros));
+    for number in 0..40 {
+        let room = ConversationId::random();
+        place.join(&ann, room, JOINED).await;
+        let archive =
+            async |archive, micros| set(&place, &ann, FlagsChange { archive: Some(archive), ..nothing(room, change(micros)) }).await;
+        archive(Archive::Begin(one), 10).await.unwrap();
+        // The end comes from a server whose clock is ahead, and for every other time is sent first.
+        if number % 2 == 0 {
+            tokio::join!(archive(Archive::EndOf(one), 900), archive(Archive::Begin(other), 11));
+        } else {
+            tokio::join!(archive(Archive::Begin(other), 11), archive(Archive::EndOf(one), 900));
+        }
+        let row = place.store().inbox_rows(&ann, &[room]).await.unwrap()[0].unwrap();
+        assert_eq!(row.flags.archived_at, Some(other));
+    }
+}
