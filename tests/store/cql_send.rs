@@ -67,13 +67,13 @@ impl Room {
         let mut values = Vec::new();
         let insert = self
             .session
-            .prepare("INSERT INTO participants_by_conversation (conversation_id, user_id, membership, members_version) VALUES (?, ?, ?, ?)")
+            .prepare("INSERT INTO participants_by_conversation (conversation_id, user_id, membership, roster) VALUES (?, ?, ?, ?)")
             .await
             .unwrap();
-        let version = CqlTimeuuid::from(change(version).uuid());
+        let version = version.to_be_bytes().to_vec();
         for user in people {
             batch.append_statement(insert.clone());
-            values.push((conversation.0, user.as_str(), vec![0_u8, 2], version));
+            values.push((conversation.0, user.as_str(), vec![0_u8, 2], version.clone()));
         }
         self.session.batch(&batch, values).await.unwrap();
     }

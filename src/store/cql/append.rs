@@ -1,6 +1,6 @@
 //! Sends: messages, and what they leave in the index of buckets, in the head of their conversation and in inboxes, in one LOGGED batch.
 //!
-//! Nothing is read before it: who takes part is known from the last time, and checked afterwards by the version of the membership. Who came
+//! Nothing is read before it: who takes part is known from the last time, and checked afterwards by the roster. Who came
 //! in meanwhile is written to before the send is acknowledged; and who brings somebody in reads the newest message afterwards. So one of
 //! the two always sees the other.
 
@@ -100,7 +100,7 @@ async fn keep(inner: &Inner, line: &Line, conversation: ConversationId, placed: 
 }
 
 /// In one batch, or in several one after the other, where one would be too big.
-async fn write(inner: &Inner, line: &Line, people: &People, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<()> {
+async fn write(inner: &Inner, line: &Line, people: &Arc<People>, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<()> {
     for (number, part) in parts(people, placed).into_iter().enumerate() {
         let raised = Raised::by(part);
         let (hint, new_buckets) = {

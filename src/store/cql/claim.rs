@@ -46,15 +46,16 @@ impl<'a> Placed<'a> {
 
 /// What is there where a key was claimed before.
 #[derive(DeserializeRow)]
+#[expect(dead_code, reason = "an answer is matched by the names of all its columns")]
 struct Claim {
     #[scylla(rename = "[applied]")]
-    _applied: bool,
+    applied_: bool,
     #[scylla(rename = "conversation_id")]
-    _conversation: Uuid,
+    conversation_: Uuid,
     #[scylla(rename = "sender_id")]
-    _sender: String,
+    sender_: String,
     #[scylla(rename = "key")]
-    _key: String,
+    key_: String,
     message_id: Option<CqlTimeuuid>,
     width: Option<i8>,
     start: Option<i64>,

@@ -126,7 +126,8 @@ impl<'a> Counting<'a> {
     }
 
     async fn count(self) -> Result<u64> {
-        let mut view = View::open(self.inner, self.conversation, Timestamp::MAX).await?;
+        let mut view = View::open(self.inner, self.conversation).await?;
+        view.read_young(self.inner).await?;
         let Some(summary) = view.summary else {
             return self.count_all(view.rows.take()).await;
         };

@@ -21,6 +21,9 @@ use crate::model::{
 };
 use crate::store::{Result, UnreadQuestion};
 
+/// A head: its last message and its newest change.
+type Newest = (Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// Ids in one `IN`.
 const IDS_MAX: usize = 20;
 
@@ -238,8 +241,7 @@ pub(super) async fn newest_events(inner: &Inner, conversations: &[ConversationId
     let each = |conversation: &ConversationId| {
         let conversation = *conversation;
         async move {
-            let row: Option<(Option<Vec<u8>>, Option<Vec<u8>>)> =
-                inner.cluster.read_one(&inner.statements.history.newest, cells![conversation]).await?;
+            let row: Option<Newest> = inner.cluster.read_one(&inner.statements.history.newest, cells![conversation]).await?;
             let (last, change) = row.unwrap_or_default();
             let last = last.map(|last| LastMessage::decode("conversations", &last)).transpose()?.map(|last| last.id);
             let change = change.map(|change| place("conversations", &change)).transpose()?.and_then(TimeUuid::from_order_key);

@@ -166,21 +166,38 @@ pub(super) async fn which_exist(inner: &Inner, conversation: ConversationId, buc
     Ok(there)
 }
 
+/// Where the next bucket of a width is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Next {
+    Bucket(Bucket),
+    /// Among the young ones, which were not read: if there is one, it starts here or later.
+    NotBefore(Timestamp),
+}
+
+impl Next {
+    pub(super) const fn start(self) -> Timestamp {
+        match self {
+            Self::Bucket(bucket) => bucket.start,
+            Self::NotBefore(start) => start,
+        }
+    }
+}
+
 /// The index of one conversation as one request sees it.
 pub(super) struct View {
     conversation: ConversationId,
     known: Known,
-    /// The young buckets, ascending, and nothing where they were not asked for.
+    /// The young buckets, ascending.
     young: [Vec<i64>; 4],
-    /// How many messages the conversation had up to a place, where that is known. Only read with the young buckets.
+    has_young: bool,
+    /// How many messages the conversation had up to a place, where that is known. Read with the young buckets.
     pub(super) summary: Option<Checkpoint>,
     /// All rows, where they were read whole just now.
     pub(super) rows: Option<Vec<(Bucket, Option<Checkpoint>)>>,
 }
 
 impl View {
-    /// Nothing will be asked for that starts after the given moment.
-    pub(super) async fn open(inner: &Inner, conversation: ConversationId, up_to: Timestamp) -> Result<Self> {
+    pub(super) async fn open(inner: &Inner, conversation: ConversationId) -> Result<Self> {
         let now = inner.clock.now();
         let known = match inner.index.remembered(conversation, now) {
             Remembered::Fresh(known) => known,
@@ -190,14 +207,14 @@ impl View {
                 None => Known::new(now, true),
             },
         };
-        let mut view = Self { conversation, known, young: Default::default(), summary: None, rows: None };
-        if view.known.is_long {
-            inner.index.remember(conversation, &view.known, &[]);
+        if known.is_long {
+            inner.index.remember(conversation, &known, &[]);
         }
-        if Width::ALL.into_iter().any(|width| up_to.micros() >= view.known.old_up_to(width)) {
-            view.read_young(inner, now).await?;
-        }
-        Ok(view)
+        Ok(Self::new(conversation, known))
+    }
+
+    fn new(conversation: ConversationId, known: Known) -> Self {
+        Self { conversation, known, young: Default::default(), has_young: false, summary: None, rows: None }
     }
 
     /// `None` where it is too long.
@@ -207,7 +224,7 @@ impl View {
         if rows.len() == limit {
             return Ok(None);
         }
-        let mut view = Self { conversation, known: Known::new(now, false), young: Default::default(), summary: None, rows: None };
+        let mut view = Self::new(conversation, Known::new(now, false));
         let (mut old, mut all): ([Vec<i64>; 4], _) = (Default::default(), Vec::new());
         for (bucket, counted) in view.take_rows(rows)? {
             let place = if bucket.start.micros() < view.known.old_up_to(bucket.width) { &mut old } else { &mut view.young };
@@ -221,16 +238,19 @@ impl View {
             let end = view.known.old_up_to(width);
             view.known.widths[width as usize].add(Range { start: i64::MIN, end, starts });
         }
-        view.rows = Some(all);
+        (view.rows, view.has_young) = (Some(all), true);
         inner.index.remember(conversation, &view.known, &[]);
         Ok(Some(view))
     }
 
     /// The buckets that are not remembered are so few that each is asked for by its key.
-    async fn read_young(&mut self, inner: &Inner, now: Timestamp) -> Result<()> {
+    pub(super) async fn read_young(&mut self, inner: &Inner) -> Result<()> {
+        if self.has_young {
+            return Ok(());
+        }
+        let last = inner.clock.now().plus_micros(AHEAD_MICROS).micros();
         let mut keys: Vec<CqlValue> = vec![pair(SUMMARY_WIDTH, 0_i64)];
         for width in Width::ALL {
-            let last = now.plus_micros(AHEAD_MICROS).micros();
             let starts = (self.known.old_up_to(width)..=last).step_by(usize::try_from(width.micros()).expect("a width is positive"));
             keys.extend(starts.map(|start| pair(width.number(), start)));
         }
@@ -242,6 +262,7 @@ impl View {
         for starts in &mut self.young {
             starts.sort_unstable();
         }
+        self.has_young = true;
         Ok(())
     }
 
@@ -265,7 +286,12 @@ impl View {
 
     /// For each width the next bucket from a start on: forward the first that does not start before it, backward the last that starts
     /// before it. What is not known is read, for all of them at once.
-    pub(super) async fn next(&mut self, inner: &Inner, direction: Direction, from: [Option<i64>; 4]) -> Result<[Option<Bucket>; 4]> {
+    pub(super) async fn next(&mut self, inner: &Inner, direction: Direction, from: [Option<i64>; 4]) -> Result<[Option<Next>; 4]> {
+        if direction == Direction::Backward
+            && Width::ALL.into_iter().any(|width| from[width as usize].is_some_and(|from| from > self.known.old_up_to(width)))
+        {
+            self.read_young(inner).await?;
+        }
         let mut from = from;
         let missing = Width::ALL.into_iter().filter_map(|width| Some((width, self.gap(width, direction, from[width as usize]?)?)));
         let missing: Vec<_> = missing.collect();
@@ -281,12 +307,15 @@ impl View {
             }
             inner.index.remember(self.conversation, &self.known, &read);
         }
-        let mut next = [None; 4];
-        for width in Width::ALL {
-            let at = from[width as usize].and_then(|from| self.find(width, direction, from));
-            next[width as usize] = at.map(|start| Bucket { width, start: Timestamp::from_micros(start) });
-        }
-        Ok(next)
+        let next = |width: Width| {
+            let from = from[width as usize]?;
+            match self.find(width, direction, from) {
+                Some(start) => Some(Next::Bucket(Bucket { width, start: Timestamp::from_micros(start) })),
+                None if direction == Direction::Backward || self.has_young => None,
+                None => Some(Next::NotBefore(Timestamp::from_micros(from.max(self.known.old_up_to(width))))),
+            }
+        };
+        Ok(Width::ALL.map(next))
     }
 
     /// Where something must be read before the next bucket is known.

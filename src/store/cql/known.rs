@@ -1,6 +1,6 @@
 //! What this server knows of conversations that it writes to, so that a send need not read first.
 //!
-//! Bounded, and only ever a hint: who takes part is checked again after each write, by the version of the membership. What is not known is
+//! Bounded, and only ever a hint: who takes part is checked again after each write, by the roster. What is not known is
 //! read anew. Of a write whose outcome is not known it is kept until that is settled, as the same write must go to the same buckets.
 
 use std::collections::VecDeque;
@@ -9,16 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::try_join;
 use lru::LruCache;
-use scylla::value::CqlTimeuuid;
 
 use super::Inner;
 use super::bucket::Bucket;
-use super::cell::{cells, time_uuid, user};
+use super::cell::{cells, user};
 use super::raise::{HINT_LAG_MICROS, slot_of};
 use super::register::{LastMessage, decode_membership};
 use super::statement::statements;
 use super::width::Course;
-use crate::model::{ConversationId, MessageId, TimeUuid, Timestamp, UserId};
+use crate::model::{Conversation, ConversationId, MessageId, Timestamp, UserId};
 use crate::store::{Audience, Result};
 
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("it is not zero");
@@ -33,7 +32,7 @@ statements! {
     Statements {
         head: Read "SELECT kind, is_large, last_message, last_activity FROM conversations WHERE conversation_id = ?";
         is_large: Read "SELECT is_large FROM conversations WHERE conversation_id = ?";
-        version: Read "SELECT members_version FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
+        roster: Read "SELECT roster FROM participants_by_conversation WHERE conversation_id = ? LIMIT 1";
         participants: Read "SELECT user_id, membership FROM participants_by_conversation WHERE conversation_id = ? AND user_id > ? LIMIT ?";
     }
 }
@@ -58,7 +57,7 @@ impl Known {
         lock(&self.unsettled).put(conversation, Arc::clone(line));
     }
 
-    /// What is known may not be so any more, and nothing tells: an import changes no version.
+    /// What is known may not be so any more, and nothing tells: what an import wrote is read anew.
     pub(super) fn forget(&self, conversation: ConversationId) {
         lock(&self.lines).pop(&conversation);
     }
@@ -83,8 +82,8 @@ pub(super) struct State {
     pub(super) last_activity: Timestamp,
     /// Buckets whose index row was acknowledged.
     indexed: VecDeque<Bucket>,
-    /// The activity for which hints were acknowledged, for the people of this version.
-    hinted: Option<(Timestamp, Option<TimeUuid>)>,
+    /// The activity for which hints were acknowledged, for these people.
+    hinted: Option<(Timestamp, Arc<People>)>,
 }
 
 impl Line {
@@ -116,20 +115,20 @@ impl State {
     }
 
     /// Whether an activity wants hints, and the slot that it takes them from. What is older than the last activity wants none.
-    pub(super) fn wanted_hint(&self, people: &People, activity: Timestamp) -> Option<Hint> {
+    pub(super) fn wanted_hint(&self, people: &Arc<People>, activity: Timestamp) -> Option<Hint> {
         let slot = slot_of(activity);
-        let is_hinted = |(hinted, version): (Timestamp, Option<TimeUuid>)| {
-            slot_of(hinted) == slot && activity <= hinted.plus_micros(HINT_LAG_MICROS) && version == people.version
-        };
-        if people.is_large || activity < self.last_activity || self.hinted.is_some_and(is_hinted) {
+        let is_hinted = self.hinted.as_ref().is_some_and(|(hinted, of)| {
+            slot_of(*hinted) == slot && activity <= hinted.plus_micros(HINT_LAG_MICROS) && Arc::ptr_eq(of, people)
+        });
+        if people.is_large || activity < self.last_activity || is_hinted {
             return None;
         }
         let left = Some(slot_of(self.last_activity)).filter(|left| *left < slot && self.last_activity > Timestamp::ZERO);
         Some(Hint { activity, left })
     }
 
-    pub(super) fn put_hinted(&mut self, hint: Hint, people: &People) {
-        self.hinted = Some((hint.activity, people.version));
+    pub(super) fn put_hinted(&mut self, hint: Hint, people: &Arc<People>) {
+        self.hinted = Some((hint.activity, Arc::clone(people)));
     }
 }
 
@@ -141,10 +140,11 @@ pub(super) struct Hint {
     pub(super) left: Option<i32>,
 }
 
-/// Who takes part, by one version of the membership.
+/// Who takes part.
 #[derive(Debug)]
 pub(super) struct People {
-    pub(super) version: Option<TimeUuid>,
+    /// As it was before they were read: every change of who takes part, an import's too, changes the roster. `None` where it is not known.
+    pub(super) roster: Option<Vec<u8>>,
     pub(super) is_large: bool,
     /// Empty where it is large.
     pub(super) joined: Arc<[UserId]>,
@@ -174,9 +174,9 @@ impl Inner {
         if let Some(line) = self.known.get(conversation) {
             return Ok(Some(line));
         }
-        let (head, version) = try_join(self.head(conversation), self.members_version(conversation)).await?;
+        let (head, roster) = try_join(self.head(conversation), self.roster_now(conversation)).await?;
         let Some(head) = head else { return Ok(None) };
-        let people = self.people_of(conversation, version, head.is_large).await?;
+        let people = self.people_of(conversation, roster, head.is_large).await?;
         let state = State {
             people: Arc::new(people),
             course: Course::from(head.last.as_ref().map(|last| last.bucket)),
@@ -202,34 +202,36 @@ impl Inner {
         }))
     }
 
-    async fn members_version(&self, conversation: ConversationId) -> Result<Option<TimeUuid>> {
-        let row: Option<(Option<CqlTimeuuid>,)> = self.cluster.read_one(&self.statements.known.version, cells![conversation]).await?;
-        row.and_then(|(version,)| version).map(|version| time_uuid("participants_by_conversation", version)).transpose()
+    async fn roster_now(&self, conversation: ConversationId) -> Result<Option<Vec<u8>>> {
+        let row: Option<(Option<Vec<u8>>,)> = self.cluster.read_one(&self.statements.known.roster, cells![conversation]).await?;
+        Ok(row.and_then(|(roster,)| roster))
     }
 
     /// Who takes part now, where that is not what these say.
     pub(super) async fn other_people(&self, conversation: ConversationId, than: &People) -> Result<Option<Arc<People>>> {
-        let is_large = async {
+        let flag = async {
             let row: Option<(Option<bool>,)> = self.cluster.read_one(&self.statements.known.is_large, cells![conversation]).await?;
             Ok(row.and_then(|(is_large,)| is_large).unwrap_or(false))
         };
-        // Once large, it is so for good.
-        let is_large = async { if than.is_large { Ok(true) } else { is_large.await } };
-        let (version, is_large) = try_join(self.members_version(conversation), is_large).await?;
-        if (version, is_large) == (than.version, than.is_large) {
+        // It stays large for good, and does not become so but by a change of the roster. Who grows it sets the flag last.
+        let may_grow = !than.is_large && than.joined.len() > Conversation::FAN_OUT_MAX;
+        let is_large = async { if may_grow { flag.await } else { Ok(than.is_large) } };
+        let (roster, is_large) = try_join(self.roster_now(conversation), is_large).await?;
+        if (&roster, is_large) == (&than.roster, than.is_large) {
             return Ok(None);
         }
-        Ok(Some(Arc::new(self.people_of(conversation, version, is_large).await?)))
+        let is_large = is_large || self.head(conversation).await?.is_some_and(|head| head.is_large);
+        Ok(Some(Arc::new(self.people_of(conversation, roster, is_large).await?)))
     }
 
-    /// The version was read before: a list that is newer shows when it is read again.
-    async fn people_of(&self, conversation: ConversationId, version: Option<TimeUuid>, is_large: bool) -> Result<People> {
+    /// The roster was read before: a list that is newer shows when it is read again.
+    async fn people_of(&self, conversation: ConversationId, roster: Option<Vec<u8>>, is_large: bool) -> Result<People> {
         let mut joined = Vec::new();
-        let mut after = String::new();
-        while !is_large {
+        let (mut after, mut is_last) = (String::new(), is_large);
+        while !is_last {
             let values = cells![conversation, after.as_str(), PARTICIPANTS_AT_ONCE];
             let rows: Vec<(String, Option<Vec<u8>>)> = self.cluster.read(&self.statements.known.participants, values).await?;
-            let is_last = rows.len() < PARTICIPANTS_AT_ONCE.unsigned_abs() as usize;
+            is_last = rows.len() < PARTICIPANTS_AT_ONCE.unsigned_abs() as usize;
             after = rows.last().map_or(after, |(name, _)| name.clone());
             for (name, membership) in rows {
                 let Some(membership) = membership else { continue };
@@ -237,10 +239,7 @@ impl Inner {
                     joined.push(user("participants_by_conversation", &name)?);
                 }
             }
-            if is_last {
-                break;
-            }
         }
-        Ok(People { version, is_large, joined: joined.into() })
+        Ok(People { roster, is_large, joined: joined.into() })
     }
 }

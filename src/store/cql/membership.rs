@@ -250,7 +250,7 @@ async fn settle(inner: &Inner, pending: &Pending) -> Result<()> {
             state.course.remember(version, Bucket::from_row(*width, *start)?);
         }
         let joined = if is_large { Arc::default() } else { joined.into() };
-        state.people = Arc::new(People { version: Some(version), is_large, joined });
+        state.people = Arc::new(People { roster: None, is_large, joined });
     }
     // Read after the change was decided: a send that does not know of it yet is in it.
     let head = inner.head(id).await?;

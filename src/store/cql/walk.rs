@@ -1,7 +1,7 @@
 //! A walk through a history: the messages of a stretch, the newest or the oldest first, merged from the buckets that it meets.
 //!
 //! Only buckets that hold something are asked, each once, and only as far as they can still matter: once enough was found, what lies behind
-//! the last of it is not read. One bucket is asked first; where that is not enough, as many at once as it looks like to take.
+//! the last of it is not read. One bucket is asked first; where that is not enough, more and more of them at once.
 
 use scylla::deserialize::row::DeserializeRow;
 use scylla::statement::prepared::PreparedStatement;
@@ -10,7 +10,7 @@ use super::Inner;
 use super::bucket::{Bucket, Width};
 use super::cell::cells;
 use super::cluster::at_once;
-use super::index::{View, row_limit};
+use super::index::{Next, View, row_limit};
 use super::span::Span;
 use crate::model::{ConversationId, Direction, OrderKey, TimeUuid};
 use crate::store::Result;
@@ -43,7 +43,7 @@ pub(super) async fn walk<R: Row>(
     if count == 0 || span.ids().is_none() {
         return Ok(Vec::new());
     }
-    let mut view = View::open(inner, conversation, span.end.moment()).await?;
+    let mut view = View::open(inner, conversation).await?;
     let mut walk = Walk { direction, span, count, found: Vec::new() };
     let mut buckets = Buckets::new(direction, span);
     let mut asked = 0;
@@ -73,8 +73,13 @@ pub(super) async fn buckets_of(inner: &Inner, view: &mut View, span: Span, limit
     while all.len() < limit
         && let Some(next) = buckets.peek(inner, view).await?
     {
-        buckets.take(next);
-        all.push(next);
+        match next {
+            Next::NotBefore(_) => buckets.read_young(inner, view).await?,
+            Next::Bucket(next) => {
+                buckets.take(next);
+                all.push(next);
+            }
+        }
     }
     Ok(all)
 }
@@ -101,19 +106,25 @@ impl<R: Row> Walk<R> {
     async fn wave(&self, inner: &Inner, view: &mut View, buckets: &mut Buckets, asked: usize) -> Result<Vec<Bucket>> {
         let open = self.open();
         let missing = self.count - self.found.len();
-        // As many as hold what is missing, if they are as full as those before them.
-        let wanted = if asked == 0 { 1 } else { (missing * asked).div_ceil(self.found.len().max(1)).clamp(1, WAVE_MAX) };
+        // As many as hold what is missing, if they are as full as those before them. Of the first one only a piece may have been asked for,
+        // so that it says little: no more than twice as many as before.
+        let likely = (missing * asked).div_ceil(self.found.len().max(1));
+        let wanted = likely.min(asked * 2).clamp(1, WAVE_MAX);
         let mut wave: Vec<Bucket> = Vec::new();
         while wave.len() < WAVE_MAX
             && let Some(next) = buckets.peek(inner, view).await?
-            && !Span::of_bucket(next).and(open).is_empty()
         {
-            // One that lies across the beginning of the first one is needed whatever that holds.
-            if wave.len() >= wanted && !wave.first().is_some_and(|first| buckets.is_beside(*first, next)) {
-                break;
+            match next {
+                Next::NotBefore(start) if wave.len() >= wanted || OrderKey::first_at(start) >= open.end => break,
+                Next::NotBefore(_) => buckets.read_young(inner, view).await?,
+                Next::Bucket(next) if Span::of_bucket(next).and(open).is_empty() => break,
+                // One that lies across the beginning of the first one is needed whatever that holds.
+                Next::Bucket(next) if wave.len() >= wanted && !wave.first().is_some_and(|first| buckets.is_beside(*first, next)) => break,
+                Next::Bucket(next) => {
+                    buckets.take(next);
+                    wave.push(next);
+                }
             }
-            buckets.take(next);
-            wave.push(next);
         }
         Ok(wave)
     }
@@ -125,7 +136,7 @@ struct Buckets {
     span: Span,
     /// Where the next one of each width is looked for. `None` where there are no more.
     from: [Option<i64>; 4],
-    next: [Option<Bucket>; 4],
+    next: [Option<Next>; 4],
 }
 
 impl Buckets {
@@ -144,23 +155,38 @@ impl Buckets {
         Self { direction, span, from, next: [None; 4] }
     }
 
-    async fn peek(&mut self, inner: &Inner, view: &mut View) -> Result<Option<Bucket>> {
+    async fn peek(&mut self, inner: &Inner, view: &mut View) -> Result<Option<Next>> {
         let wanted = Width::ALL.map(|width| self.from[width as usize].filter(|_| self.next[width as usize].is_none()));
         if wanted.iter().any(Option::is_some) {
             let found = view.next(inner, self.direction, wanted).await?;
-            for width in Width::ALL.map(|width| width as usize) {
-                if wanted[width].is_some() {
-                    self.next[width] = found[width].filter(|bucket| !Span::of_bucket(*bucket).and(self.span).is_empty());
-                    self.from[width] =
-                        self.next[width].map(|bucket| bucket.start.micros() + i64::from(self.direction == Direction::Forward));
-                }
+            for width in Width::ALL.map(|width| width as usize).into_iter().filter(|width| wanted[*width].is_some()) {
+                self.next[width] = found[width].filter(|next| match next {
+                    Next::Bucket(bucket) => !Span::of_bucket(*bucket).and(self.span).is_empty(),
+                    Next::NotBefore(start) => OrderKey::first_at(*start) < self.span.end,
+                });
+                self.from[width] = self.next[width].map(|next| match (next, self.direction) {
+                    (Next::Bucket(bucket), Direction::Forward) => bucket.start.micros() + 1,
+                    (next, _) => next.start().micros(),
+                });
             }
         }
         let next = self.next.iter().flatten().copied();
         Ok(match self.direction {
-            Direction::Forward => next.min_by_key(|bucket| bucket.start),
-            Direction::Backward => next.max_by_key(|bucket| bucket.end()),
+            Direction::Forward => next.min_by_key(|next| next.start()),
+            Direction::Backward => next.max_by_key(|next| match next {
+                Next::Bucket(bucket) => bucket.end(),
+                Next::NotBefore(start) => *start,
+            }),
         })
+    }
+
+    /// The next ones of all widths are known after that.
+    async fn read_young(&mut self, inner: &Inner, view: &mut View) -> Result<()> {
+        view.read_young(inner).await?;
+        for next in &mut self.next {
+            next.take_if(|next| matches!(next, Next::NotBefore(_)));
+        }
+        Ok(())
     }
 
     fn take(&mut self, bucket: Bucket) {
