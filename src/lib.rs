@@ -1,7 +1,8 @@
 //! Wideroom: a chat backend whose conversations are wide rows.
 //!
 //! One GraphQL server: conversations, messages and inboxes are read through Relay connections whose cursors are the clustering keys of
-//! wide rows, mutations send and mark read, subscriptions resume without a gap. It runs alone on an embedded store.
+//! wide rows, mutations send and mark read, subscriptions resume without a gap. It runs alone on an embedded store, or beside others on a
+//! cluster of Cassandra or ScyllaDB.
 //!
 //! # The layers
 //!
@@ -12,7 +13,7 @@
 //! ```
 //!
 //! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
-//! - [`store`]: what is kept. One trait; [`store::embedded`] is the engine in this process.
+//! - [`store`]: what is kept. One trait; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
 //! - [`bus`]: what is told, in this process: a broadcast per topic.
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
@@ -25,7 +26,8 @@
 //! - Invariant: kept before told. Nothing is published, and nothing acknowledged, that is not on disk.
 //! - Invariant: one order. Messages and changes sort by the order key of their timeuuid ([`model::OrderKey`]), in keys, cursors and
 //!   markers alike. No two ids of a process share a microsecond.
-//! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time gives ids, keeps and tells.
+//! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time gives ids, keeps and tells. Where
+//!   several servers share a store, one may: by four seconds at most, or it is logged as late, and streams look back (`chat::settle`).
 //! - Invariant: unread is computed from a marker, never counted up and down.
 //! - Invariant: markers are maxima; the greater bytes stay, whatever the order of arrival.
 //! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.

@@ -27,6 +27,8 @@ const LOOKS_AT_ONCE: usize = 32;
 const PAGE: usize = 100;
 /// Identities of what was told: more than is told within the time that a look reads back.
 const TOLD_MAX: usize = 1 << 17;
+/// A wake is written beside what it tells of, and may be seen before it: until then it is followed again.
+const WAKE_LEADS_MICROS: i64 = 3_000_000;
 /// Wakes are forgotten after a minute. Whoever could not look for so long does not know what was missed.
 const BLIND_MICROS: i64 = 45_000_000;
 
@@ -97,7 +99,7 @@ impl Lookout {
             self.looked(chat, now);
             return;
         }
-        match self.follow(chat).await {
+        match self.follow(chat, now).await {
             Ok(()) => self.looked(chat, now),
             Err(error) if !self.is_blind => {
                 self.is_blind = true;
@@ -116,7 +118,7 @@ impl Lookout {
     }
 
     /// Follows the wakes since the last look.
-    async fn follow(&mut self, chat: &Chat) -> store::Result<()> {
+    async fn follow(&mut self, chat: &Chat, now: Timestamp) -> store::Result<()> {
         let wakes = chat.0.store.wakes(self.looked_at).await?;
         let new: Vec<&Wake> = wakes.iter().filter(|wake| !self.followed.ids.contains(&wake.id)).collect();
         let mut places: Vec<&WakePlace> = new.iter().map(|wake| &wake.place).collect();
@@ -125,7 +127,8 @@ impl Lookout {
         let from = before_by(OrderKey::first_at(self.looked_at), chat.0.store.overlap_micros());
         let look = Look { chat, from, has_inboxes: chat.0.bus.has_inbox_listeners() };
         stream::iter(places).map(Ok).try_for_each_concurrent(LOOKS_AT_ONCE, |place| look.at(place)).await?;
-        for wake in new {
+        let settled = now.plus_micros(-WAKE_LEADS_MICROS);
+        for wake in new.into_iter().filter(|wake| wake.id.moment() < settled) {
             self.followed.insert(wake.id);
         }
         Ok(())

@@ -296,7 +296,8 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// a greater id. Zero where one server gives all ids.
     fn overlap_micros(&self) -> i64;
 
-    /// The greatest id ever kept: a generator begins after it.
+    /// The greatest id ever kept: a generator begins after it. `None` where nothing was kept, and where several servers give ids: there
+    /// each conversation has its own ([`Store::newest_events`]).
     async fn newest_id(&self) -> Result<Option<TimeUuid>>;
 
     /// Conversations with the viewer's membership, also one that has ended. `None` where there is no such conversation or the viewer was

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use futures_util::TryStreamExt;
 use scylla::client::session::Session;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
@@ -20,6 +21,7 @@ use crate::support::words::{HOUR, START, change, id, user};
 struct Place {
     stage: Stage,
     session: Session,
+    keyspace: String,
     row: PreparedStatement,
     hint: PreparedStatement,
     forget: PreparedStatement,
@@ -35,7 +37,8 @@ impl Place {
     async fn open() -> Option<Self> {
         let stage = Stage::cassandra().await?;
         let session = shared().await?.session().await;
-        session.use_keyspace(keyspace().await?.keyspace, true).await.unwrap();
+        let keyspace = keyspace().await?.keyspace;
+        session.use_keyspace(&keyspace, true).await.unwrap();
         let prepare = async |text: &str| session.prepare(text).await.unwrap();
         Some(Self {
             row: prepare(
@@ -52,6 +55,7 @@ impl Place {
             large: prepare("INSERT INTO large_conversations_by_user (user_id, conversation_id) VALUES (?, ?)").await,
             head: prepare("UPDATE conversations USING TIMESTAMP 1 SET last_message = ?, last_activity = ? WHERE conversation_id = ?").await,
             stage,
+            keyspace,
             session,
         })
     }
@@ -194,7 +198,7 @@ async fn changes_of_a_crowded_inbox_are_found_by_its_newest_hours() {
         let mut expected: Vec<_> = list.iter().filter(|row| row.last_message.unwrap().order_key() > after).copied().collect();
         let changed = place.store().inbox_changes(&ann, after, 1_000).await.unwrap().unwrap();
         assert!(changed.is_sorted_by_key(|changed| changed.newest_change));
-        let mut rows: Vec<_> = changed.iter().filter_map(|changed| changed.row).collect();
+        let mut rows: Vec<_> = changed.iter().map(|changed| changed.row.unwrap()).collect();
         rows.sort_by_key(InboxRow::key);
         expected.sort_by_key(InboxRow::key);
         assert_eq!(rows, expected);
@@ -253,17 +257,22 @@ async fn a_walk_sees_each_entry_once_while_sends_go_on() {
 
 /// What the node says that it went through for a statement of the store's, which it must have prepared.
 async fn tombstones_met(place: &Place, text: &str, values: impl scylla::serialize::row::SerializeRow) -> u64 {
-    let prepared = place.session.query_unpaged("SELECT query_string FROM system.prepared_statements LIMIT 1000", ()).await.unwrap();
-    let prepared = prepared.into_rows_result().unwrap();
-    let is_ours = prepared.rows::<(String,)>().unwrap().any(|row| row.unwrap().0 == text);
+    let text = text.replacen(" FROM ", &format!(" FROM \"{}\".", place.keyspace), 1);
+    let all = place.session.query_iter("SELECT query_string FROM system.prepared_statements", ()).await.unwrap();
+    let all: Vec<(String,)> = all.rows_stream::<(String,)>().unwrap().try_collect().await.unwrap();
+    let is_ours = all.iter().any(|(prepared,)| *prepared == text);
     assert!(is_ours, "the store reads otherwise: {text}");
     let mut statement = Statement::new(text);
     statement.set_tracing(true);
     let traced = place.session.query_unpaged(statement, values).await.unwrap().tracing_id().unwrap();
     let mut met = 0;
     let info = place.session.get_tracing_info(&traced).await.unwrap();
-    let read: Vec<_> =
-        info.events.iter().filter_map(|event| event.activity.as_deref()).filter(|activity| activity.contains("tombstone")).collect();
+    let read: Vec<_> = info
+        .events
+        .iter()
+        .filter_map(|event| event.activity.as_deref())
+        .filter(|activity| activity.starts_with("Read ") && activity.contains("tombstone"))
+        .collect();
     assert!(!read.is_empty(), "the trace says what was read: {:?}", info.events);
     for activity in read {
         // "Read 20 live rows and 3 tombstone cells"

@@ -7,7 +7,9 @@ use wideroom::model::{
 };
 use wideroom::store::{Audience, FlagsChange, ImportRow, MembershipChange, Renaming, Store, Turn, TurnKind};
 
-use super::ask::{MarkTo, history, inbox, inbox_ids, make, mark, only, participant, participants, row, send, send_as, try_row, unread};
+use super::ask::{
+    MarkTo, assert_newest, history, inbox, inbox_ids, make, mark, only, participant, participants, row, send, send_as, try_row, unread,
+};
 use super::race::until_available;
 use crate::support::words::{START, change, crowd, group_row, id, new, room, system, text, users};
 
@@ -87,7 +89,7 @@ pub async fn who_joins_sees_all_and_has_nothing_unread(store: &dyn Store) {
     assert_eq!(unread(store, &ben, room(1), OrderKey::MIN, 9).await.count, 1);
     send(store, room(1), 30, &ben).await;
     assert_eq!(unread(store, &eve, room(1), row(store, &eve, room(1)).await.read_up_to(), 9).await.count, 1);
-    assert_eq!(store.newest_id().await.unwrap(), Some(id(30)));
+    assert_newest(store.newest_id().await.unwrap(), Some(id(30)));
 }
 
 pub async fn who_leaves_has_no_entry_and_hears_no_more(store: &dyn Store) {
@@ -151,7 +153,7 @@ pub async fn what_was_decided_on_an_older_membership_is_not_kept(store: &dyn Sto
     assert_eq!(participants(store, room(1)).await, [ann.clone(), ben]);
     assert_eq!(try_row(store, &eve, room(1)).await, None);
     assert_eq!(history(store, room(1)).await, [id(10), id(5)]);
-    assert_eq!(store.newest_id().await.unwrap(), Some(id(10)), "nothing of it was kept");
+    assert_newest(store.newest_id().await.unwrap(), Some(id(10)));
     assert_eq!(store.changes(room(1), OrderKey::MIN, 9).await.unwrap().len(), 1);
 }
 

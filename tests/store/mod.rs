@@ -6,6 +6,7 @@ pub mod ask;
 mod conversation;
 mod cql_history;
 mod cql_inbox;
+mod cql_people;
 mod cql_send;
 mod differential;
 mod disk;

@@ -3,7 +3,7 @@
 use wideroom::model::{Change, ConversationId, MessageId, OrderKey, Revision, UserId};
 use wideroom::store::{Revised, Store};
 
-use super::ask::{inbox_ids, make, only, row, send, unread};
+use super::ask::{assert_newest, inbox_ids, make, only, row, send, unread};
 use crate::support::words::{change, content, crowd, id, room, users};
 
 async fn revise(
@@ -78,7 +78,7 @@ pub async fn changes_are_logged_in_order_and_found_behind_a_place(store: &dyn St
     assert_eq!(store.newest_events(&[room(1)]).await.unwrap(), [Some(change(9))]);
     send(store, room(1), 10, &ann).await;
     assert_eq!(store.newest_events(&[room(1)]).await.unwrap(), [Some(id(10))]);
-    assert!(store.newest_id().await.unwrap() >= Some(id(10)));
+    assert_newest(store.newest_id().await.unwrap(), Some(id(10)));
 }
 
 pub async fn an_edit_of_the_last_message_and_every_deletion_change_the_inbox(store: &dyn Store) {

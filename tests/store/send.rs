@@ -4,7 +4,7 @@ use wideroom::model::{ConversationId, Cut, IdempotencyKey, InputHash, Message, O
 use wideroom::store::{EarlierSend, Error, NewMessage, Store};
 
 use super::Stage;
-use super::ask::{history, inbox, inbox_ids, make, only, row, send, send_as, unread};
+use super::ask::{assert_healthy, history, inbox, inbox_ids, make, only, row, send, send_as, unread};
 use crate::support::words::{HOUR, NOW, START, content, crowd, id, key, new, room, text, user, users};
 
 pub async fn a_send_raises_the_conversation_for_everyone(store: &dyn Store) {
@@ -83,7 +83,7 @@ pub async fn an_append_to_nowhere_is_refused(store: &dyn Store) {
     assert_eq!(only(store.messages(&[(room(2), id(1))]).await.unwrap()), None);
     assert_eq!(store.message_counts(&[room(2)]).await.unwrap(), [0]);
     assert_eq!(inbox_ids(store, &ann).await, [room(1)]);
-    assert_eq!(store.health(), Ok(()), "the store goes on");
+    assert_healthy(store);
     send(store, room(1), 2, &ann).await;
 }
 

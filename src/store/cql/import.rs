@@ -151,7 +151,7 @@ async fn read_head(inner: &Inner, id: ConversationId) -> Result<Head> {
 async fn pairs(inner: &Inner, rows: &[ImportRow], working: &BTreeMap<ConversationId, Working>) -> Result<HashMap<Vec<u8>, ConversationId>> {
     let new = rows.iter().filter_map(|row| match row {
         ImportRow::Conversation { conversation, .. } if conversation.kind == ConversationKind::Direct => Some(conversation.id),
-        _ => None,
+        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Participant { .. } | ImportRow::Message(_) => None,
     });
     let is_direct = |working: &Working| working.conversation.as_ref().is_some_and(|one| one.kind == ConversationKind::Direct);
     let old = working.iter().filter(|(_, working)| is_direct(working)).map(|(id, _)| *id);

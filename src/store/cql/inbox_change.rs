@@ -57,6 +57,7 @@ pub(super) async fn inbox_changes(inner: &Inner, user: &UserId, after: OrderKey,
         Some(rows) => changed.take(rows),
         None => changed.find().await?,
     };
+    let is_within = is_within && changed.take_left();
     changed.rows.sort_unstable_by_key(|row| row.newest_change);
     Ok(is_within.then_some(changed.rows))
 }
@@ -155,6 +156,15 @@ impl Changed<'_> {
                 self.rows.push(ChangedRow { newest_change, conversation: row.conversation, row: Some(row) });
             }
         }
+        self.rows.len() <= self.limit
+    }
+
+    /// Of conversations that the user is not in any more, what was logged is all that is told.
+    fn take_left(&mut self) -> bool {
+        let shown: HashSet<_> = self.rows.iter().map(|changed| changed.conversation).collect();
+        let left = self.logged.iter().filter(|(conversation, _)| !shown.contains(conversation));
+        let left = left.map(|(conversation, change)| ChangedRow { newest_change: *change, conversation: *conversation, row: None });
+        self.rows.extend(left);
         self.rows.len() <= self.limit
     }
 }

@@ -131,7 +131,7 @@ const TABLES: &[&str] = &[
     conversation_id uuid,
     last_activity bigint,
     PRIMARY KEY ((user_id), slot, conversation_id)
-) WITH CLUSTERING ORDER BY (slot DESC, conversation_id DESC) AND ID = {id}",
+) WITH CLUSTERING ORDER BY (slot DESC, conversation_id DESC) AND gc_grace_seconds = 86400 AND ID = {id}",
     "CREATE TABLE IF NOT EXISTS {keyspace}.changes_by_user (
     user_id text,
     day int,

@@ -1,0 +1,79 @@
+//! What people cost on Cassandra, in statements: it grows with who is concerned, and never with who else is there.
+
+use std::sync::Arc;
+
+use wideroom::clock::ManualClock;
+use wideroom::model::{ConversationId, UserId};
+use wideroom::store::cql::Cql;
+use wideroom::store::{Imported, Store};
+
+use super::membership::{changing, joins};
+use super::stage::keyspace;
+use crate::support::words::{
+    NOW, change, crowd, direct, group, group_row, id, message_row, new_salt_among_others, participant_row, room, text,
+};
+
+async fn open() -> Option<Cql> {
+    let address = keyspace().await?;
+    new_salt_among_others();
+    Some(Cql::open(address, Arc::new(ManualClock::at(NOW))).await.unwrap())
+}
+
+/// How many statements that took.
+async fn cost<T>(store: &Cql, what: impl Future<Output = T>) -> (u64, T) {
+    let before = store.statements_sent();
+    let answer = what.await;
+    (store.statements_sent() - before, answer)
+}
+
+#[tokio::test]
+async fn questions_and_changes_cost_what_they_concern() {
+    let Some(store) = open().await else { return };
+    let people = crowd(60);
+    let mut told = Vec::new();
+    let (two, made) = cost(&store, store.create_conversation(&direct(&people[0], &people[1]))).await;
+    made.unwrap();
+    told.push(("a direct conversation", two, 6));
+    for (number, count, most) in [(1, 8, 12), (2, 50, 64)] {
+        let (spent, made) = cost(&store, store.create_conversation(&group(room(number), &people[..count]))).await;
+        made.unwrap();
+        told.push(("a group", spent, most));
+    }
+    let (seat, found) = cost(&store, store.seats(&people[0], &[room(2)])).await;
+    assert!(found.unwrap()[0].is_some());
+    told.push(("a seat", seat, 2));
+    let (counts, found) = cost(&store, store.participant_counts(&[room(2)])).await;
+    assert_eq!(found.unwrap(), [50]);
+    told.push(("a count", counts, 1));
+    for (number, most) in [(1, 24), (2, 24)] {
+        let change = changing(room(number), 10, Some(change(0)), &[joins(&people[55], 10)]);
+        let (spent, kept) = cost(&store, store.change_membership(room(number), &change)).await;
+        assert!(kept.unwrap().is_some());
+        told.push(("a newcomer", spent, most));
+    }
+    for (what, spent, most) in &told {
+        assert!(spent <= most, "{what} took {spent} statements: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_import_takes_few_statements_a_row() {
+    let Some(store) = open().await else { return };
+    let people: Vec<UserId> = crowd(3);
+    let mut rows = Vec::new();
+    for _ in 0..40 {
+        let conversation = ConversationId(uuid::Uuid::new_v4());
+        rows.push(group_row(conversation, None));
+        rows.extend(people.iter().map(|user| participant_row(conversation, user)));
+        rows.extend((0..96).map(|n| message_row(text(conversation, id(n * 1_000), &people[0]))));
+    }
+    for piece in rows.chunks(1_000) {
+        assert!(store.import(piece).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+    }
+    let sent = store.statements_sent();
+    assert!(sent < rows.len() as u64 / 2, "{sent} statements");
+    // The same again finds everything there.
+    for piece in rows.chunks(1_000) {
+        assert!(store.import(piece).await.unwrap().iter().all(|fate| *fate == Imported::Unchanged));
+    }
+}
