@@ -1,6 +1,6 @@
 //! The rules of chat: who may do what, in which order things happen, and what is told to whom.
 //!
-//! Invariant: kept before told. Nothing is published that the store has not acknowledged.
+//! Invariant: kept before told. Nothing is published that the store has not acknowledged, but who types and who is here, which is kept nowhere.
 //! Invariant: what the viewer may not see answers like what does not exist.
 
 mod access;

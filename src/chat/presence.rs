@@ -23,6 +23,7 @@ use crate::store::Store;
 /// Moments that are kept at a time, and of those at once.
 const KEPT_MAX: usize = 512;
 const KEPT_AT_ONCE: usize = 32;
+const KEEP_MAX: Duration = Duration::from_secs(5);
 /// How long the end of the process waits for them.
 const FINISH_MAX: Duration = Duration::from_secs(2);
 
@@ -103,7 +104,8 @@ impl Chat {
                 let due = hall.take_due(Instant::now());
                 if !due.is_empty() {
                     let Some(inner) = chat.upgrade() else { return };
-                    keep(&inner.store, due).await;
+                    // Who is gone is told also where the disk stands still.
+                    let _ = timeout(KEEP_MAX, keep(&inner.store, due)).await;
                 }
             }
         });
@@ -172,7 +174,7 @@ impl Hall {
         let (now, instant) = (self.clock.now(), Instant::now());
         let mut users = self.users();
         let Some(seen) = users.seen.get_mut(user) else { return };
-        (seen.open, seen.at) = (seen.open - 1, now);
+        (seen.open, seen.at) = (seen.open.saturating_sub(1), now);
         if seen.open == 0 {
             seen.left = Some(instant);
             users.leaving.push_back((instant + self.grace, user.clone()));

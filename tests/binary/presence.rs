@@ -58,7 +58,9 @@ async fn sockets_come_go_type_and_react() {
 
     let mut bob = stage.socket("bob").await;
     assert_eq!(presence(&mut screen).await["isOnline"], true);
-    screen.subscribe("typing", &format!("subscription {{ typingChanged(conversationId: \"{c}\") {{ user {{ username }} isTyping }} }}")).await;
+    screen
+        .subscribe("typing", &format!("subscription {{ typingChanged(conversationId: \"{c}\") {{ user {{ username }} isTyping }} }}"))
+        .await;
     let events = "{ event { __typename ... on ReactionsChangedEvent { message { reactions { emoji count } } } } }";
     screen.subscribe("events", &format!("subscription {{ conversationEvents(conversationId: \"{c}\") {events} }}")).await;
     let event = async |screen: &mut Socket| told(screen, "events").await["conversationEvents"]["event"].clone();
@@ -72,7 +74,8 @@ async fn sockets_come_go_type_and_react() {
     let sent = alice.data(send, &json!({"c": c})).await.unwrap();
     let message = sent["sendMessage"]["messageEdge"]["node"]["id"].as_str().unwrap();
     assert_eq!(event(&mut screen).await["__typename"], "MessageAddedEvent");
-    bob.subscribe("2", &format!("mutation {{ addReaction(input: {{messageId: \"{message}\", emoji: \"🍲\"}}) {{ clientMutationId }} }}")).await;
+    bob.subscribe("2", &format!("mutation {{ addReaction(input: {{messageId: \"{message}\", emoji: \"🍲\"}}) {{ clientMutationId }} }}"))
+        .await;
     let reacted = json!({"__typename": "ReactionsChangedEvent", "message": {"reactions": [{"emoji": "🍲", "count": 1}]}});
     assert_eq!(event(&mut screen).await, reacted);
     stage.server.kill();

@@ -7,6 +7,7 @@ mod conversation;
 mod cql_history;
 mod cql_inbox;
 mod cql_people;
+mod cql_reaction;
 mod cql_send;
 mod differential;
 mod disk;
