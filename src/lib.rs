@@ -23,7 +23,7 @@
 //!
 //! # Invariants
 //!
-//! - Invariant: kept before told. Nothing is published, and nothing acknowledged, that is not on disk.
+//! - Invariant: kept before told. Nothing is published, and nothing acknowledged, that is not on disk. (Who types, and who is here, is only told.)
 //! - Invariant: one order. Messages and changes sort by the order key of their timeuuid ([`model::OrderKey`]), in keys, cursors and
 //!   markers alike. No two ids of a process share a microsecond.
 //! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time gives ids, keeps and tells. Where

@@ -1,13 +1,15 @@
 //! Who may see what: the only place that answers it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use super::{Chat, Error, Result};
-use crate::model::{Conversation, ConversationId, MembershipState, UserId};
+use crate::model::{Conversation, ConversationId, ConversationKind, InboxRow, MembershipState, PageRequest, UserId};
 use crate::store::Seat;
 
 impl Chat {
@@ -73,4 +75,83 @@ impl Watch {
 
 fn may_see(seat: &Seat) -> bool {
     seat.membership.state == MembershipState::Joined
+}
+
+/// By what one user knows another, and so may see whether they are here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tie {
+    Oneself,
+    /// Their direct conversation, or a group of both that is not large.
+    Shared(ConversationId),
+}
+
+/// Entries of the viewer in which a group is looked for, the last active first.
+const TIE_ENTRIES_MAX: usize = 200;
+const TIE_READS_AT_ONCE: usize = 16;
+
+impl Chat {
+    /// By what the viewer knows each of these users. `None` for strangers.
+    pub(super) async fn ties(&self, viewer: &UserId, users: &[UserId]) -> Result<Vec<Option<Tie>>> {
+        let mut found: HashMap<&UserId, Tie> = HashMap::new();
+        for users in users.chunks(TIE_READS_AT_ONCE) {
+            let ties = try_join_all(users.iter().map(|user| self.direct_tie(viewer, user))).await?;
+            found.extend(users.iter().zip(ties).filter_map(|(user, tie)| Some((user, tie?))));
+        }
+        let mut strangers: Vec<&UserId> = users.iter().filter(|user| !found.contains_key(user)).collect();
+        let mut request = PageRequest::first(PageRequest::<()>::COUNT_MAX);
+        let mut looked_at = 0;
+        while !strangers.is_empty() && looked_at < TIE_ENTRIES_MAX {
+            let page = self.0.store.inbox(viewer, &request).await?;
+            looked_at += page.items.len();
+            let ids: Vec<_> = page.items.iter().map(|row| row.conversation).collect();
+            let shared = self.conversations(viewer, &ids).await?;
+            let groups: Vec<_> = shared.into_iter().flatten().filter(|one| is_small_group(one)).map(|one| one.id).collect();
+            for groups in groups.chunks(TIE_READS_AT_ONCE) {
+                let people = try_join_all(groups.iter().map(|group| self.people_of(*group))).await?;
+                for (group, people) in groups.iter().zip(people) {
+                    found.extend(strangers.iter().filter(|user| people.contains(user)).map(|user| (*user, Tie::Shared(*group))));
+                }
+                strangers.retain(|user| !found.contains_key(user));
+                if strangers.is_empty() {
+                    break;
+                }
+            }
+            match page.items.last().filter(|_| page.has_next) {
+                Some(last) => request = request.after(InboxRow::key(last)),
+                None => break,
+            }
+        }
+        Ok(users.iter().map(|user| found.get(user).copied()).collect())
+    }
+
+    /// Whether it is still so.
+    pub(super) async fn holds(&self, viewer: &UserId, user: &UserId, tie: Tie) -> Result<bool> {
+        let Tie::Shared(id) = tie else { return Ok(true) };
+        let Some(conversation) = self.conversation(viewer, id).await? else { return Ok(false) };
+        let is_near = conversation.kind == ConversationKind::Direct || is_small_group(&conversation);
+        Ok(is_near && self.is_in(user, id).await?)
+    }
+
+    async fn direct_tie(&self, viewer: &UserId, user: &UserId) -> Result<Option<Tie>> {
+        if user == viewer {
+            return Ok(Some(Tie::Oneself));
+        }
+        let Some(id) = self.0.store.direct_conversation(viewer, user).await? else { return Ok(None) };
+        let holds = self.holds(viewer, user, Tie::Shared(id)).await?;
+        Ok(holds.then_some(Tie::Shared(id)))
+    }
+
+    async fn is_in(&self, user: &UserId, id: ConversationId) -> Result<bool> {
+        let seat = self.0.store.seats(user, &[id]).await?.pop().flatten();
+        Ok(seat.is_some_and(|seat| may_see(&seat)))
+    }
+
+    async fn people_of(&self, group: ConversationId) -> Result<Vec<UserId>> {
+        let page = self.0.store.participants(group, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
+        Ok(page.items.into_iter().map(|participant| participant.user).collect())
+    }
+}
+
+fn is_small_group(conversation: &Conversation) -> bool {
+    conversation.kind == ConversationKind::Group && !conversation.is_large
 }

@@ -46,7 +46,7 @@ impl ConversationEvent {
     fn of(change: &Change) -> Option<Self> {
         let user = || change.user.clone();
         match change.kind {
-            ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::MessageLate => None,
+            ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged | ChangeKind::MessageLate => None,
             ChangeKind::ParticipantAdded => Some(Self::ParticipantAdded(user())),
             ChangeKind::ParticipantRemoved => Some(Self::ParticipantRemoved(user())),
             ChangeKind::RoleChanged => Some(Self::RoleChanged(user())),
@@ -233,7 +233,7 @@ impl ConversationUpdates {
                 let event = Some(ConversationEvent::MarkerMoved(user.clone()));
                 self.pending.push_back(ConversationUpdate { position: self.position, event });
             }
-            Event::Inbox(_) => {}
+            Event::Inbox(_) | Event::Typing(..) | Event::Presence(_) => {}
         }
     }
 

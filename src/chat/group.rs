@@ -328,6 +328,7 @@ impl Worker {
             reply_to: None,
             client_key: None,
             deleted_at: None,
+            has_reactions: false,
         }
     }
 

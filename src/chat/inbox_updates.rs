@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::message_updates::before_by;
 use super::{Chat, Error, Result};
 use crate::bus::{Heard, Subscription};
-use crate::model::{ConversationId, Event, OrderKey, Topic, UserId};
+use crate::model::{ChangeKind, ConversationId, Event, OrderKey, Topic, UserId};
 
 /// Changes are kept for 35 days; a cursor is good for 30.
 const CURSOR_LIFETIME_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
@@ -116,11 +116,11 @@ impl InboxUpdates {
         let mut hear = |heard: Heard| match heard {
             Heard::Notice(notice) => {
                 position = position.max(notice.settled);
-                // How far others have read shows in no entry of the viewer's.
-                if let Event::MarkerMoved(..) = notice.event {
+                // How far others have read shows in no entry of the viewer's, and neither do reactions.
+                if let Event::MarkerMoved(..) | Event::MessageChanged(ChangeKind::ReactionsChanged, _) = notice.event {
                     return;
                 }
-                let conversation = notice.event.conversation();
+                let Some(conversation) = notice.event.conversation() else { return };
                 if let Event::Inbox(_) = notice.event {
                     own.insert(conversation);
                 }

@@ -16,6 +16,7 @@ use tracing::Instrument;
 use super::draft::Draft;
 use super::group::Wish;
 use super::horizon::Ids;
+use super::reaction::ReactionDraft;
 use super::revision::RevisionDraft;
 use super::send::{SendJob, refuse_all};
 use super::{Chat, Error, Result};
@@ -55,6 +56,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T>>;
 pub(super) enum Work {
     Send(Draft, Reply<Arc<Message>>),
     Revise(RevisionDraft, Reply<Arc<Message>>),
+    React(ReactionDraft, Reply<Arc<Message>>),
     Govern(Wish, Reply<()>),
 }
 
@@ -62,7 +64,7 @@ impl Work {
     /// A client that has gone does not want the answer.
     fn refuse(self, error: &Error) {
         match self {
-            Self::Send(_, reply) | Self::Revise(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::Send(_, reply) | Self::Revise(_, reply) | Self::React(_, reply) => drop(reply.send(Err(error.clone()))),
             Self::Govern(_, reply) => drop(reply.send(Err(error.clone()))),
         }
     }
@@ -71,6 +73,7 @@ impl Work {
         match self {
             Self::Send(draft, _) => draft.bytes,
             Self::Revise(draft, _) => draft.bytes(),
+            Self::React(..) => ReactionDraft::BYTES,
             Self::Govern(wish, _) => wish.bytes(),
         }
     }
@@ -196,6 +199,7 @@ impl Worker {
         match work {
             Work::Send(draft, reply) => self.send(vec![SendJob { sender: user, draft, reply }]).await,
             Work::Revise(draft, reply) => drop(reply.send(self.revise(user, draft).await)),
+            Work::React(draft, reply) => drop(reply.send(self.react(user, draft).await)),
             Work::Govern(wish, reply) => drop(reply.send(self.govern(&user, &wish).await)),
         }
     }

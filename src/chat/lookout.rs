@@ -207,7 +207,9 @@ impl Look<'_> {
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
             let event = match change.kind {
                 ChangeKind::MessageLate => return message.map(|message| (message.id, Event::MessageAdded(message))),
-                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted) => Event::MessageChanged(kind, message?),
+                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged) => {
+                    Event::MessageChanged(kind, message?)
+                }
                 ChangeKind::ParticipantAdded
                 | ChangeKind::ParticipantRemoved
                 | ChangeKind::RoleChanged
@@ -243,6 +245,11 @@ impl Chat {
         }
         self.0.ids.observe(id);
         let settled = self.0.horizon.settled();
+        if let Event::MessageChanged(ChangeKind::ReactionsChanged, _) = &event {
+            // No entry shows reactions.
+            self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice { id, settled, event }));
+            return;
+        }
         let mut gone = None;
         if let Event::Changed(_, change) = &event
             && change.kind == ChangeKind::ParticipantRemoved

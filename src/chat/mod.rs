@@ -1,6 +1,6 @@
 //! The rules of chat: who may do what, in which order things happen, and what is told to whom.
 //!
-//! Invariant: kept before told. Nothing is published that the store has not acknowledged.
+//! Invariant: kept before told. Nothing is published that the store has not acknowledged, but who types and who is here, which is kept nowhere.
 //! Invariant: what the viewer may not see answers like what does not exist.
 
 mod access;
@@ -20,13 +20,18 @@ mod lookout;
 mod marker;
 mod message;
 mod message_updates;
+mod presence;
+mod presence_updates;
 mod profile;
+mod reaction;
 mod receipt;
 mod revision;
 mod send;
 mod settle;
 mod turn;
+mod typing;
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,7 +52,10 @@ pub use history::HistoryRequest;
 pub use inbox::{InboxFilter, InboxPage, InboxSummary};
 pub use inbox_updates::{InboxUpdate, InboxUpdates};
 pub use message_updates::MessageUpdates;
+pub use presence::Here;
+pub use presence_updates::{PresenceUpdate, PresenceUpdates};
 pub use profile::ProfileInput;
+pub use typing::{TypingUpdate, TypingUpdates};
 
 /// What is bounded here, with the defaults of the design.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +78,12 @@ pub struct Bounds {
     /// How long a send waits for its outcome.
     pub settle_wait: Duration,
     pub rates: RateBounds,
+    /// How long a sign of typing lasts.
+    pub typing_lasts: Duration,
+    /// How long a user may be gone and come back unnoticed.
+    pub presence_grace: Duration,
+    /// When a user was last seen is kept so often, at most.
+    pub seen_every: Duration,
     /// Reads of what resumed streams missed, at once: of one user, of all. More wait in line.
     pub user_replays_max: usize,
     pub replays_max: usize,
@@ -84,11 +98,13 @@ pub struct RateBounds {
     pub sends_burst: u32,
     /// New direct conversations, which show up with somebody who did not ask for them.
     pub directs_per_hour: u32,
+    /// Signs of typing in one conversation come no faster than this.
+    pub typing_every: Duration,
 }
 
 impl Default for RateBounds {
     fn default() -> Self {
-        Self { is_on: true, sends_per_second: 10, sends_burst: 30, directs_per_hour: 30 }
+        Self { is_on: true, sends_per_second: 10, sends_burst: 30, directs_per_hour: 30, typing_every: Duration::from_secs(2) }
     }
 }
 
@@ -106,6 +122,9 @@ impl Default for Bounds {
             begin_wait: Duration::from_secs(2),
             settle_wait: Duration::from_secs(5),
             rates: RateBounds::default(),
+            typing_lasts: Duration::from_secs(6),
+            presence_grace: Duration::from_secs(5),
+            seen_every: Duration::from_secs(60),
             user_replays_max: 4,
             replays_max: 64,
             replay_wait: Duration::from_secs(10),
@@ -131,6 +150,8 @@ struct Inner {
     /// Of sends and of new direct conversations.
     sends: Buckets,
     directs: Buckets,
+    typing: Buckets,
+    presence: presence::Keeper,
     replays: turn::Line,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
@@ -150,10 +171,29 @@ impl Chat {
         let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids), store.overlap_micros() > 0);
         let sends = Buckets::new(Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
         let directs = Buckets::new(Rate::per_hour(bounds.rates.directs_per_hour));
+        let typing = Buckets::new(Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
+        let presence = presence::Keeper::new(bus.clone(), Arc::clone(&clock), &bounds);
         let replays = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
         let (lanes, departures, told) = Default::default();
-        let inner = Inner { store, bus, clock, horizon, ids, lanes, departures, told, sends, directs, replays, bounds, imported_at };
+        let inner = Inner {
+            store,
+            bus,
+            clock,
+            horizon,
+            ids,
+            lanes,
+            departures,
+            told,
+            sends,
+            directs,
+            typing,
+            presence,
+            replays,
+            bounds,
+            imported_at,
+        };
         let chat = Self(Arc::new(inner));
+        chat.keep_presence();
         if chat.is_shared() {
             chat.look_out();
         }
@@ -162,7 +202,12 @@ impl Chat {
 
     /// Takes one from the viewer's bucket, where there are rates.
     fn pace(&self, buckets: &Buckets, viewer: &UserId) -> Result<()> {
-        if self.0.bounds.rates.is_on { Ok(buckets.take(viewer, 1, Instant::now())?) } else { Ok(()) }
+        self.pace_of(buckets, viewer)
+    }
+
+    /// The same, from the bucket of something narrower.
+    fn pace_of(&self, buckets: &Buckets, key: &impl Hash) -> Result<()> {
+        if self.0.bounds.rates.is_on { Ok(buckets.take(key, 1, Instant::now())?) } else { Ok(()) }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -179,9 +224,10 @@ impl Chat {
         Duration::from_micros(u64::try_from(ahead).unwrap_or(0))
     }
 
-    /// Waits until every send that was taken has been answered. Nothing new should come in any more.
+    /// Waits until every send that was taken has been answered, and until it is kept when those who are here were seen. Nothing new should come in any more.
     pub async fn finish(&self) {
         self.0.lanes.finish().await;
+        self.keep_last_seen().await;
     }
 
     /// Somebody left a conversation: whoever gets something from now on looks first whether they still may.

@@ -134,6 +134,7 @@ impl Worker {
             reply_to: send.draft.reply_to,
             client_key: send.draft.key.clone(),
             deleted_at: None,
+            has_reactions: false,
         };
         NewMessage { message: Arc::new(message), input_hash: send.draft.key.as_ref().map(|_| send.draft.hash) }
     }
@@ -143,6 +144,7 @@ impl Worker {
         for new in messages {
             newest = newest.max(Some(new.message.id));
             self.tell(new.message.id, ids, Event::MessageAdded(Arc::clone(&new.message)));
+            self.chat.tell_typing(&new.message.sender, self.conversation, false);
         }
         if let Some(newest) = newest {
             self.tell_audience(newest, audience, ids);

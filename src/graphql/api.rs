@@ -8,7 +8,7 @@ use futures_util::stream::BoxStream;
 
 use super::error::settle_outcomes;
 use super::scope::Session;
-use super::{ChatSchema, DocumentBounds, Documents, Executor, Prepared, Refused, schema};
+use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, schema};
 use crate::chat::Chat;
 use crate::model::UserId;
 
@@ -44,6 +44,10 @@ impl Executor for Api {
             settle_outcomes(&mut response.errors);
         }
         response
+    }
+
+    fn arrive(&self, viewer: &UserId) -> Here {
+        Box::new(self.chat.arrive(viewer))
     }
 
     fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response> {

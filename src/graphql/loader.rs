@@ -12,7 +12,9 @@ use futures_util::future::BoxFuture;
 
 use super::error::Result;
 use crate::chat::{self, Chat};
-use crate::model::{Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Profile, Unread, UserId};
+use crate::model::{
+    Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence, Profile, Reaction, Unread, UserId,
+};
 
 /// Keys of one batch.
 const BATCH_MAX: usize = 100;
@@ -69,7 +71,9 @@ pub(super) struct Loaders {
     pub(super) message_counts: Loader<ConversationId, u64>,
     pub(super) participants: Loader<ConversationId, Option<Arc<[Participant]>>>,
     pub(super) participant_counts: Loader<ConversationId, u64>,
+    pub(super) presences: Loader<UserId, Option<Presence>>,
     pub(super) profiles: Loader<UserId, Option<Profile>>,
+    pub(super) reactions: Loader<(ConversationId, MessageId), Arc<[Reaction]>>,
     pub(super) unread: Loader<InboxRow, Unread>,
 }
 
@@ -84,7 +88,9 @@ impl Loaders {
             message_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.message_counts(&ids).await),
             participants: Loader::new(chat, viewer, async |chat, viewer, ids| chat.all_participants(&viewer, &ids).await),
             participant_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.participant_counts(&ids).await),
+            presences: Loader::new(chat, viewer, async |chat, viewer, users| chat.presences(&viewer, &users).await),
             profiles: Loader::new(chat, viewer, async |chat, _, users| chat.profiles(&users).await),
+            reactions: Loader::new(chat, viewer, async |chat, viewer, keys| chat.reactions(&viewer, &keys).await),
             unread: Loader::new(chat, viewer, async |chat, viewer, rows| chat.unread(&viewer, &rows).await),
         }
     }

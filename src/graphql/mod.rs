@@ -45,9 +45,15 @@ pub trait Executor: Send + Sync + 'static {
     /// Answers a query or a mutation.
     async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response;
 
+    /// A viewer has opened something that lasts: they are here until this is dropped.
+    fn arrive(&self, viewer: &UserId) -> Here;
+
     /// Answers a subscription until the stream is dropped.
     fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response>;
 }
+
+/// As long as it is held, a viewer is here.
+pub type Here = Box<dyn Send + Sync>;
 
 /// `complexity_max`: fields that one answer may come to, each counted as often as the lists around it may have elements.
 fn schema(complexity_max: usize) -> ChatSchema {

@@ -7,8 +7,8 @@ use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use super::id::{GlobalId, conversation_of};
 use super::scope::Scope;
-use super::types::{Conversation, InboxEntryEdge, Message, MessageEdge, Participant, User, message_edge};
-use crate::chat::{self, ConversationUpdate, InboxUpdate};
+use super::types::{Conversation, InboxEntryEdge, Message, MessageEdge, Participant, Presence, User, message_edge};
+use crate::chat::{self, ConversationUpdate, InboxUpdate, PresenceUpdate, TypingUpdate};
 use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
 
 /// A new message.
@@ -65,6 +65,7 @@ enum ConversationEvent {
     MessageAdded(MessageAddedEvent),
     MessageEdited(MessageEditedEvent),
     MessageDeleted(MessageDeletedEvent),
+    ReactionsChanged(ReactionsChangedEvent),
     MarkerMoved(MarkerMovedEvent),
     ParticipantAdded(ParticipantAddedEvent),
     ParticipantRemoved(ParticipantRemovedEvent),
@@ -90,6 +91,13 @@ struct MessageEditedEvent {
 #[derive(SimpleObject)]
 struct MessageDeletedEvent {
     /// The message, without its content.
+    message: Message,
+}
+
+/// Somebody reacted to a message, or does not any more.
+#[derive(SimpleObject)]
+struct ReactionsChangedEvent {
+    /// The message as it is now.
     message: Message,
 }
 
@@ -126,6 +134,24 @@ struct RoleChangedEvent {
 struct ConversationRenamedEvent {
     /// The conversation as it is now.
     conversation: Conversation,
+}
+
+/// A user begins to type, or stops.
+#[derive(SimpleObject)]
+struct TypingPayload {
+    /// Who.
+    user: User,
+    /// Whether they type now.
+    is_typing: bool,
+}
+
+/// A user's presence, as it is now.
+#[derive(SimpleObject)]
+struct PresencePayload {
+    /// Who.
+    user: User,
+    /// Whether they are here.
+    presence: Presence,
 }
 
 pub struct Subscription;
@@ -201,6 +227,48 @@ impl Subscription {
             Some((update, state))
         }))
     }
+
+    /// Who begins to type in a conversation, and who stops, the viewer included: by saying so, by sending a message, or by giving no sign
+    /// for 6 seconds. Never stored, never replayed.
+    async fn typing_changed(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The conversation's id.")] conversation_id: ID,
+    ) -> Result<impl Stream<Item = Result<TypingPayload>> + use<>> {
+        let scope = Scope::fresh(ctx)?;
+        let updates = scope.chat.typing_updates(&scope.viewer, conversation_of(&conversation_id)?).await?;
+        Ok(stream::unfold(Some((updates, scope)), async |state| {
+            let (mut updates, scope) = state?;
+            match updates.next().await? {
+                Ok(TypingUpdate { user, is_typing }) => {
+                    let user = User::new(&scope.renewed(), user);
+                    Some((Ok(TypingPayload { user, is_typing }), Some((updates, scope))))
+                }
+                Err(error) => Some((Err(error.into()), None)),
+            }
+        }))
+    }
+
+    /// Coming and going of at most 100 users: first the present state of each, then changes. Those whose presence the viewer may not see
+    /// are silent.
+    async fn presence_changed(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The users' names.")] usernames: Vec<String>,
+    ) -> Result<impl Stream<Item = Result<PresencePayload>> + use<>> {
+        let scope = Scope::fresh(ctx)?;
+        let updates = scope.chat.presence_updates(&scope.viewer, &usernames).await?;
+        Ok(stream::unfold(Some((updates, scope)), async |state| {
+            let (mut updates, scope) = state?;
+            match updates.next().await? {
+                Ok(PresenceUpdate { user, presence }) => {
+                    let user = User::new(&scope.renewed(), user);
+                    Some((Ok(PresencePayload { user, presence: presence.into() }), Some((updates, scope))))
+                }
+                Err(error) => Some((Err(error.into()), None)),
+            }
+        }))
+    }
 }
 
 async fn conversation_payload(scope: &Scope, conversation: ConversationId, update: ConversationUpdate) -> Result<ConversationEventPayload> {
@@ -215,6 +283,7 @@ async fn conversation_payload(scope: &Scope, conversation: ConversationId, updat
             match kind {
                 ChangeKind::MessageEdited => Some(ConversationEvent::MessageEdited(MessageEditedEvent { message })),
                 ChangeKind::MessageDeleted => Some(ConversationEvent::MessageDeleted(MessageDeletedEvent { message })),
+                ChangeKind::ReactionsChanged => Some(ConversationEvent::ReactionsChanged(ReactionsChangedEvent { message })),
                 // A late message comes as the message, and the others are changes of none.
                 ChangeKind::MessageLate
                 | ChangeKind::ParticipantAdded

@@ -24,6 +24,8 @@ pub enum ChangeKind {
     ConversationRenamed,
     /// The message itself, which became visible long after its id.
     MessageLate,
+    /// Somebody reacted to the message, or does not any more.
+    ReactionsChanged,
 }
 
 /// What becomes of a message.

@@ -11,9 +11,13 @@ pub enum Topic {
     Conversation(ConversationId),
     /// The inbox of one user.
     Inbox(UserId),
+    /// Who is typing in one conversation.
+    Typing(ConversationId),
+    /// The coming and going of one user.
+    Presence(UserId),
 }
 
-/// Something that was kept before it was told.
+/// Something that was kept before it was told. Typing and presence are only told: they have no place in any order.
 #[derive(Debug, Clone)]
 pub struct Notice {
     /// The place of the event in the order of its conversation.
@@ -33,14 +37,20 @@ pub enum Event {
     /// A participant has read further. Not told in large conversations.
     MarkerMoved(ConversationId, UserId),
     Inbox(InboxChange),
+    /// A user gives a sign of typing, or stops.
+    Typing(ConversationId, UserId, bool),
+    /// A user has come or gone: which of the two, the process knows.
+    Presence(UserId),
 }
 
 impl Event {
-    pub fn conversation(&self) -> ConversationId {
+    /// `None` where it belongs to none.
+    pub fn conversation(&self) -> Option<ConversationId> {
         match self {
-            Self::MessageAdded(message) | Self::MessageChanged(_, message) => message.conversation,
-            Self::Changed(conversation, _) | Self::MarkerMoved(conversation, _) => *conversation,
-            Self::Inbox(change) => change.conversation,
+            Self::MessageAdded(message) | Self::MessageChanged(_, message) => Some(message.conversation),
+            Self::Changed(conversation, _) | Self::MarkerMoved(conversation, _) | Self::Typing(conversation, ..) => Some(*conversation),
+            Self::Inbox(change) => Some(change.conversation),
+            Self::Presence(_) => None,
         }
     }
 }

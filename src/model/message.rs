@@ -22,6 +22,8 @@ pub struct Message {
     pub reply_to: Option<MessageId>,
     pub client_key: Option<IdempotencyKey>,
     pub deleted_at: Option<Timestamp>,
+    /// Whether anybody ever reacted to it. Without, there is no reaction to be read.
+    pub has_reactions: bool,
 }
 
 impl Message {

@@ -55,6 +55,14 @@ pub struct Profile {
     pub last_seen_at: Option<Timestamp>,
 }
 
+/// Whether a user is here just now, as those may see it who have something to do with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Presence {
+    pub is_online: bool,
+    /// `None` for one who never was.
+    pub last_seen_at: Option<Timestamp>,
+}
+
 impl Profile {
     pub const DISPLAY_NAME_BYTES_MAX: usize = 128;
     pub const AVATAR_URL_BYTES_MAX: usize = 2_048;

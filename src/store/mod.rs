@@ -11,8 +11,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership,
-    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash,
+    Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, ReadMarker, Revision, Role, TimeUuid,
+    Timestamp, Unread, UserId,
 };
 
 /// Why a store did not do as asked, by what one can do about it. "Not there" is no error but `None`.
@@ -349,6 +350,17 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// message that is not there: `None`. One that is deleted already stays as it is, and nothing is logged.
     async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>>;
 
+    /// Puts the reaction of the change's user to its message on or off, and logs the change: all or nothing. No inbox shows it, though
+    /// the entries of a large conversation may be told anew, as with all that is logged there. The message says from then on that it has
+    /// reactions. The change's id lies after every id of the conversation, and one task at a time calls this and
+    /// the two above for it. Answers with the message as it is then. Of a message that is not there: `None`. One that is deleted stays as
+    /// it is, and nothing is logged. The same again changes nothing.
+    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>>;
+
+    /// The reactions to each message by the bytes of their emoji, also those that nobody has on any more. Of each at most
+    /// [`Reaction::COUNT_MAX`] are counted and [`Reaction::ROWS_MAX`] rows looked at, either of which makes the count capped.
+    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>>;
+
     /// The changes of a conversation after a place, the oldest first, at most `limit`. They are kept for 35 days.
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>>;
 
@@ -423,6 +435,9 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// Changes what a user tells of themselves and leaves the rest as it is, also when two change different parts at the same moment.
     /// Where it is so already, nothing is written.
     async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()>;
+
+    /// Notes that a user was seen then: a maximum, so that the later moment stays whatever the order of arrival.
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()>;
 
     /// Imports rows in order, all or nothing as far as faults go; each row's fate by itself. Not an event: nobody is told.
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;

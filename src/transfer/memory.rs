@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 
 use crate::model::{
-    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
@@ -174,6 +174,15 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn change_profile(&self, _: &UserId, _: &ProfileChange) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn mark_seen(&self, _: &UserId, _: Timestamp) -> Result<()> {
+        unreachable!("not part of an import")
+    }
+    async fn react(&self, _: ConversationId, _: &Emoji, _: bool, _: &Change) -> Result<Option<Arc<Message>>> {
+        unreachable!("not part of an import")
+    }
+    async fn reactions(&self, _: &UserId, _: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
         unreachable!("not part of an import")
     }
     async fn mark_delivered(&self, _: &UserId, _: ConversationId, _: OrderKey) -> Result<()> {

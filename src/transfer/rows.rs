@@ -135,6 +135,7 @@ fn message_row(line: line::Message, now: Timestamp) -> Result<ImportRow> {
         reply_to: line.reply_to.map(|id| message_id("replyTo", &id, now)).transpose()?,
         client_key: client_key.map_err(|error| format!("`clientKey` {error}"))?,
         deleted_at,
+        has_reactions: false,
     })))
 }
 

@@ -167,6 +167,7 @@ impl<'a> Client<'a> {
             reply_to: None,
             client_key: None,
             deleted_at: None,
+            has_reactions: false,
         };
         let notice = Notice { id, settled: OrderKey::MIN, event: Event::MessageAdded(Arc::new(message)) };
         self.world.bus.publish(&Topic::Conversation(conversation), Arc::new(notice));

@@ -256,6 +256,7 @@ impl Loader<'_> {
                 reply_to: None,
                 client_key: Some(IdempotencyKey::parse(&client_key(back)).unwrap()),
                 deleted_at: None,
+                has_reactions: false,
             };
             self.push(ImportRow::Message(Arc::new(message))).await;
         }

@@ -5,6 +5,7 @@ mod doors;
 mod follower;
 mod import;
 mod ledger;
+mod presence;
 mod read;
 mod shutdown;
 mod socket_doors;

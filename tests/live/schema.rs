@@ -7,7 +7,7 @@ use async_graphql::{Context, Error, ErrorExtensions, Object, Request, Response, 
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, future};
 use tokio::sync::watch;
-use wideroom::graphql::{DocumentBounds, Documents, Executor, Prepared, Refused};
+use wideroom::graphql::{DocumentBounds, Documents, Executor, Here, Prepared, Refused};
 use wideroom::model::UserId;
 
 /// How many of `forever`, `flood` and `slow` are alive.
@@ -40,6 +40,10 @@ impl Executor for TestApi {
 
     async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response {
         self.schema.execute(Self::request(prepared, variables, viewer)).await
+    }
+
+    fn arrive(&self, _: &UserId) -> Here {
+        Box::new(())
     }
 
     fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response> {

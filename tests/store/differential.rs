@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, GroupName, IdempotencyKey, InboxKey, Membership, MembershipState, Message,
-    MessageId, MessageKind, OrderKey, PageRequest, Profile, ReadMarker, Role, UserId,
+    Change, ChangeKind, Conversation, ConversationId, Cut, Emoji, GroupName, IdempotencyKey, InboxKey, Membership, MembershipState,
+    Message, MessageId, MessageKind, OrderKey, PageRequest, Profile, ReadMarker, Role, UserId,
 };
 use wideroom::store::{
     Archive, Audience, FlagsChange, ImportPlaces, ImportRow, MarkerMove, MembershipChange, NewConversation, NewMessage, ProfileChange,
@@ -36,6 +36,8 @@ enum Step {
     Set { room: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
     Deliver { room: u8, user: u8, micros: i64 },
     Tell { user: u8, display_name: Option<Option<bool>>, avatar_url: Option<Option<bool>> },
+    React { room: u8, user: u8, place: u8, emoji: u8, is_on: bool },
+    See { user: u8, micros: i64 },
     Turn { room: u8, turns: Vec<(u8, u8)>, is_stale: bool },
     Rename { room: u8, name: u8 },
     Import(Vec<Line>),
@@ -88,6 +90,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (0..ROOMS, any::<u8>(), 0..120_i64).prop_map(|(room, user, micros)| Step::Deliver { room, user, micros }),
         1 => (0..5_u8, any::<Option<Option<bool>>>(), any::<Option<Option<bool>>>())
             .prop_map(|(user, display_name, avatar_url)| Step::Tell { user, display_name, avatar_url }),
+        4 => (0..ROOMS, any::<u8>(), any::<u8>(), 0..3_u8, any::<bool>())
+            .prop_map(|(room, user, place, emoji, is_on)| Step::React { room, user, place, emoji, is_on }),
+        1 => (0..5_u8, 0..99_i64).prop_map(|(user, micros)| Step::See { user, micros }),
         4 => (0..ROOMS, prop::collection::vec((any::<u8>(), any::<u8>()), 1..4), prop::bool::weighted(0.1))
             .prop_map(|(room, turns, is_stale)| Step::Turn { room, turns, is_stale }),
         1 => (0..ROOMS, 0..3_u8).prop_map(|(room, name)| Step::Rename { room, name }),
@@ -178,6 +183,8 @@ impl Player<'_> {
                 let to = ProfileChange { display_name: text(*display_name), avatar_url: text(*avatar_url) };
                 format!("{:?}", self.store.change_profile(&name(*user), &to).await)
             }
+            Step::React { room: number, user, place, emoji, is_on } => self.react(room(*number), *user, *place, *emoji, *is_on).await,
+            Step::See { user, micros } => format!("{:?}", self.store.mark_seen(&name(*user), START.plus_micros(*micros)).await),
             Step::Turn { room: number, turns, is_stale } => self.turn(room(*number), turns, *is_stale).await,
             Step::Rename { room: number, name } => {
                 let Some(message) = self.system(room(*number), 1).await else { return "nobody is there".to_owned() };
@@ -287,6 +294,19 @@ impl Player<'_> {
         self.told(self.store.change_membership(conversation, &change).await)
     }
 
+    /// Reacts as a chat does, to any message there: with an id after all that is there.
+    async fn react(&mut self, conversation: ConversationId, user: u8, place: u8, emoji: u8, is_on: bool) -> String {
+        let people = self.people(conversation).await;
+        let Some(user) = people.get(usize::from(user) % people.len().max(1)) else { return "nobody is there".to_owned() };
+        let page = self.store.history(conversation, &Cut::default(), &PageRequest::first(100)).await.unwrap();
+        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else { return "nothing is there".to_owned() };
+        let last = only(self.store.newest_events(&[conversation]).await.unwrap()).map_or(0, |last| last.moment().micros() - START.micros());
+        self.micros = self.micros.max(last + 1);
+        let (kind, id) = (ChangeKind::ReactionsChanged, change(self.micros));
+        let change = Change { id, kind, message: message.id, user: user.clone() };
+        format!("{:?}", self.store.react(conversation, &any_emoji(emoji), is_on, &change).await)
+    }
+
     async fn people(&self, conversation: ConversationId) -> Vec<UserId> {
         let page = self.store.participants(conversation, &PageRequest::first(100)).await.unwrap();
         page.items.into_iter().map(|participant| participant.user).collect()
@@ -362,6 +382,10 @@ fn any_archive(n: u8) -> Archive {
     }
 }
 
+fn any_emoji(n: u8) -> Emoji {
+    Emoji::parse(["👍", "❤", "👍🏽"][usize::from(n) % 3]).unwrap()
+}
+
 fn any_key(n: u8) -> IdempotencyKey {
     key(KEYS[usize::from(n) % KEYS.len()])
 }
@@ -413,6 +437,10 @@ async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversatio
     assert_eq!(engine.messages_at(&places).await.unwrap(), naive.messages_at(&places).await.unwrap());
     let ids: Vec<_> = whole.items.iter().map(|message| (conversation, message.id)).collect();
     assert_eq!(engine.messages(&ids).await.unwrap(), naive.messages(&ids).await.unwrap());
+    for viewer in ["ann", "Ben", "crowd000"].map(user) {
+        let reactions = engine.reactions(&viewer, &ids).await.unwrap();
+        assert_eq!(reactions, naive.reactions(&viewer, &ids).await.unwrap(), "reactions as {viewer} sees them");
+    }
     let participants = questions.participants();
     for request in &participants {
         let answer = engine.participants(conversation, request).await.unwrap();

@@ -7,6 +7,7 @@ mod conversation;
 mod cql_history;
 mod cql_inbox;
 mod cql_people;
+mod cql_reaction;
 mod cql_send;
 mod differential;
 mod disk;
@@ -18,6 +19,7 @@ mod membership;
 mod oracle;
 mod profile;
 mod race;
+mod reaction;
 mod receipt;
 mod revision;
 mod send;
@@ -117,6 +119,16 @@ contract! {
             a_deleted_message_is_not_unread,
             a_large_conversation_logs_changes_for_itself_alone,
         }
+        reaction {
+            a_reaction_is_on_until_it_is_off,
+            reactions_come_by_emoji_and_their_users_by_name,
+            a_message_says_whether_there_are_any,
+            a_reaction_is_logged_and_shows_in_no_inbox,
+            nobody_reacts_to_what_is_deleted_or_was_never_there,
+            the_same_reaction_again_changes_nothing,
+            reactions_come_in_the_order_of_their_messages,
+            more_users_than_are_counted_make_it_capped,
+        }
         send {
             a_send_raises_the_conversation_for_everyone,
             the_audience_is_who_is_in_it_now,
@@ -180,6 +192,7 @@ contract! {
             what_is_not_told_anew_stays,
             what_is_told_no_more_is_gone,
             parts_told_at_once_all_stay,
+            when_a_user_was_seen_is_a_maximum,
         }
         import {
             importing_twice_is_importing_once,

@@ -49,6 +49,17 @@ pub async fn what_is_told_no_more_is_gone(store: &dyn Store) {
     assert_eq!(read(store, &ann).await.unwrap_or_default(), Profile::default());
 }
 
+pub async fn when_a_user_was_seen_is_a_maximum(store: &dyn Store) {
+    let ann = user("ann");
+    for micros in [5, 9, 7] {
+        store.mark_seen(&ann, START.plus_micros(micros)).await.unwrap();
+    }
+    assert_eq!(read(store, &ann).await, Some(profile(None, None, Some(START.plus_micros(9)))));
+    store.change_profile(&ann, &name("Ann")).await.unwrap();
+    store.mark_seen(&ann, START.plus_micros(12)).await.unwrap();
+    assert_eq!(read(store, &ann).await, Some(profile(Some("Ann"), None, Some(START.plus_micros(12)))), "the rest stays");
+}
+
 pub async fn parts_told_at_once_all_stay(store: &dyn Store) {
     for number in 0..20 {
         let user = user(&format!("user {number}"));

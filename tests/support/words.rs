@@ -111,6 +111,7 @@ pub fn text(conversation: ConversationId, id: MessageId, sender: &UserId) -> Mes
         reply_to: None,
         client_key: None,
         deleted_at: None,
+        has_reactions: false,
     }
 }
 

@@ -5,6 +5,8 @@
 mod group;
 mod inbox;
 mod profile;
+mod reaction;
+mod typing;
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
@@ -15,6 +17,8 @@ use self::group::{
 };
 use self::inbox::{MarkDeliveredInput, MarkDeliveredPayload, UpdateInboxEntryInput, UpdateInboxEntryPayload};
 use self::profile::{UpdateProfileInput, UpdateProfilePayload};
+use self::reaction::{AddReactionInput, AddReactionPayload, RemoveReactionInput, RemoveReactionPayload};
+use self::typing::{SetTypingInput, SetTypingPayload};
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
 use super::scalar::Json;
@@ -261,6 +265,24 @@ impl Mutation {
         .await
     }
 
+    /// Reacts to a message with one emoji. Once more changes nothing.
+    async fn add_reaction(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "To which message, and with what.")] input: AddReactionInput,
+    ) -> Nullable<AddReactionPayload> {
+        nullable(reaction::add(ctx, input)).await
+    }
+
+    /// Takes a reaction of the viewer's own back. Where there is none, nothing changes.
+    async fn remove_reaction(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Which reaction to which message.")] input: RemoveReactionInput,
+    ) -> Nullable<RemoveReactionPayload> {
+        nullable(reaction::remove(ctx, input)).await
+    }
+
     /// Moves the viewer's read marker forward to this message (the newest one if none is named); never back.
     async fn mark_read(&self, ctx: &Context<'_>, #[graphql(desc = "What was read.")] input: MarkReadInput) -> Nullable<MarkReadPayload> {
         nullable(async {
@@ -307,6 +329,16 @@ impl Mutation {
         #[graphql(desc = "What is to be set.")] input: UpdateInboxEntryInput,
     ) -> Nullable<UpdateInboxEntryPayload> {
         nullable(inbox::update_entry(ctx, input)).await
+    }
+
+    /// Gives a sign that the viewer is typing, or stops; for as long as it lasts, again every few seconds. It ends by itself 6 seconds after
+    /// the last one, and with a message.
+    async fn set_typing(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Where, and whether.")] input: SetTypingInput,
+    ) -> Nullable<SetTypingPayload> {
+        nullable(typing::set_typing(ctx, input)).await
     }
 
     /// Changes what the viewer tells of themselves. What is not given stays as it is; null takes it back.

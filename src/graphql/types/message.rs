@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::{ID, InputObject, Object, SimpleObject};
 
+use super::reaction::{self, REACTIONS_COUNTED, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
 use super::{Conversation, MessageKind, User};
 use crate::chat::AttachmentDraft;
@@ -112,6 +113,12 @@ impl Message {
     /// When it was deleted. Null where it is there.
     async fn deleted_at(&self) -> Option<DateTime> {
         self.message.deleted_at.map(DateTime)
+    }
+
+    /// The reactions to it, one for each emoji, by the bytes of these. None once deleted.
+    #[graphql(complexity = "REACTIONS_COUNTED * child_complexity + 1")]
+    async fn reactions(&self) -> Result<Vec<Reaction>> {
+        reaction::reactions(&self.scope, &self.message).await
     }
 
     /// The least advanced state over the other participants who were there when it was sent and have not left; null where there is none of

@@ -3,6 +3,7 @@
 mod conversation;
 mod inbox;
 mod message;
+mod reaction;
 mod receipt;
 mod user;
 
@@ -12,7 +13,7 @@ pub(super) use conversation::{Conversation, Participant, ParticipantEdge};
 pub(super) use inbox::{InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary};
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge};
 pub(super) use receipt::ReceiptEdge;
-pub(super) use user::User;
+pub(super) use user::{Presence, User};
 
 use super::error::{Error, Result};
 use super::id::GlobalId;

@@ -1,11 +1,27 @@
 //! Users, as anybody may see them who names them.
 
-use async_graphql::{ID, Object};
+use async_graphql::{ID, Object, SimpleObject};
 
 use crate::graphql::error::{Nullable, nullable};
 use crate::graphql::id::GlobalId;
+use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::Scope;
-use crate::model::UserId;
+use crate::model::{self, UserId};
+
+/// Whether a user is here just now.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct Presence {
+    /// Whether the user has a socket or a stream open on this server, or had one a few seconds ago.
+    is_online: bool,
+    /// When the user was here last: to the minute while they are, and in whatever server they were. Null for one who never was.
+    last_seen_at: Option<DateTime>,
+}
+
+impl From<model::Presence> for Presence {
+    fn from(presence: model::Presence) -> Self {
+        Self { is_online: presence.is_online, last_seen_at: presence.last_seen_at.map(DateTime) }
+    }
+}
 
 pub(in crate::graphql) struct User {
     scope: Scope,
@@ -39,5 +55,10 @@ impl User {
     /// A picture of the user. Null where they have none.
     async fn avatar_url(&self) -> Nullable<String> {
         nullable(async { Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.avatar_url)) }).await
+    }
+
+    /// Whether the user is here. Null for one with whom the viewer has no direct conversation, and none of the last 200 groups of at most 32.
+    async fn presence(&self) -> Nullable<Presence> {
+        nullable(async { Ok(self.scope.loaders.presences.load(self.user.clone()).await?.map(Presence::from)) }).await
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::wire::Wire;
-use crate::graphql::Prepared;
+use crate::graphql::{Here, Prepared};
 use crate::model::{Timestamp, UserId};
 use crate::server::Doors;
 use crate::server::answer::{Answer, Code, Problem};
@@ -30,6 +30,7 @@ pub(super) struct Feed {
     expiry: Option<Expiry>,
     _place: OwnedSemaphorePermit,
     _own: Option<Counted<UserId>>,
+    _here: Option<Here>,
 }
 
 impl Feed {
@@ -51,8 +52,9 @@ impl Feed {
         };
         let own = viewer.as_ref().map(|viewer| doors.gate.stream_of(viewer)).transpose()?.flatten();
         let expiry = expires_at.map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
+        let here = viewer.as_ref().map(|viewer| doors.executor.arrive(viewer));
         let answers = doors.subscribe(prepared, variables, viewer);
-        Ok(Self { doors: Arc::clone(doors), wire, answers, expiry, _place: place, _own: own })
+        Ok(Self { doors: Arc::clone(doors), wire, answers, expiry, _place: place, _own: own, _here: here })
     }
 
     pub(super) fn body(self, mut line: LogLine) -> Body {

@@ -21,7 +21,7 @@ use super::outbox::{Full, Outbox};
 use super::protocol::{Close, Incoming, Outgoing};
 use super::rate::Bucket;
 use super::timers::{Due, Timers};
-use crate::graphql::Prepared;
+use crate::graphql::{Here, Prepared};
 use crate::model::UserId;
 use crate::server::address::Address;
 use crate::server::answer::{Answer, Code, Problem};
@@ -43,7 +43,7 @@ pub(super) struct Connection {
 
 enum Session {
     Waiting,
-    Open { viewer: Option<UserId>, _place: Option<Counted<UserId>> },
+    Open { viewer: Option<UserId>, _place: Option<Counted<UserId>>, _here: Option<Here> },
 }
 
 /// Why the loop ends.
@@ -220,7 +220,9 @@ impl Connection {
         let place = place.map_err(Close::too_many_sockets)?.flatten();
         let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
         self.timers.open(&self.doors.bounds.sockets, expires_at, self.doors.clock.as_ref(), now);
-        self.session = Session::Open { viewer: identity.map(|identity| identity.user), _place: place };
+        let viewer = identity.map(|identity| identity.user);
+        let here = viewer.as_ref().map(|viewer| self.doors.executor.arrive(viewer));
+        self.session = Session::Open { viewer, _place: place, _here: here };
         self.say(&Outgoing::ConnectionAck)
     }
 

@@ -17,14 +17,14 @@ const TABLE: &str = "messages_by_conversation";
 /// The columns of a message, for every statement that reads one whole, in the order of [`MessageColumns`].
 macro_rules! message_columns {
     () => {
-        "message_id, sender_id, kind, content, reply_to, client_key, deleted_at"
+        "message_id, sender_id, kind, content, reply_to, client_key, deleted_at, has_reactions"
     };
 }
 pub(super) use message_columns;
 
 /// As [`message_columns`] come back. A row without sender is no message: what an edit wrote beside a message that never came.
 pub(super) type MessageColumns =
-    (CqlTimeuuid, Option<String>, Option<i8>, Option<Vec<u8>>, Option<CqlTimeuuid>, Option<String>, Option<i64>);
+    (CqlTimeuuid, Option<String>, Option<i8>, Option<Vec<u8>>, Option<CqlTimeuuid>, Option<String>, Option<i64>, Option<bool>);
 
 statements! {
     /// The statements of this file.
@@ -68,7 +68,7 @@ impl Inner {
 
 /// The message of a row; `None` where the row is none.
 pub(super) fn read_message(conversation: ConversationId, columns: MessageColumns) -> Result<Option<Message>> {
-    let (id, sender, kind, content, reply_to, client_key, deleted_at) = columns;
+    let (id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions) = columns;
     let Some(sender) = sender else { return Ok(None) };
     let kind = match kind {
         Some(0) => MessageKind::Text,
@@ -90,5 +90,6 @@ pub(super) fn read_message(conversation: ConversationId, columns: MessageColumns
         reply_to: reply_to.map(|id| time_uuid(TABLE, id)).transpose()?,
         client_key: client_key.map(|key| IdempotencyKey::parse(&key)).transpose().map_err(|error| corrupt(TABLE, error))?,
         deleted_at,
+        has_reactions: has_reactions.unwrap_or(false),
     }))
 }

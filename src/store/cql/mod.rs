@@ -43,6 +43,7 @@ mod participant;
 mod profile;
 mod raise;
 mod ranges;
+mod reaction;
 mod register;
 mod revision;
 mod roster;
@@ -79,8 +80,8 @@ use super::{
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
-    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Events may become visible so long after their ids, or are logged as late: a stream looks back so far.
@@ -184,6 +185,7 @@ statement_groups! {
     participant,
     profile,
     raise,
+    reaction,
     revision,
     roster,
     skew,
@@ -288,6 +290,14 @@ impl Store for Cql {
         revision::revise_message(&self.inner, conversation, revision, change).await
     }
 
+    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+        reaction::react(&self.inner, conversation, emoji, is_on, change).await
+    }
+
+    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+        reaction::reactions(&self.inner, viewer, messages).await
+    }
+
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
         revision::changes(&self.inner, conversation, after, limit).await
     }
@@ -376,6 +386,10 @@ impl Store for Cql {
 
     async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
         profile::change_profile(&self.inner, user, to).await
+    }
+
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        profile::mark_seen(&self.inner, user, at).await
     }
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {

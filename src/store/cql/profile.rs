@@ -15,6 +15,7 @@ statements! {
     Statements {
         profile: Read "SELECT display_name, avatar_url, last_seen_at, WRITETIME(display_name), WRITETIME(avatar_url) FROM users WHERE user_id = ?";
         change: Write "INSERT INTO users (user_id, display_name, avatar_url) VALUES (?, ?, ?) USING TIMESTAMP ?";
+        seen: Write "INSERT INTO users (user_id, last_seen_at) VALUES (?, ?) USING TIMESTAMP ?";
         note: Read "SELECT value, WRITETIME(value) FROM notes WHERE name = ?";
         set_note: Write "INSERT INTO notes (name, value) VALUES (?, ?) USING TIMESTAMP ?";
     }
@@ -48,6 +49,11 @@ pub(super) async fn change_profile(inner: &Inner, user: &UserId, to: &ProfileCha
     let values =
         cells![user, told(before.display_name, after.display_name), told(before.avatar_url, after.avatar_url), later_than(inner, written),];
     inner.cluster.write(&inner.statements.profile.change, values).await
+}
+
+/// The later moment wins, as it is its own timestamp.
+pub(super) async fn mark_seen(inner: &Inner, user: &UserId, at: Timestamp) -> Result<()> {
+    inner.cluster.write(&inner.statements.profile.seen, cells![user, at, at]).await
 }
 
 /// Before what a note says, so that an empty one is told apart from none.

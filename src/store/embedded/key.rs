@@ -5,7 +5,7 @@
 //! `a` sorts before `ab` as the names themselves do.
 
 use crate::model::message::IdempotencyKey;
-use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+use crate::model::{ConversationId, Emoji, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
 /// A keyspace of the engine: each a tree of its own. Few, because each pins the journal until it is flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +52,7 @@ enum Tag {
     BusyByUser = 8,
     Busy = 9,
     Roster = 10,
+    Reaction = 11,
 }
 
 /// What a row of [`Table::Changes`] belongs to.
@@ -97,7 +98,7 @@ pub(super) struct Key {
 impl Key {
     /// The table in the words of the design, for messages about it.
     pub(super) fn table_name(&self) -> &'static str {
-        const NAMES: [&str; 11] = [
+        const NAMES: [&str; 12] = [
             "meta",
             "conversations",
             "direct_by_pair",
@@ -109,6 +110,7 @@ impl Key {
             "busy_conversations_by_user",
             "busy_conversations",
             "rosters",
+            "reactions_by_message",
         ];
         match (self.table, self.bytes.first()) {
             (Table::Rows, Some(&tag)) => NAMES.get(usize::from(tag)).copied().unwrap_or("rows"),
@@ -349,6 +351,31 @@ pub(super) fn user(id: &UserId) -> Key {
 
 pub(super) fn send_by_key(conversation: ConversationId, sender: &UserId, key: &IdempotencyKey) -> Key {
     rows(Tag::SendByKey, &[conversation.0.as_bytes(), &name(sender), key.as_str().as_bytes()])
+}
+
+// Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
+
+pub(super) fn reaction(conversation: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Key {
+    rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0], &name(user)])
+}
+
+pub(super) fn reactions(conversation: ConversationId, message: MessageId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0]).bytes)
+}
+
+/// Of one emoji.
+pub(super) fn reactions_of(conversation: ConversationId, message: MessageId, emoji: &Emoji) -> Span {
+    let key = rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0]]);
+    Span::of_prefix(Table::Rows, key.bytes)
+}
+
+/// With which emoji, and whose.
+pub(super) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
+    let rest = bytes.get(33..)?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let emoji = Emoji::kept(std::str::from_utf8(&rest[..end]).ok()?);
+    let (user, rest) = split_name(&rest[end + 1..])?;
+    rest.is_empty().then_some((emoji, user))
 }
 
 /// The row by which a user's inbox finds a conversation.

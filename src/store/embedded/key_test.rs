@@ -81,6 +81,22 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn reactions_sort_by_emoji_and_then_by_the_bytes_of_names(a in (emoji(), users()), b in (emoji(), users())) {
+        let (conversation, message) = (ConversationId(uuid::Uuid::nil()), MessageId::new(Timestamp::ZERO, [0; 8]));
+        let bytes = |(emoji, user): &(Emoji, UserId)| reaction(conversation, message, emoji, user).bytes;
+        prop_assert_eq!(bytes(&a).cmp(&bytes(&b)), a.cmp(&b));
+        let span = reactions_of(conversation, message, &a.0);
+        prop_assert_eq!(span.start <= bytes(&b) && bytes(&b) < span.end, a.0 == b.0);
+        prop_assert_eq!(reaction_of(&bytes(&a)), Some(a));
+    }
+}
+
+fn emoji() -> impl Strategy<Value = Emoji> {
+    prop::sample::select(vec!["👍", "👍🏽", "❤\u{fe0f}", "1\u{fe0f}\u{20e3}"]).prop_map(Emoji::kept)
+}
+
 #[test]
 fn a_name_that_begins_another_sorts_before_it() {
     let id = ConversationId(uuid::Uuid::nil());

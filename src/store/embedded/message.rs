@@ -122,8 +122,15 @@ pub(super) fn history(
 
 fn read<B: AsRef<[u8]>>(conversation: ConversationId, (key, value): &(B, B)) -> Result<Arc<Message>> {
     let id = message_id(key.as_ref())?;
-    let record: MessageRecord = record::decode(value.as_ref()).map_err(|error| corrupt("messages", error))?;
+    let record = MessageRecord::decode(value.as_ref()).map_err(|error| corrupt("messages", error))?;
     Ok(Arc::new(record.into_message(conversation, id)))
+}
+
+impl View<'_> {
+    pub(super) fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Message>> {
+        let record = self.decoded(&key::message(conversation, id.order_key()), MessageRecord::decode)?;
+        Ok(record.map(|record| record.into_message(conversation, id)))
+    }
 }
 
 fn message_id(key: &[u8]) -> Result<MessageId> {
@@ -132,10 +139,7 @@ fn message_id(key: &[u8]) -> Result<MessageId> {
 
 pub(super) fn messages(core: &Core, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
     let view = core.view();
-    let each = |(conversation, id): &(ConversationId, MessageId)| {
-        let record: Option<MessageRecord> = view.record(&key::message(*conversation, id.order_key()))?;
-        Ok(record.map(|record| Arc::new(record.into_message(*conversation, *id))))
-    };
+    let each = |(conversation, id): &(ConversationId, MessageId)| Ok(view.message(*conversation, *id)?.map(Arc::new));
     keys.iter().map(each).collect()
 }
 

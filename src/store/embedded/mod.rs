@@ -17,6 +17,7 @@ mod membership;
 mod message;
 mod open;
 mod page;
+mod reaction;
 mod record;
 mod revision;
 mod state;
@@ -44,8 +45,8 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::model::{
-    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant,
-    Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Calls that read at once.
@@ -311,6 +312,15 @@ impl Store for Embedded {
         Err(contended())
     }
 
+    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+        self.reacted(conversation, emoji, is_on, change).await
+    }
+
+    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+        let (viewer, messages) = (viewer.clone(), messages.to_vec());
+        self.read(move |core| reaction::reactions(core, &viewer, &messages)).await
+    }
+
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
         self.read(move |core| revision::changes(core, conversation, after, limit)).await
     }
@@ -420,6 +430,11 @@ impl Store for Embedded {
 
     async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
         self.change(key::user(user), |profile| to.apply(profile), Write::default).await.map(drop)
+    }
+
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        let seen = |profile: Profile| Profile { last_seen_at: profile.last_seen_at.max(Some(at)), ..profile };
+        self.change(key::user(user), seen, Write::default).await.map(drop)
     }
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {

@@ -11,14 +11,16 @@ use crate::model::{
     OrderKey, ReadMarker, TimeUuid, Timestamp, UserId, conversation::GroupName,
 };
 
-/// Of every value that is written now.
+/// Of every value that is written now, but of messages.
 const VERSION: u8 = 1;
+/// Of messages. Those of version 1 end before `has_reactions`.
+const MESSAGE_VERSION: u8 = 2;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DecodeError {
     #[error("it is empty")]
     Empty,
-    #[error("it has version {0}, and {VERSION} is the only one known")]
+    #[error("it has version {0}, which is not known")]
     Version(u8),
     #[error("it has bytes that belong to nothing")]
     Trailing,
@@ -41,6 +43,15 @@ fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     match bytes.split_first() {
         None => Err(DecodeError::Empty),
         Some((&VERSION, body)) => Ok(body),
+        Some((version, _)) => Err(DecodeError::Version(*version)),
+    }
+}
+
+/// What follows the version of a message, and that version.
+fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
+    match bytes.split_first() {
+        None => Err(DecodeError::Empty),
+        Some((version @ (&VERSION | &MESSAGE_VERSION), body)) => Ok((body, *version)),
         Some((version, _)) => Err(DecodeError::Version(*version)),
     }
 }
@@ -70,6 +81,8 @@ pub(super) struct MessageRecord {
     reply_to: Option<MessageId>,
     client_key: Option<IdempotencyKey>,
     content: Option<Content>,
+    #[serde(skip)]
+    has_reactions: bool,
 }
 
 /// The beginning of a [`MessageRecord`]: enough to tell whether it counts as unread, without its text.
@@ -82,7 +95,7 @@ pub(super) struct MessageLead<'a> {
 
 impl<'a> MessageLead<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        Ok(postcard::take_from_bytes(body(bytes)?)?.0)
+        Ok(postcard::take_from_bytes(message_body(bytes)?.0)?.0)
     }
 
     /// As [`Message::counts_as_unread_for`].
@@ -93,14 +106,25 @@ impl<'a> MessageLead<'a> {
 
 impl MessageRecord {
     pub(super) fn encode(message: &Message) -> Vec<u8> {
-        let Message { conversation: _, id: _, sender, kind, content, reply_to, client_key, deleted_at } = message;
+        let Message { conversation: _, id: _, sender, kind, content, reply_to, client_key, deleted_at, has_reactions } = message;
         // The same fields in the same order as the record, without a copy of the text.
-        encode(&(sender, kind, deleted_at, reply_to, client_key, content))
+        let fields = (sender, kind, deleted_at, reply_to, client_key, content, has_reactions);
+        postcard::to_extend(&fields, vec![MESSAGE_VERSION]).expect("plain data serialises")
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (body, version) = message_body(bytes)?;
+        let (record, rest) = postcard::take_from_bytes::<Self>(body)?;
+        match (version, rest) {
+            (VERSION, []) => Ok(record),
+            (MESSAGE_VERSION, [has_reactions @ (0 | 1)]) => Ok(Self { has_reactions: *has_reactions == 1, ..record }),
+            _ => Err(DecodeError::Trailing),
+        }
     }
 
     pub(super) fn into_message(self, conversation: ConversationId, id: MessageId) -> Message {
-        let Self { sender, kind, deleted_at, reply_to, client_key, content } = self;
-        Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at }
+        let Self { sender, kind, deleted_at, reply_to, client_key, content, has_reactions } = self;
+        Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions }
     }
 }
 
@@ -241,13 +265,15 @@ mod tests {
             reply_to: Some(MessageId::new(Timestamp::ZERO, [0; 8])),
             client_key: Some(IdempotencyKey::parse("k").unwrap()),
             deleted_at: None,
+            has_reactions: false,
         }
     }
 
     #[test]
     fn a_message_comes_back_as_it_was() {
         let message = message();
-        let record: MessageRecord = decode(&MessageRecord::encode(&message)).unwrap();
+        let message = Message { has_reactions: true, ..message };
+        let record = MessageRecord::decode(&MessageRecord::encode(&message)).unwrap();
         assert_eq!(record.into_message(message.conversation, message.id), message);
     }
 
@@ -255,7 +281,14 @@ mod tests {
     fn a_message_lies_on_disk_as_it_always_did() {
         let bytes = MessageRecord::encode(&message());
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "0102616c00000101b21dd2138140000080808080808080".to_owned() + "01016b01026869010175016d0001ac020001020001" + "02");
+        let fields = "02616c00000101b21dd2138140000080808080808080".to_owned() + "01016b01026869010175016d0001ac020001020001" + "02";
+        assert_eq!(hex, format!("02{fields}00"));
+        // As it lay there before anybody could react to it.
+        let first = [&[1], &bytes[1..bytes.len() - 1]].concat();
+        let record = MessageRecord::decode(&first).unwrap();
+        assert_eq!(record.into_message(message().conversation, message().id), message());
+        assert!(MessageRecord::decode(&bytes[..bytes.len() - 1]).is_err());
+        assert!(MessageRecord::decode(&[bytes.as_slice(), &[0]].concat()).is_err());
     }
 
     #[test]

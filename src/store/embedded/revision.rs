@@ -24,9 +24,7 @@ pub(super) struct Plan {
 /// `None` where there is no such message. On the condition that the conversation is as this state says.
 pub(super) fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Result<Option<Plan>> {
     let id = state.conversation.id;
-    let key = key::message(id, change.message.order_key());
-    let Some(record) = core.view().record::<MessageRecord>(&key)? else { return Ok(None) };
-    let present = record.into_message(id, change.message);
+    let Some(present) = core.view().message(id, change.message)? else { return Ok(None) };
     if present.deleted_at.is_some() {
         return Ok(Some(Plan { message: Arc::new(present), users: Arc::default(), write: None }));
     }

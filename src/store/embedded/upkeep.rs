@@ -269,6 +269,7 @@ mod tests {
                     reply_to: None,
                     client_key: None,
                     deleted_at: None,
+                    has_reactions: false,
                 };
                 store.append_messages(conversation, &[NewMessage { message: Arc::new(message), input_hash: None }]).await.unwrap();
             }

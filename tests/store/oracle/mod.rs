@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind,
-    OrderKey, Page, PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind,
+    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
     Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members,
@@ -121,7 +121,9 @@ impl Naive {
         let changed = |room: &Room| {
             let (place, row) = (room.people.get(user)?, room.row(user));
             // What was sent is news to those who are there.
-            let newest_change = place.newest_change.max(room.newest_send.filter(|_| row.is_some()))?;
+            // A large conversation has one newest change for all its people.
+            let logged = room.conversation.is_large.then(|| room.changes.iter().map(|change| change.id).max()).flatten();
+            let newest_change = place.newest_change.max(room.newest_send.max(logged).filter(|_| row.is_some()))?;
             Some(ChangedRow { newest_change, conversation: room.conversation.id, row })
         };
         kept.rooms.values().filter_map(changed).collect()
@@ -276,6 +278,23 @@ impl Store for Naive {
             kept.saw(change.id);
         }
         Ok(Some(Revised { message, audience: Audience { users } }))
+    }
+
+    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+        let mut kept = self.kept();
+        let Some(room) = kept.rooms.get_mut(&conversation) else {
+            return Err(not_there());
+        };
+        let Some(message) = room.react(emoji, is_on, change) else { return Ok(None) };
+        if message.deleted_at.is_none() {
+            kept.saw(change.id);
+        }
+        Ok(Some(message))
+    }
+
+    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+        let of = |(conversation, id): &(ConversationId, MessageId)| only(self.each(&[*conversation], |room| room.reactions(viewer, *id)));
+        Ok(messages.iter().map(of).collect())
     }
 
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
@@ -434,6 +453,13 @@ impl Store for Naive {
         if after != before {
             kept.profiles.insert(user.clone(), after);
         }
+        Ok(())
+    }
+
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        let mut kept = self.kept();
+        let profile = kept.profiles.entry(user.clone()).or_default();
+        profile.last_seen_at = profile.last_seen_at.max(Some(at));
         Ok(())
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationId, ConversationKind, Flags, InboxRow, Membership, Message, MessageId, OrderKey,
-    Participant, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, ConversationKind, Emoji, Flags, InboxRow, Membership, Message, MessageId, OrderKey,
+    Participant, Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{ImportPlaces, Turn, TurnKind};
 
@@ -19,6 +19,7 @@ pub(super) struct Room {
     /// The newest that was sent, and not imported: an import is no event.
     pub(super) newest_send: Option<MessageId>,
     pub(super) changes: Vec<Change>,
+    pub(super) reactions: BTreeMap<MessageId, BTreeMap<(String, UserId), bool>>,
     /// Under which it was made, where it was not imported.
     pub(super) made: Option<ChangeId>,
     /// Of the last change of its membership, or of its making.
@@ -69,6 +70,7 @@ impl Room {
             messages: BTreeMap::new(),
             newest_send: None,
             changes: Vec::new(),
+            reactions: BTreeMap::new(),
             made: None,
             version: None,
         }
@@ -108,6 +110,38 @@ impl Room {
             place.newest_change = place.newest_change.max(Some(change.id));
         }
         Some((message, users))
+    }
+
+    /// The message as it is after a reaction.
+    pub(super) fn react(&mut self, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>> {
+        let message = self.messages.get_mut(&change.message)?;
+        if message.deleted_at.is_none() && self.changes.iter().all(|logged| logged.id != change.id) {
+            *message = Arc::new(Message { has_reactions: true, ..message.as_ref().clone() });
+            self.changes.push(change.clone());
+            let users = self.reactions.entry(change.message).or_default();
+            users.insert((emoji.as_str().to_owned(), change.user.clone()), is_on);
+        }
+        Some(message.clone())
+    }
+
+    pub(super) fn reactions(&self, viewer: &UserId, message: MessageId) -> Vec<Reaction> {
+        let mut found: Vec<Reaction> = Vec::new();
+        let mut looked_at = 0;
+        for ((emoji, user), is_on) in self.reactions.get(&message).into_iter().flatten() {
+            if found.last().is_none_or(|last| last.emoji.as_str() != emoji) {
+                found.push(Reaction { emoji: Emoji::kept(emoji), count: 0, is_capped: false, has_viewer: false, users: Vec::new() });
+                looked_at = 0;
+            }
+            let reaction = found.last_mut().unwrap();
+            looked_at += 1;
+            reaction.has_viewer |= *is_on && user == viewer;
+            if *is_on && !reaction.is_capped {
+                reaction.count += 1;
+                reaction.users.extend((reaction.users.len() < Reaction::USERS_MAX).then(|| user.clone()));
+            }
+            reaction.is_capped |= reaction.count == Reaction::COUNT_MAX || looked_at == Reaction::ROWS_MAX;
+        }
+        found
     }
 
     pub(super) fn last_activity(&self) -> Timestamp {

@@ -1,0 +1,66 @@
+//! Reactions to a message, one for each emoji.
+
+use std::sync::Arc;
+
+use async_graphql::Object;
+
+use super::User;
+use crate::graphql::connection::{PageArguments, page_complexity};
+use crate::graphql::error::Result;
+use crate::graphql::scope::Scope;
+use crate::model;
+
+/// For how many kinds each message counts in the complexity of a document. There may be 20, and rarely are more than these.
+pub(super) const REACTIONS_COUNTED: usize = 3;
+
+pub(in crate::graphql) struct Reaction {
+    scope: Scope,
+    all: Arc<[model::Reaction]>,
+    place: usize,
+}
+
+impl Reaction {
+    fn reaction(&self) -> &model::Reaction {
+        &self.all[self.place]
+    }
+}
+
+/// All reactions to a message with one emoji.
+#[Object]
+impl Reaction {
+    /// The emoji, in its one full spelling.
+    async fn emoji(&self) -> &str {
+        self.reaction().emoji.as_str()
+    }
+
+    /// How many users have it: exact up to 1,000.
+    async fn count(&self) -> u32 {
+        self.reaction().count
+    }
+
+    /// Whether there may be more than are counted.
+    async fn count_is_capped(&self) -> bool {
+        self.reaction().is_capped
+    }
+
+    /// Whether the viewer is one of them.
+    async fn viewer_has_reacted(&self) -> bool {
+        self.reaction().has_viewer
+    }
+
+    /// The first of them, by the bytes of their usernames.
+    #[graphql(complexity = "page_complexity(first, None, child_complexity)")]
+    async fn users(&self, #[graphql(desc = "At most this many. 0 to 100; 20 by default.")] first: Option<i32>) -> Result<Vec<User>> {
+        let (_, count) = PageArguments { first, ..PageArguments::default() }.direction_and_count()?;
+        Ok(self.reaction().users.iter().take(count).map(|user| User::new(&self.scope, user.clone())).collect())
+    }
+}
+
+pub(super) async fn reactions(scope: &Scope, message: &model::Message) -> Result<Vec<Reaction>> {
+    // Most messages have none, and that costs no read.
+    if !message.has_reactions || message.deleted_at.is_some() {
+        return Ok(Vec::new());
+    }
+    let all = scope.loaders.reactions.load((message.conversation, message.id)).await?;
+    Ok((0..all.len()).map(|place| Reaction { scope: scope.clone(), all: Arc::clone(&all), place }).collect())
+}

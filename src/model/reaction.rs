@@ -1,0 +1,116 @@
+//! Reactions: one emoji of one user to one message, on or off.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::UserId;
+
+/// One emoji of Unicode's list, in its one full spelling: with U+FE0F where that belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Emoji(Arc<str>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be one emoji of Unicode, as 👍")]
+pub struct EmojiError;
+
+impl Emoji {
+    /// Longer texts are not even looked up.
+    pub const BYTES_MAX: usize = 64;
+    /// Kinds that one message has at a time.
+    pub const KINDS_MAX: usize = 20;
+    /// Kinds that one message has had, each of which is kept: so what is read of a message has an end.
+    pub const KINDS_EVER_MAX: usize = 200;
+
+    /// However it is spelled, with U+FE0F or without, it is one kind.
+    pub fn parse(text: &str) -> Result<Self, EmojiError> {
+        if text.len() > Self::BYTES_MAX {
+            return Err(EmojiError);
+        }
+        let known = emojis::get(text).or_else(|| emojis::get(&text.replace('\u{fe0f}', "")).filter(|_| has_whole_spelling(text)));
+        known.map(|emoji| Self(emoji.as_str().into())).ok_or(EmojiError)
+    }
+
+    /// As it was kept: the list may have been another one then.
+    pub fn kept(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// U+FE0F turns the character before it into a picture. By itself, or twice, it is no spelling of anything.
+fn has_whole_spelling(text: &str) -> bool {
+    !text.starts_with('\u{fe0f}') && !text.contains("\u{fe0f}\u{fe0f}")
+}
+
+impl fmt::Display for Emoji {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// All reactions to one message with one emoji.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reaction {
+    pub emoji: Emoji,
+    /// Who has it on now. Zero where all have taken it back.
+    pub count: u32,
+    /// There may be more.
+    pub is_capped: bool,
+    pub has_viewer: bool,
+    /// The first [`Reaction::USERS_MAX`] of those, by username bytes.
+    pub users: Vec<UserId>,
+}
+
+impl Reaction {
+    pub const COUNT_MAX: u32 = 1_000;
+    pub const USERS_MAX: usize = 100;
+    /// Users of one kind that are looked at, those who have taken it back too.
+    pub const ROWS_MAX: usize = 2_000;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> Option<String> {
+        Emoji::parse(text).ok().map(|emoji| emoji.as_str().to_owned())
+    }
+
+    #[test]
+    fn every_spelling_of_an_emoji_is_one_kind() {
+        assert_eq!(kind("❤"), kind("❤\u{fe0f}"));
+        assert_eq!(kind("❤").as_deref(), Some("❤\u{fe0f}"));
+        let skins = |emoji: &'static emojis::Emoji| emoji.skin_tones().into_iter().flatten().chain([emoji]);
+        let mut count = 0;
+        for emoji in emojis::iter().flat_map(skins) {
+            let full = Some(emoji.as_str().to_owned());
+            let bare = emoji.as_str().replace('\u{fe0f}', "");
+            assert_eq!((kind(emoji.as_str()), kind(&bare)), (full.clone(), full), "{emoji}");
+            assert!(emoji.as_str().len() <= Emoji::BYTES_MAX);
+            count += 1;
+        }
+        assert!(count > 3_700, "{count}");
+    }
+
+    #[test]
+    fn skin_tones_flags_families_and_keycaps_are_emoji() {
+        for text in ["👍", "👍🏽", "🇪🇺", "🏴󠁧󠁢󠁳󠁣󠁴󠁿", "👨‍👩‍👧‍👦", "1️⃣", "🫩"] {
+            assert!(kind(text).is_some(), "{text}");
+        }
+        assert_ne!(kind("👍"), kind("👍🏽"));
+    }
+
+    #[test]
+    fn what_is_no_emoji_or_more_than_one_is_refused() {
+        let long = "👨‍👩‍👧‍👦".repeat(4);
+        for text in
+            ["", " ", "1", "1\u{fe0f}", "#", "a", "ok", ":+1:", "👍👍", "👍 ", "🇪", "\u{fe0f}", "\u{fe0f}👍", "❤\u{fe0f}\u{fe0f}", &long]
+        {
+            assert_eq!(kind(text), None, "{text:?}");
+        }
+    }
+}

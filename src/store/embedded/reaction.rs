@@ -1,0 +1,109 @@
+//! Reactions in the embedded store: a row for each user and emoji that ever was on a message, on or off.
+
+use std::sync::Arc;
+
+use super::committer::{Condition, Op, Outcome, Write};
+use super::core::Core;
+use super::db::{KeyError, View, corrupt};
+use super::key;
+use super::record::{self, MessageRecord};
+use super::revision;
+use super::state::State;
+use super::{Embedded, TRIES_MAX, contended};
+use crate::model::{Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, UserId};
+use crate::store::Result;
+
+const TABLE: &str = "reactions_by_message";
+
+/// The message as it will be, and what makes it so. `None` where there is nothing to do.
+type Plan = (Arc<Message>, Option<Write>);
+
+impl Embedded {
+    pub(super) async fn reacted(&self, id: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+        for _ in 0..TRIES_MAX {
+            let state = self.state(id).await?;
+            let (emoji, change) = (emoji.clone(), change.clone());
+            let Some((message, write)) = self.read(move |core| plan(core, &state, &emoji, is_on, &change)).await? else { return Ok(None) };
+            let is_done = match write {
+                Some(write) => self.write(write).await? == Outcome::Done,
+                None => true,
+            };
+            if is_done {
+                return Ok(Some(message));
+            }
+            self.states().forget(id);
+        }
+        Err(contended())
+    }
+}
+
+/// On the condition that the conversation is as this state says: so nobody deletes the message meanwhile.
+fn plan(core: &Core, state: &State, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Plan>> {
+    let id = state.conversation.id;
+    let Some(present) = core.view().message(id, change.message)? else { return Ok(None) };
+    if present.deleted_at.is_some() {
+        return Ok(Some((Arc::new(present), None)));
+    }
+    let mut head = state.head;
+    head.newest_change = head.newest_change.max(Some(change.id));
+    let after = Arc::new(state.with_head(head));
+    let mut ops = vec![
+        Op::Put(key::reaction(id, change.message, emoji, &change.user), record::encode(&is_on)),
+        Op::Put(key::head(id), after.head_bytes.clone()),
+    ];
+    ops.extend(revision::log(id, change));
+    let is_first = !present.has_reactions;
+    let message = Message { has_reactions: true, ..present };
+    if is_first {
+        ops.push(Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(&message)));
+    }
+    let states = Arc::clone(&core.states);
+    let write = Write {
+        ops,
+        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
+        newest_id: Some(change.id),
+        applied: Some(Box::new(move || states.put_written(after))),
+    };
+    Ok(Some((Arc::new(message), Some(write))))
+}
+
+pub(super) fn reactions(core: &Core, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+    let view = core.view();
+    messages.iter().map(|(conversation, message)| of_message(&view, viewer, *conversation, *message)).collect()
+}
+
+/// Emoji by emoji: where one has more users than are counted, the next one is looked for behind all of them.
+fn of_message(view: &View<'_>, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Vec<Reaction>> {
+    let mut found = Vec::new();
+    let mut rest = key::reactions(conversation, message);
+    while let Some(row) = view.scan(rest.clone(), Direction::Forward).next() {
+        let (emoji, _) = key::reaction_of(&row?.0).ok_or_else(|| corrupt(TABLE, KeyError))?;
+        let all = key::reactions_of(conversation, message, &emoji);
+        rest = rest.behind(&all);
+        found.push(of_emoji(view, viewer, (conversation, message), emoji)?);
+    }
+    Ok(found)
+}
+
+fn of_emoji(view: &View<'_>, viewer: &UserId, of: (ConversationId, MessageId), emoji: Emoji) -> Result<Reaction> {
+    let (conversation, message) = of;
+    let rows = view.scan(key::reactions_of(conversation, message, &emoji), Direction::Forward);
+    let own = key::reaction(conversation, message, &emoji, viewer);
+    let has_viewer = view.record::<bool>(&own)?.unwrap_or(false);
+    let mut reaction = Reaction { emoji, count: 0, is_capped: false, has_viewer, users: Vec::new() };
+    for (looked_at, row) in rows.take(Reaction::ROWS_MAX).enumerate() {
+        let (key, value) = row?;
+        if record::decode(&value).map_err(|error| corrupt(TABLE, error))? {
+            reaction.count += 1;
+            if reaction.users.len() < Reaction::USERS_MAX {
+                let (_, user) = key::reaction_of(&key).ok_or_else(|| corrupt(TABLE, KeyError))?;
+                reaction.users.push(user);
+            }
+        }
+        if reaction.count == Reaction::COUNT_MAX || looked_at + 1 == Reaction::ROWS_MAX {
+            reaction.is_capped = true;
+            break;
+        }
+    }
+    Ok(reaction)
+}

@@ -1,0 +1,167 @@
+//! Presence: who is here, as those see it who have something to do with them, and nobody else.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wideroom::chat::{Bounds, Here};
+use wideroom::model::UserId;
+
+use crate::support::world::{Actor, Stream, World, text};
+
+const CHANGED: &str =
+    "subscription($u: [String!]!) { presenceChanged(usernames: $u) { user { username } presence { isOnline lastSeenAt } } }";
+
+/// Where nobody who goes is waited for.
+async fn hasty() -> World {
+    World::with_bounds(Bounds { presence_grace: Duration::ZERO, ..Bounds::default() }).await
+}
+
+fn come(world: &World, name: &str) -> Here {
+    world.chat.arrive(&UserId::parse(name).unwrap())
+}
+
+/// Whether a user of a conversation is here, as the viewer sees it; null where they do not.
+async fn online(viewer: &Actor, conversation: &str, name: &str) -> Value {
+    let document = "query($c: ID!) { conversation(id: $c) { participants(first: 100) { edges { node { user { username presence { isOnline } } } } } } }";
+    let data = viewer.data(document, json!({"c": conversation})).await;
+    let edges = data["conversation"]["participants"]["edges"].as_array().unwrap();
+    let user = edges.iter().map(|edge| &edge["node"]["user"]).find(|user| user["username"] == name).unwrap();
+    user["presence"]["isOnline"].clone()
+}
+
+async fn next(stream: &mut Stream) -> (String, bool) {
+    let told = stream.next().await["presenceChanged"].clone();
+    (text(&told["user"]["username"]), told["presence"]["isOnline"].as_bool().unwrap())
+}
+
+fn told(name: &str, is_online: bool) -> (String, bool) {
+    (name.to_owned(), is_online)
+}
+
+#[tokio::test]
+async fn presence_shows_to_those_of_a_direct_conversation_or_a_small_group() {
+    let world = World::open().await;
+    let (alice, bob, carol) = (world.user("alice"), world.user("bob"), world.user("carol"));
+    let direct = alice.direct("bob").await;
+    let group = carol.group("three", &["alice", "dave"]).await;
+    let _here = (come(&world, "bob"), come(&world, "carol"));
+    assert_eq!(online(&alice, &direct, "bob").await, json!(true));
+    assert_eq!(online(&bob, &direct, "alice").await, json!(false), "alice was never here");
+    assert_eq!(online(&alice, &group, "carol").await, json!(true));
+    assert_eq!(online(&alice, &group, "alice").await, json!(false), "one's own shows too");
+    let viewer = alice.data("{ viewer { presence { isOnline lastSeenAt } } }", json!({})).await;
+    assert_eq!(viewer["viewer"]["presence"], json!({"isOnline": false, "lastSeenAt": null}));
+}
+
+#[tokio::test]
+async fn who_shares_only_a_large_group_is_a_stranger() {
+    let world = World::open().await;
+    let names: Vec<_> = (0..33).map(|n| format!("user{n:02}")).collect();
+    let alice = world.user("alice");
+    let large = alice.group("all", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let _here = come(&world, "user07");
+    assert_eq!(online(&alice, &large, "user07").await, Value::Null);
+    alice.group("few", &["user07", "user08"]).await;
+    assert_eq!(online(&alice, &large, "user07").await, json!(true));
+    assert_eq!(online(&alice, &large, "user09").await, Value::Null);
+}
+
+#[tokio::test]
+async fn coming_and_going_is_told_after_the_present_state() {
+    let world = hasty().await;
+    let alice = world.user("alice");
+    for name in ["bob", "carol"] {
+        alice.direct(name).await;
+    }
+    let bob = come(&world, "bob");
+    let mut stream = alice.subscribe(CHANGED, json!({"u": ["carol", "bob", "carol"]}));
+    assert_eq!(next(&mut stream).await, told("carol", false));
+    assert_eq!(next(&mut stream).await, told("bob", true));
+    let (carol, again) = (come(&world, "carol"), come(&world, "carol"));
+    assert_eq!(next(&mut stream).await, told("carol", true));
+    drop(again);
+    drop(bob);
+    assert_eq!(next(&mut stream).await, told("bob", false), "carol is here by another socket");
+    drop(carol);
+    assert_eq!(next(&mut stream).await, told("carol", false));
+    assert!(stream.is_quiet());
+}
+
+#[tokio::test]
+async fn a_reconnect_does_not_flicker() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let bob = come(&world, "bob");
+    let mut stream = alice.subscribe(CHANGED, json!({"u": ["bob"]}));
+    assert_eq!(next(&mut stream).await, told("bob", true));
+    drop(bob);
+    assert_eq!(online(&alice, &c, "bob").await, json!(true));
+    let _back = come(&world, "bob");
+    assert!(stream.is_quiet());
+}
+
+#[tokio::test]
+async fn strangers_are_silent_until_they_are_none() {
+    let world = hasty().await;
+    let (alice, dave) = (world.user("alice"), world.user("dave"));
+    alice.direct("bob").await;
+    let _here = (come(&world, "bob"), come(&world, "dave"));
+    let mut stream = alice.subscribe(CHANGED, json!({"u": ["dave", "nobody", "bob"]}));
+    assert_eq!(next(&mut stream).await, told("bob", true), "and nothing of dave");
+    dave.group("few", &["alice"]).await;
+    let second = come(&world, "nobody");
+    drop(second);
+    drop(_here.1);
+    assert_eq!(next(&mut stream).await, told("dave", false));
+}
+
+#[tokio::test]
+async fn who_left_the_group_is_told_nothing_more() {
+    let world = hasty().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.group("few", &["bob"]).await;
+    bob.direct("carol").await;
+    let mut stream = bob.subscribe(CHANGED, json!({"u": ["alice", "carol"]}));
+    assert_eq!(next(&mut stream).await, told("alice", false));
+    assert_eq!(next(&mut stream).await, told("carol", false));
+    let alice_here = come(&world, "alice");
+    assert_eq!(next(&mut stream).await, told("alice", true));
+    bob.data("mutation($c: ID!) { leaveConversation(input: {conversationId: $c}) { leftConversationId } }", json!({"c": c})).await;
+    drop(alice_here);
+    let _again = come(&world, "alice");
+    let _carol = come(&world, "carol");
+    assert_eq!(next(&mut stream).await, told("carol", true));
+}
+
+#[tokio::test]
+async fn names_have_a_bound_and_must_be_names() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let many: Vec<_> = (0..101).map(|n| n.to_string()).collect();
+    for names in [json!(many), json!([""]), json!(["bell\u{7}"])] {
+        let answer = alice.subscribe(CHANGED, json!({"u": names})).answer().await;
+        assert_eq!((answer.code().as_str(), &answer.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["usernames"])));
+    }
+    assert!(alice.subscribe(CHANGED, json!({"u": []})).has_ended().await);
+}
+
+#[tokio::test]
+async fn when_a_user_was_last_here_outlives_the_server() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    alice.direct("bob").await;
+    let bob = come(&world, "bob");
+    let document = "query { inbox { edges { node { conversation { directPeer { presence { isOnline lastSeenAt } } } } } } }";
+    let seen = async |alice: &Actor| {
+        let data = alice.data(document, json!({})).await;
+        data["inbox"]["edges"][0]["node"]["conversation"]["directPeer"]["presence"].clone()
+    };
+    let before = seen(&alice).await;
+    assert_eq!(before["isOnline"], true);
+    drop((bob, alice));
+    let world = world.restarted().await;
+    let after = seen(&world.user("alice")).await;
+    assert_eq!(after["isOnline"], false);
+    assert!(after["lastSeenAt"].as_str() >= before["lastSeenAt"].as_str() && after["lastSeenAt"].is_string(), "{before} {after}");
+}
