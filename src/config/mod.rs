@@ -134,7 +134,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_STORE",
         scope: Scope::Store,
         value_name: Some("STORE"),
-        help: "Where messages are kept: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…]`, on Cassandra or ScyllaDB",
+        help: "Where messages are kept: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`, on Cassandra or ScyllaDB",
         // Without user and password.
         get: |config| match &config.store {
             StoreChoice::Embedded => "embedded".to_owned(),

@@ -75,7 +75,10 @@ fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
         assert!(line.starts_with("wideroom: cql://127.0.0.1:1/chat is not to be reached: "), "{line}");
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
     }
-    program.run(&["--store", "cql://user:hunter2@host"]).failed(2, "--store: must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first");
+    program.run(&["--store", "cql://user:hunter2@host"]).failed(
+        2,
+        "--store: must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first",
+    );
     program.run(&["migrate"]).failed(1, "only a cluster has tables to make: say which, as in --store cql://127.0.0.1/wideroom");
     program.run(&["--store", "mysql://user:hunter2@host/chat"]).failed(2, "--store: must be `embedded` or begin with cql://");
 }

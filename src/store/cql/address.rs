@@ -1,8 +1,9 @@
-//! Where a cluster is: `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…]`.
+//! Where a cluster is: `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
@@ -20,6 +21,13 @@ pub struct Address {
     /// The one data centre that all servers of a deployment use.
     pub data_centre: Option<String>,
     pub tls: Tls,
+    /// What one attempt takes at most, the driver's retries included.
+    pub timeout: Duration,
+}
+
+impl Address {
+    pub const TIMEOUT: Duration = Duration::from_secs(2);
+    pub const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -50,8 +58,10 @@ pub enum AddressError {
     Keyspace,
     #[error("a user name wants a password: cql://user:password@host/keyspace")]
     Credentials,
-    #[error("does not know the option {0}: there are dc and tls")]
+    #[error("does not know the option {0}: there are dc, tls and timeout")]
     Option(String),
+    #[error("must have a timeout from 100ms to 60s")]
+    Timeout,
     #[error("has a part that is no UTF-8 once its percent signs are read")]
     Text,
 }
@@ -71,13 +81,15 @@ impl FromStr for Address {
         if contact_points.len() > CONTACT_POINTS_MAX {
             return Err(AddressError::Host);
         }
-        let mut address = Self { contact_points, keyspace: parse_keyspace(keyspace)?, credentials, data_centre: None, tls: Tls::Off };
+        let keyspace = parse_keyspace(keyspace)?;
+        let mut address = Self { contact_points, keyspace, credentials, data_centre: None, tls: Tls::Off, timeout: Self::TIMEOUT };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("dc", name)) if !name.is_empty() => address.data_centre = Some(decode(name)?),
                 Some(("tls", "on")) => address.tls = Tls::System,
                 Some(("tls", "off")) => address.tls = Tls::Off,
                 Some(("tls", file)) if !file.is_empty() => address.tls = Tls::Roots(decode(file)?.into()),
+                Some(("timeout", time)) => address.timeout = parse_timeout(time).ok_or(AddressError::Timeout)?,
                 Some((name, _)) => return Err(AddressError::Option(name.chars().take(32).collect())),
                 None => return Err(AddressError::Option(option.chars().take(32).collect())),
             }
@@ -93,6 +105,15 @@ fn decode(text: &str) -> Result<String, AddressError> {
 fn parse_credentials(text: &str) -> Result<Credentials, AddressError> {
     let (user, password) = text.split_once(':').filter(|(user, _)| !user.is_empty()).ok_or(AddressError::Credentials)?;
     Ok(Credentials { user: decode(user)?, password: decode(password)? })
+}
+
+/// As `2s` or `500ms`.
+fn parse_timeout(text: &str) -> Option<Duration> {
+    let timeout = match text.strip_suffix("ms") {
+        Some(millis) => Duration::from_millis(millis.parse().ok()?),
+        None => Duration::from_secs(text.strip_suffix('s')?.parse().ok()?),
+    };
+    (Duration::from_millis(100)..=Address::TIMEOUT_MAX).contains(&timeout).then_some(timeout)
 }
 
 /// A host with its port. An IPv6 address stands in brackets.
@@ -149,6 +170,9 @@ mod tests {
         let credentials = address.credentials.as_ref().unwrap();
         assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("ann", "p@ss/w"));
         assert_eq!(parse("cql://h/k?tls=on").unwrap().tls, Tls::System);
+        assert_eq!(parse("cql://h/k").unwrap().timeout, Duration::from_secs(2));
+        assert_eq!(parse("cql://h/k?timeout=500ms").unwrap().timeout, Duration::from_millis(500));
+        assert_eq!(parse("cql://h/k?dc=a&timeout=30s").unwrap().timeout, Duration::from_secs(30));
     }
 
     #[test]
@@ -170,6 +194,9 @@ mod tests {
             ("cql://ann@h/k", "password"),
             ("cql://h/k?rack=1", "rack"),
             ("cql://h/k?tls", "tls"),
+            ("cql://h/k?timeout=2", "timeout"),
+            ("cql://h/k?timeout=1ms", "timeout"),
+            ("cql://h/k?timeout=61s", "timeout"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

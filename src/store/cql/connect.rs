@@ -18,8 +18,6 @@ use super::OpenError;
 use super::address::{Address, Tls};
 use super::statement::Profiles;
 
-/// What one attempt takes at most, the driver's retries included.
-pub(super) const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Cassandra has no shards: the driver's default would be one connection to a node.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none");
@@ -37,9 +35,9 @@ pub(super) async fn connect(address: &Address) -> Result<Session, OpenError> {
         .known_nodes(&address.contact_points)
         .tls_context(tls)
         .pool_size(PoolSize::PerHost(CONNECTIONS))
-        .connection_timeout(CONNECT_MAX)
+        .connection_timeout(CONNECT_MAX.max(address.timeout))
         .keepalive_interval(KEEPALIVE_EVERY)
-        .keepalive_timeout(KEEPALIVE_MAX)
+        .keepalive_timeout(KEEPALIVE_MAX.max(address.timeout))
         .tcp_nodelay(true)
         .default_execution_profile_handle(profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle());
     if let Some(credentials) = &address.credentials {
@@ -68,7 +66,7 @@ fn profile(address: &Address) -> ExecutionProfileBuilder {
     ExecutionProfile::builder()
         .consistency(Consistency::LocalQuorum)
         .serial_consistency(Some(SerialConsistency::LocalSerial))
-        .request_timeout(Some(ATTEMPT_MAX))
+        .request_timeout(Some(address.timeout))
         .load_balancing_policy(nodes.build())
 }
 

@@ -52,9 +52,9 @@ impl Shared {
         self.ring.is_some()
     }
 
-    /// As `--store` has it.
+    /// As `--store` has it. What is tested here is not how fast a busy machine answers.
     pub(crate) fn url(&self, keyspace: &str) -> String {
-        format!("cql://{}/{keyspace}", self.authority)
+        format!("cql://{}/{keyspace}?timeout=30s", self.authority)
     }
 
     pub(crate) async fn session(&self) -> Session {
