@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page,
-    PageRequest, Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, ConversationId, Cut, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,

@@ -21,7 +21,7 @@ mod race;
 mod receipt;
 mod revision;
 mod send;
-mod stage;
+pub mod stage;
 mod unread;
 
 use stage::Stage;
