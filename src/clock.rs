@@ -68,6 +68,11 @@ impl IdGenerator {
         TimeUuid::new(*last, self.rest)
     }
 
+    /// Whether it is one of its own.
+    pub fn made(&self, id: TimeUuid) -> bool {
+        id == TimeUuid::new(id.moment(), self.rest)
+    }
+
     /// Ids from now on lie after this one.
     pub fn observe(&self, id: TimeUuid) {
         self.pass(id.moment());

@@ -16,5 +16,6 @@ mod live;
 mod model;
 mod pages;
 mod schema;
+mod servers;
 mod store;
 mod support;

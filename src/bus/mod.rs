@@ -56,6 +56,14 @@ impl Bus {
         }
     }
 
+    /// The same for those who listen to one topic.
+    pub fn lose_one(&self, topic: &Topic) {
+        let topics = self.topics.lock().expect("no panic while holding the topics");
+        if let Some(sender) = topics.get(topic) {
+            let _ = sender.send(Heard::Gap);
+        }
+    }
+
     /// Whether anybody listens to any inbox.
     pub fn has_inbox_listeners(&self) -> bool {
         let topics = self.topics.lock().expect("no panic while holding the topics");

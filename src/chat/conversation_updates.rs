@@ -62,8 +62,10 @@ pub struct ConversationUpdates {
     /// The viewer was told that they are out.
     has_ended: bool,
     heard: Subscription,
-    /// All up to here was given.
+    /// All up to here was given: what is told.
     position: OrderKey,
+    /// From where on the store is read. On a shared store that is a while before the position.
+    place: OrderKey,
     given: Given,
     pending: VecDeque<ConversationUpdate>,
     /// Whether the store may hold more after the position than was read.
@@ -95,7 +97,8 @@ impl Chat {
             watch,
             has_ended: false,
             heard,
-            position: before_by(position, self.0.store.overlap_micros()),
+            position,
+            place: before_by(position, self.0.store.overlap_micros()),
             given: Given::default(),
             pending: VecDeque::from([ConversationUpdate { position, event: None }]),
             is_behind: after.is_some(),
@@ -175,9 +178,9 @@ impl ConversationUpdates {
             Some(ceiling) => ceiling,
             None => store.newest_events(&[self.conversation]).await?.pop().flatten().map_or(OrderKey::MIN, TimeUuid::order_key),
         };
-        let cut = Cut { start: Bound::Excluded(self.position), end: Bound::Included(ceiling) };
+        let cut = Cut { start: Bound::Excluded(self.place), end: Bound::Included(ceiling) };
         let page = store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
-        let mut changes = store.changes(self.conversation, self.position, REPLAY_PAGE).await?;
+        let mut changes = store.changes(self.conversation, self.place, REPLAY_PAGE).await?;
         let changes_end = changes.get(REPLAY_PAGE - 1).map(|change| change.id.order_key());
         let messages_end = page.items.first().filter(|_| page.has_previous).map(|message| message.id.order_key());
         let end = [changes_end, messages_end].into_iter().flatten().min().filter(|end| *end < ceiling);
@@ -185,23 +188,29 @@ impl ConversationUpdates {
         changes.retain(|change| is_known(change.id));
         let messages = page.items.into_iter().filter(|message| is_known(message.id));
         let mut events: Vec<_> = messages.map(|message| (message.id, ConversationEvent::MessageAdded(message))).collect();
-        events.extend(self.changed(changes).await?);
+        let (changed, halves) = self.changed(changes).await?;
+        events.extend(changed);
         events.sort_unstable_by_key(|(id, _)| *id);
         self.ceiling = end.map(|_| ceiling);
+        self.place = self.place.max(end.unwrap_or(OrderKey::MIN));
         self.is_behind = end.is_some();
         for (id, event) in events {
             self.give(id, event);
         }
+        // Given as they are now, and once more when they are heard.
+        halves.iter().for_each(|id| self.given.forget(*id));
         if !self.is_behind && std::mem::take(&mut self.has_missed_markers) {
             self.take_markers().await?;
         }
         Ok(())
     }
 
-    /// Changes with their messages as they are now.
-    async fn changed(&self, changes: Vec<Change>) -> Result<Vec<(TimeUuid, ConversationEvent)>> {
+    /// Changes with their messages as they are now, and those of them that may be seen only in part yet.
+    async fn changed(&self, changes: Vec<Change>) -> Result<(Vec<(TimeUuid, ConversationEvent)>, Vec<TimeUuid>)> {
         let keys: Vec<_> = changes.iter().map(|change| (self.conversation, change.message)).collect();
         let messages = self.chat.0.store.messages(&keys).await?;
+        let halves = changes.iter().zip(&messages).filter(|(change, message)| !is_seen_in(change, message.as_deref()));
+        let halves = halves.filter(|_| self.chat.is_shared()).map(|(change, _)| change.id).collect();
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
             let event = match ConversationEvent::of(&change) {
                 Some(event) => event,
@@ -210,13 +219,13 @@ impl ConversationUpdates {
             };
             Some((change.id, event))
         };
-        Ok(changes.into_iter().zip(messages).filter_map(event).collect())
+        Ok((changes.into_iter().zip(messages).filter_map(event).collect(), halves))
     }
 
     fn take(&mut self, heard: Heard) {
         let Heard::Notice(notice) = heard else {
             // What was missed is read from the store, from the last position that was given.
-            self.position = before_by(self.position, self.chat.0.store.overlap_micros());
+            self.place = before_by(self.position, self.chat.0.store.overlap_micros());
             (self.is_behind, self.has_missed_markers) = (true, true);
             return;
         };
@@ -239,6 +248,7 @@ impl ConversationUpdates {
 
     fn give(&mut self, id: TimeUuid, event: ConversationEvent) {
         self.position = self.position.max(id.order_key());
+        self.place = self.place.max(id.order_key());
         // A late message comes under its own id and under that of the change that tells of it: it is one event.
         let identity = if let ConversationEvent::MessageAdded(message) = &event { message.id } else { id };
         if self.given.insert(identity) {
@@ -253,8 +263,28 @@ impl ConversationUpdates {
             Some(heard) => self.take(heard),
             None => {
                 self.position = self.position.max(settled);
+                self.place = self.place.max(self.position);
                 self.pending.push_back(ConversationUpdate { position: self.position, event: None });
             }
         }
+    }
+}
+
+/// Whether a message shows what a change made of it. The log and the message may become visible one after the other.
+pub(super) fn is_seen_in(change: &Change, message: Option<&Message>) -> bool {
+    let Some(message) = message else { return false };
+    match change.kind {
+        ChangeKind::MessageDeleted => message.deleted_at.is_some(),
+        ChangeKind::MessageEdited => {
+            let edited_at = message.content.as_ref().and_then(|content| content.edited_at);
+            message.deleted_at.is_some() || edited_at >= Some(change.id.moment())
+        }
+        // Reactions are counted when they are shown.
+        ChangeKind::ReactionsChanged
+        | ChangeKind::MessageLate
+        | ChangeKind::ParticipantAdded
+        | ChangeKind::ParticipantRemoved
+        | ChangeKind::RoleChanged
+        | ChangeKind::ConversationRenamed => true,
     }
 }

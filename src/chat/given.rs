@@ -27,4 +27,9 @@ impl Given {
         }
         true
     }
+
+    /// It may come once more.
+    pub(super) fn forget(&mut self, id: TimeUuid) {
+        self.ids.remove(&id);
+    }
 }

@@ -264,6 +264,8 @@ impl Worker {
         for _ in 0..TRIES_MAX {
             let members = self.chat.0.store.members(self.conversation, &users).await?;
             let members = members.ok_or(Error::NotFound("the conversation"))?;
+            // Decided after it, whatever that server's clock says.
+            self.chat.seen(members.version);
             let Some(decision) = Case::new(&users, &members)?.decide(wish)? else { return Ok(()) };
             self.check_room(&members, &decision.turns).await?;
             if self.keep_decision(actor, &members, decision).await? {

@@ -31,7 +31,9 @@ impl Chat {
                     start: from.map_or(Bound::Unbounded, |moment| Bound::Included(OrderKey::first_at(moment))),
                     end: until.map_or(Bound::Unbounded, |moment| Bound::Excluded(OrderKey::first_at(moment))),
                 };
-                Ok(self.0.store.history(conversation, &cut, page).await?)
+                let page = self.0.store.history(conversation, &cut, page).await?;
+                self.seen(page.items.first().map(|message| message.id));
+                Ok(page)
             }
             HistoryRequest::Around { message, count } => self.history_around(conversation, *message, *count).await,
         }

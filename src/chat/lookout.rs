@@ -4,15 +4,24 @@
 //! for them every second while somebody listens, reads what is new there since a while before the last look, and tells it on the bus as if
 //! it had happened here. It never compares newest places only: an id may become visible later than a greater one. What was told already is
 //! known by its identity.
+//!
+//! A batch is whole in the end, but its rows become visible one after the other, and the wake beside it before them. So a wake is followed
+//! several times, and an event is told only once the conversation's head has reached it and what it changed is to be seen.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use lru::LruCache;
+use tokio::time::Instant;
 
+use super::conversation_updates::is_seen_in;
 use super::message_updates::before_by;
+use super::told::Recent;
 use super::{Chat, Inner};
 use crate::model::{
     Change, ChangeKind, Conversation, ConversationId, Cut, Event, InboxChange, Message, Notice, OrderKey, PageRequest, TimeUuid, Timestamp,
@@ -25,50 +34,34 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_AT_ONCE: usize = 32;
 /// Messages, and changes, read at a time.
 const PAGE: usize = 100;
-/// Identities of what was told: more than is told within the time that a look reads back.
-const TOLD_MAX: usize = 1 << 17;
-/// A wake is written beside what it tells of, and may be seen before it: until then it is followed again.
-const WAKE_LEADS_MICROS: i64 = 3_000_000;
-/// Wakes are forgotten after a minute. Whoever could not look for so long does not know what was missed.
+/// Places of markers that were told.
+const MARKERS_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("it is not zero");
+/// A wake is written beside what it tells of, and may be seen so long before it: a turn and an attempt. Until then it is followed again.
+/// By this server's own clock: the one in the wake is another's.
+const WAKE_LEADS: Duration = Duration::from_millis(3_900);
+/// Wakes are forgotten after a minute.
+const WAKE_LIFETIME: Duration = Duration::from_secs(60);
+/// Whoever could not look for so long does not know what was missed.
 const BLIND_MICROS: i64 = 45_000_000;
 
-/// Identities, the oldest of which are forgotten.
-#[derive(Default)]
-pub(super) struct Recent {
-    order: VecDeque<TimeUuid>,
-    ids: HashSet<TimeUuid>,
+/// A wake that is followed again.
+#[derive(Clone, Copy)]
+struct Leading {
+    first: Instant,
+    next: Instant,
 }
 
-impl Recent {
-    /// Whether it is new.
-    fn insert(&mut self, id: TimeUuid) -> bool {
-        if !self.ids.insert(id) {
-            return false;
-        }
-        self.order.push_back(id);
-        if self.order.len() > TOLD_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
-        true
-    }
-}
-
-/// What was told in this process, by this server's own writes too.
-#[derive(Default)]
-pub(super) struct Told(Mutex<Recent>);
-
-impl Told {
-    pub(super) fn insert(&self, id: TimeUuid) -> bool {
-        self.0.lock().expect("no panic while holding what was told").insert(id)
-    }
-}
+type Markers = LruCache<(ConversationId, UserId), (OrderKey, OrderKey)>;
 
 struct Lookout {
     chat: Weak<Inner>,
-    /// Wakes that were followed.
-    followed: Recent,
+    /// Wakes that need not be followed again.
+    followed: Recent<TimeUuid>,
+    leading: HashMap<TimeUuid, Leading>,
+    /// What was logged for whom, and told. Several users have the same change in their logs.
+    logged: Mutex<Recent<(UserId, TimeUuid)>>,
+    /// How far those have come whose markers were told.
+    markers: Mutex<Markers>,
     /// The last look that read everything.
     looked_at: Timestamp,
     is_blind: bool,
@@ -77,8 +70,15 @@ struct Lookout {
 impl Chat {
     /// Looks for what other servers write, as long as this chat is there.
     pub(super) fn look_out(&self) {
-        let looked_at = self.0.clock.now();
-        let mut lookout = Lookout { chat: Arc::downgrade(&self.0), followed: Recent::default(), looked_at, is_blind: false };
+        let mut lookout = Lookout {
+            chat: Arc::downgrade(&self.0),
+            followed: Recent::default(),
+            leading: HashMap::new(),
+            logged: Mutex::default(),
+            markers: Mutex::new(LruCache::new(MARKERS_MAX)),
+            looked_at: self.0.clock.now(),
+            is_blind: false,
+        };
         tokio::spawn(async move {
             let mut next = tokio::time::interval(LOOK_EVERY);
             next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -99,7 +99,7 @@ impl Lookout {
             self.looked(chat, now);
             return;
         }
-        match self.follow(chat, now).await {
+        match self.follow(chat).await {
             Ok(()) => self.looked(chat, now),
             Err(error) if !self.is_blind => {
                 self.is_blind = true;
@@ -118,20 +118,44 @@ impl Lookout {
     }
 
     /// Follows the wakes since the last look.
-    async fn follow(&mut self, chat: &Chat, now: Timestamp) -> store::Result<()> {
+    async fn follow(&mut self, chat: &Chat) -> store::Result<()> {
         let wakes = chat.0.store.wakes(self.looked_at).await?;
-        let new: Vec<&Wake> = wakes.iter().filter(|wake| !self.followed.ids.contains(&wake.id)).collect();
-        let mut places: Vec<&WakePlace> = new.iter().map(|wake| &wake.place).collect();
-        let mut seen = HashSet::new();
-        places.retain(|place| seen.insert(*place));
-        let from = before_by(OrderKey::first_at(self.looked_at), chat.0.store.overlap_micros());
-        let look = Look { chat, from, has_inboxes: chat.0.bus.has_inbox_listeners() };
-        stream::iter(places).map(Ok).try_for_each_concurrent(LOOKS_AT_ONCE, |place| look.at(place)).await?;
-        let settled = now.plus_micros(-WAKE_LEADS_MICROS);
-        for wake in new.into_iter().filter(|wake| wake.id.moment() < settled) {
-            self.followed.insert(wake.id);
+        let began = Instant::now();
+        let due: Vec<&Wake> = wakes.iter().filter(|wake| self.is_due(wake, began)).collect();
+        // Of several wakes of one place the one that is followed for the last time counts.
+        let mut places: HashMap<&WakePlace, bool> = HashMap::new();
+        for wake in &due {
+            *places.entry(&wake.place).or_default() |= self.is_last(wake, began);
         }
+        let from = before_by(OrderKey::first_at(self.looked_at), chat.0.store.overlap_micros());
+        let look = Look { chat, from, has_inboxes: chat.0.bus.has_inbox_listeners(), markers: &self.markers, logged: &self.logged };
+        let places = stream::iter(places).map(Ok);
+        places.try_for_each_concurrent(LOOKS_AT_ONCE, |(place, is_last)| look.follow(place, is_last)).await?;
+        for wake in due {
+            self.followed(wake, began);
+        }
+        self.leading.retain(|_, leading| leading.first + WAKE_LIFETIME > began);
         Ok(())
+    }
+
+    fn is_due(&self, wake: &Wake, now: Instant) -> bool {
+        !self.followed.contains(&wake.id) && self.leading.get(&wake.id).is_none_or(|leading| leading.next <= now)
+    }
+
+    fn is_last(&self, wake: &Wake, now: Instant) -> bool {
+        self.leading.get(&wake.id).is_some_and(|leading| leading.first + WAKE_LEADS <= now)
+    }
+
+    /// After one, two and four seconds it is followed again. A look comes a little earlier or later.
+    fn followed(&mut self, wake: &Wake, now: Instant) {
+        if self.is_last(wake, now) {
+            self.leading.remove(&wake.id);
+            self.followed.insert(wake.id);
+            return;
+        }
+        let first = self.leading.get(&wake.id).map_or(now, |leading| leading.first);
+        let age = 2 * (now - first).max(LOOK_EVERY / 2);
+        self.leading.insert(wake.id, Leading { first, next: first + (age - LOOK_EVERY / 10).min(WAKE_LEADS) });
     }
 }
 
@@ -141,47 +165,48 @@ struct Look<'a> {
     /// Where the reading begins.
     from: OrderKey,
     has_inboxes: bool,
+    markers: &'a Mutex<Markers>,
+    logged: &'a Mutex<Recent<(UserId, TimeUuid)>>,
 }
 
 impl Look<'_> {
-    async fn at(&self, place: &WakePlace) -> store::Result<()> {
-        match place {
-            WakePlace::Conversation(conversation) => self.at_conversation(*conversation).await,
-            WakePlace::Inbox(user) => self.at_inbox(user).await,
-            WakePlace::Marker(conversation, user) => {
-                self.chat.hear_marker(*conversation, user);
+    /// For the last time: what still seems to be half there is told as it is.
+    async fn follow(&self, place: &WakePlace, is_last: bool) -> store::Result<()> {
+        let looked = match place {
+            WakePlace::Conversation(conversation) => self.at_conversation(*conversation, is_last).await,
+            WakePlace::Inbox(user) => self.at_inbox(user, is_last).await,
+            WakePlace::Marker(conversation, user) => self.at_marker(*conversation, user).await,
+        };
+        match looked {
+            // One row that cannot be read does not keep all others from being told.
+            Err(error @ store::Error::Corrupt { .. }) => {
+                tracing::error!(%error, "what another server wrote cannot be read");
                 Ok(())
             }
+            looked => looked,
         }
     }
 
-    async fn at_conversation(&self, conversation: ConversationId) -> store::Result<()> {
+    async fn at_conversation(&self, conversation: ConversationId, is_last: bool) -> store::Result<()> {
         let is_heard = self.chat.0.bus.has_listeners(&Topic::Conversation(conversation));
-        let inboxes = self.inboxes_heard(conversation).await?;
+        let mut inboxes = if is_heard { Vec::new() } else { self.inboxes_heard(conversation).await? };
         if !is_heard && inboxes.is_empty() {
             return Ok(());
         }
-        let mut events: Vec<(TimeUuid, Event)> = Vec::new();
-        let cut = Cut { start: Bound::Excluded(self.from), end: Bound::Unbounded };
-        let mut request = PageRequest::last(PAGE);
-        loop {
-            let page = self.chat.0.store.history(conversation, &cut, &request).await?;
-            let newest = page.items.first().map(|message| message.id.order_key());
-            events.extend(page.items.into_iter().map(|message| (message.id, Event::MessageAdded(message))));
-            match newest.filter(|_| page.has_previous) {
-                Some(newest) => request = PageRequest::last(PAGE).before(newest),
-                None => break,
-            }
+        // Who begins to listen now reads up to the head. What lies beyond is told once that has come so far.
+        let head = self.chat.0.store.newest_events(&[conversation]).await?.pop().flatten();
+        let Some(head) = head.map(TimeUuid::order_key).filter(|head| *head > self.from) else { return Ok(()) };
+        let mut events = self.messages_of(conversation, head).await?;
+        events.extend(self.changes_of(conversation, head, is_last).await?);
+        events.retain(|(id, _)| !self.chat.0.told.contains(*id));
+        if events.is_empty() {
+            return Ok(());
         }
-        let mut place = self.from;
-        loop {
-            let changes = self.chat.0.store.changes(conversation, place, PAGE).await?;
-            let is_last = changes.len() < PAGE;
-            place = changes.last().map_or(place, |change| change.id.order_key());
-            events.extend(self.changed_here(conversation, changes).await?);
-            if is_last {
-                break;
-            }
+        if is_heard {
+            inboxes = self.inboxes_heard(conversation).await?;
+        }
+        if !is_last && !self.have_come_so_far(conversation, &inboxes, &events).await? {
+            return Ok(());
         }
         events.sort_unstable_by_key(|(id, _)| *id);
         for (id, event) in events {
@@ -190,21 +215,80 @@ impl Look<'_> {
         Ok(())
     }
 
+    async fn messages_of(&self, conversation: ConversationId, head: OrderKey) -> store::Result<Vec<(TimeUuid, Event)>> {
+        let cut = Cut { start: Bound::Excluded(self.from), end: Bound::Included(head) };
+        let mut events = Vec::new();
+        let mut request = PageRequest::last(PAGE);
+        loop {
+            let page = self.chat.0.store.history(conversation, &cut, &request).await?;
+            let newest = page.items.first().map(|message| message.id.order_key());
+            events.extend(page.items.into_iter().map(|message| (message.id, Event::MessageAdded(message))));
+            match newest.filter(|_| page.has_previous) {
+                Some(newest) => request = PageRequest::last(PAGE).before(newest),
+                None => return Ok(events),
+            }
+        }
+    }
+
+    async fn changes_of(&self, conversation: ConversationId, head: OrderKey, is_last: bool) -> store::Result<Vec<(TimeUuid, Event)>> {
+        let mut events = Vec::new();
+        let mut place = self.from;
+        loop {
+            let mut changes = self.chat.0.store.changes(conversation, place, PAGE).await?;
+            let is_end = changes.len() < PAGE;
+            place = changes.last().map_or(place, |change| change.id.order_key());
+            changes.retain(|change| change.id.order_key() <= head && !self.chat.0.told.contains(change.id));
+            events.extend(self.changed_here(conversation, changes, is_last).await?);
+            if is_end {
+                return Ok(events);
+            }
+        }
+    }
+
     /// Those whose inbox somebody listens to. Who is in a large conversation listens to it.
     async fn inboxes_heard(&self, conversation: ConversationId) -> store::Result<Vec<UserId>> {
         if !self.has_inboxes {
             return Ok(Vec::new());
         }
         let page = self.chat.0.store.participants(conversation, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
+        if page.has_next {
+            return Ok(Vec::new());
+        }
         let users = page.items.into_iter().map(|participant| participant.user);
         Ok(users.filter(|user| self.chat.0.bus.has_listeners(&Topic::Inbox(user.clone()))).collect())
     }
 
+    /// Whether these inboxes show the newest of the messages: what is told of an entry is read from there.
+    async fn have_come_so_far(
+        &self,
+        conversation: ConversationId,
+        inboxes: &[UserId],
+        events: &[(TimeUuid, Event)],
+    ) -> store::Result<bool> {
+        let messages = events.iter().filter(|(_, event)| matches!(event, Event::MessageAdded(_)));
+        let Some(newest) = messages.map(|(id, _)| *id).max() else { return Ok(true) };
+        for user in inboxes {
+            let row = self.chat.0.store.inbox_rows(user, &[conversation]).await?.pop().flatten();
+            if row.is_some_and(|row| row.last_message < Some(newest)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Changes as events, each with what it is about as it is now.
-    async fn changed_here(&self, conversation: ConversationId, changes: Vec<Change>) -> store::Result<Vec<(TimeUuid, Event)>> {
+    async fn changed_here(
+        &self,
+        conversation: ConversationId,
+        changes: Vec<Change>,
+        is_last: bool,
+    ) -> store::Result<Vec<(TimeUuid, Event)>> {
         let keys: Vec<_> = changes.iter().map(|change| (conversation, change.message)).collect();
         let messages = self.chat.0.store.messages(&keys).await?;
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
+            if !is_last && !is_seen_in(&change, message.as_deref()) {
+                return None;
+            }
             let event = match change.kind {
                 ChangeKind::MessageLate => return message.map(|message| (message.id, Event::MessageAdded(message))),
                 kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged) => {
@@ -220,18 +304,53 @@ impl Look<'_> {
         Ok(changes.into_iter().zip(messages).filter_map(event).collect())
     }
 
-    async fn at_inbox(&self, user: &UserId) -> store::Result<()> {
+    /// What was logged there may be seen before the entry shows it: it is told once more when that must be so.
+    async fn at_inbox(&self, user: &UserId, is_last: bool) -> store::Result<()> {
         let topic = Topic::Inbox(user.clone());
         if !self.chat.0.bus.has_listeners(&topic) {
             return Ok(());
         }
         let settled = self.chat.0.horizon.settled();
-        let changes = self.chat.0.store.inbox_changes(user, self.from, self.chat.0.bounds.inbox_replay_max).await?;
-        for changed in changes.into_iter().flatten() {
-            if self.chat.0.told.insert(changed.newest_change) {
-                let event = Event::Inbox(InboxChange { conversation: changed.conversation });
-                self.chat.0.bus.publish(&topic, Arc::new(Notice { id: changed.newest_change, settled, event }));
+        let Some(log) = self.chat.0.store.inbox_log(user, self.from).await? else {
+            self.chat.0.bus.lose_one(&topic);
+            return Ok(());
+        };
+        let mut changed: HashMap<ConversationId, TimeUuid> = HashMap::new();
+        for (id, conversation) in log {
+            let is_new = self.logged.lock().expect("no panic while holding what was told").insert((user.clone(), id));
+            if is_new || is_last {
+                let newest = changed.entry(conversation).or_insert(id);
+                *newest = id.max(*newest);
             }
+        }
+        for (conversation, id) in changed {
+            let event = Event::Inbox(InboxChange { conversation });
+            self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled, event }));
+        }
+        Ok(())
+    }
+
+    /// A marker only goes forward: where it stands is told once.
+    async fn at_marker(&self, conversation: ConversationId, user: &UserId) -> store::Result<()> {
+        let topic = Topic::Conversation(conversation);
+        if !self.chat.0.bus.has_listeners(&topic) {
+            return Ok(());
+        }
+        let (chat, key) = (self.chat, (conversation, user.clone()));
+        let keys = std::slice::from_ref(&key);
+        let (seats, participants) = try_join(chat.0.store.seats(user, &[conversation]), chat.0.store.participants_by_name(keys)).await?;
+        let (Some(Some(seat)), Some(Some(participant))) = (seats.first(), participants.first()) else { return Ok(()) };
+        if seat.conversation.is_large {
+            return Ok(());
+        }
+        let places = (participant.read_up_to, participant.delivered_up_to);
+        let before = self.markers.lock().expect("no panic while holding markers").put(key, places);
+        if before != Some(places) {
+            let settled = chat.0.horizon.settled();
+            // It has no place in the order, so that any one will do.
+            let id = TimeUuid::new(chat.0.clock.now(), [0; 8]);
+            let event = Event::MarkerMoved(conversation, user.clone());
+            chat.0.bus.publish(&topic, Arc::new(Notice { id, settled, event }));
         }
         Ok(())
     }
@@ -259,15 +378,5 @@ impl Chat {
         }
         self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice { id, settled, event }));
         self.tell_inboxes(inboxes.iter().chain(&gone), conversation, id, settled);
-    }
-
-    fn hear_marker(&self, conversation: ConversationId, user: &UserId) {
-        let topic = Topic::Conversation(conversation);
-        if self.0.bus.has_listeners(&topic) {
-            let settled = self.0.horizon.settled();
-            // It has no place in the order, so that any one will do.
-            let id = TimeUuid::new(self.0.clock.now(), [0; 8]);
-            self.0.bus.publish(&topic, Arc::new(Notice { id, settled, event: Event::MarkerMoved(conversation, user.clone()) }));
-        }
     }
 }

@@ -30,6 +30,7 @@ impl Chat {
         conversations.dedup();
         let seen = self.conversations(viewer, &conversations).await?;
         let messages = self.0.store.messages(keys).await?;
+        self.seen(messages.iter().flatten().map(|message| message.id));
         let may_see = |id: &ConversationId| conversations.binary_search(id).is_ok_and(|place| seen[place].is_some());
         Ok(keys.iter().zip(messages).map(|((conversation, _), message)| message.filter(|_| may_see(conversation))).collect())
     }
@@ -47,6 +48,16 @@ impl Chat {
     /// A message of this conversation, to which the viewer's access was checked.
     pub(super) async fn message_of(&self, conversation: ConversationId, id: MessageId) -> Result<Arc<Message>> {
         let found = self.0.store.messages(&[(conversation, id)]).await?.pop().flatten();
+        self.seen(found.as_ref().map(|message| message.id));
         found.ok_or(Error::NotFound("the message"))
+    }
+
+    /// Others gave these ids: what is written here from now on lies after them, as it may be the answer.
+    pub(super) fn seen(&self, ids: impl IntoIterator<Item = MessageId>) {
+        if self.is_shared()
+            && let Some(newest) = ids.into_iter().max()
+        {
+            self.0.ids.observe(newest);
+        }
     }
 }

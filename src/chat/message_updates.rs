@@ -25,6 +25,8 @@ pub struct MessageUpdates {
     last: OrderKey,
     given: Given,
     replay: Option<VecDeque<Arc<Message>>>,
+    /// Where the log is to be read for messages that became visible long after their ids. `None` where it was.
+    late_from: Option<OrderKey>,
 }
 
 impl Chat {
@@ -36,7 +38,8 @@ impl Chat {
             Some(after) => (before_by(after, self.0.store.overlap_micros()), Some(VecDeque::new())),
             None => (self.events_position(conversation).await?, None),
         };
-        Ok(MessageUpdates { chat: self.clone(), conversation, watch, heard, last, given: Given::default(), replay })
+        let late_from = replay.as_ref().filter(|_| self.is_shared()).map(|_| last);
+        Ok(MessageUpdates { chat: self.clone(), conversation, watch, heard, last, given: Given::default(), replay, late_from })
     }
 }
 
@@ -89,6 +92,7 @@ impl MessageUpdates {
                 Heard::Gap => {
                     self.last = before_by(self.last, self.chat.0.store.overlap_micros());
                     self.replay = Some(VecDeque::new());
+                    self.late_from = self.chat.is_shared().then_some(self.last);
                 }
             }
         }
@@ -104,8 +108,21 @@ impl MessageUpdates {
         let cut = Cut { start: Bound::Excluded(self.last), end: Bound::Unbounded };
         // The list shows the newest first, so the oldest that are missing are its last.
         let page = self.chat.0.store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
-        self.replay = (!page.items.is_empty()).then(|| page.items.into_iter().rev().collect());
+        self.replay = match self.late_from {
+            _ if !page.items.is_empty() => Some(page.items.into_iter().rev().collect()),
+            Some(from) => Some(self.read_late(from).await?),
+            None => None,
+        };
         Ok(())
+    }
+
+    /// The next messages that became visible so late that a stream may have passed their ids.
+    async fn read_late(&mut self, from: OrderKey) -> Result<VecDeque<Arc<Message>>> {
+        let changes = self.chat.0.store.changes(self.conversation, from, REPLAY_PAGE).await?;
+        self.late_from = changes.get(REPLAY_PAGE - 1).map(|change| change.id.order_key());
+        let late = changes.iter().filter(|change| change.kind == ChangeKind::MessageLate);
+        let keys: Vec<_> = late.map(|change| (self.conversation, change.message)).collect();
+        Ok(self.chat.0.store.messages(&keys).await?.into_iter().flatten().collect())
     }
 
     fn give(&mut self, message: Arc<Message>) -> Option<Arc<Message>> {

@@ -28,6 +28,7 @@ mod receipt;
 mod revision;
 mod send;
 mod settle;
+mod told;
 mod turn;
 mod typing;
 
@@ -146,7 +147,7 @@ struct Inner {
     /// How often somebody left a conversation since this process began: who got something before looks again.
     departures: AtomicU64,
     /// Where other servers write too: what was told here.
-    told: lookout::Told,
+    told: told::Told,
     /// Of sends and of new direct conversations.
     sends: Buckets,
     directs: Buckets,

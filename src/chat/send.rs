@@ -41,7 +41,7 @@ impl Worker {
             Err(error) => return fail_all(sends.into_iter().chain(twins.into_iter().map(|(_, twin)| twin)), error),
         };
         let taken: HashMap<usize, EarlierSend> = taken.into_iter().collect();
-        let kept = messages.iter().enumerate().filter(|(index, _)| !taken.contains_key(index)).map(|(_, new)| new);
+        let kept = messages.iter().enumerate().filter(|(index, _)| !taken.contains_key(index)).map(|(_, new)| &new.message);
         self.tell_messages(kept, &audience, &ids);
         drop(ids);
         let mut retries = Vec::new();
@@ -105,23 +105,25 @@ impl Worker {
         };
         for ((send, first), message) in retries.into_iter().zip(messages) {
             let answer = match message {
-                Some(message) => Ok(message),
-                None => self.finish(&send, first.message).await,
+                Some(message) if !self.chat.is_shared() || self.chat.0.told.contains(message.id) => Ok(message),
+                there => self.finish(&send, first.message, there).await,
             };
             let _ = send.reply.send(answer);
         }
     }
 
-    /// Keeps what an earlier try claimed and did not keep: the same message under the same id.
-    async fn finish(&self, send: &SendJob, id: MessageId) -> Result<Arc<Message>> {
+    /// Keeps what an earlier try claimed, and may not have kept, or may not have told: the same message under the same id. What is there
+    /// stays as it is, and is told as it is: the server that kept it may have died before it woke the others.
+    async fn finish(&self, send: &SendJob, id: MessageId, there: Option<Arc<Message>>) -> Result<Arc<Message>> {
         let new = self.message(send, id);
         let ids = self.chat.begin(1)?;
         let (ids, Appended { audience, taken }) = self.append(ids, std::slice::from_ref(&new)).await?;
         if !taken.is_empty() {
             return Err(Error::OutcomeUnknown);
         }
-        self.tell_messages([&new], &audience, &ids);
-        Ok(new.message)
+        let message = there.unwrap_or(new.message);
+        self.tell_messages([&message], &audience, &ids);
+        Ok(message)
     }
 
     fn message(&self, send: &SendJob, id: MessageId) -> NewMessage {
@@ -139,12 +141,12 @@ impl Worker {
         NewMessage { message: Arc::new(message), input_hash: send.draft.key.as_ref().map(|_| send.draft.hash) }
     }
 
-    fn tell_messages<'a>(&self, messages: impl IntoIterator<Item = &'a NewMessage>, audience: &Audience, ids: &Ids) {
+    fn tell_messages<'a>(&self, messages: impl IntoIterator<Item = &'a Arc<Message>>, audience: &Audience, ids: &Ids) {
         let mut newest = None;
-        for new in messages {
-            newest = newest.max(Some(new.message.id));
-            self.tell(new.message.id, ids, Event::MessageAdded(Arc::clone(&new.message)));
-            self.chat.tell_typing(&new.message.sender, self.conversation, false);
+        for message in messages {
+            newest = newest.max(Some(message.id));
+            self.tell(message.id, ids, Event::MessageAdded(Arc::clone(message)));
+            self.chat.tell_typing(&message.sender, self.conversation, false);
         }
         if let Some(newest) = newest {
             self.tell_audience(newest, audience, ids);

@@ -113,6 +113,8 @@ impl Worker {
                 user: user.clone(),
             };
             let changes: Vec<_> = late.iter().zip(ids.ids()).map(change).collect();
+            // What it is about is told under its own id.
+            changes.iter().for_each(|change| self.chat.was_told(change.id));
             let (ids, ()) = self.chat.settled(ids, || self.chat.0.store.log_late(self.conversation, &changes)).await?;
             if !self.chat.is_late(ids.newest()) {
                 return Ok(());

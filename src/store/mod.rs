@@ -370,7 +370,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// Where one server gives all ids, nothing is late.
     async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()>;
 
-    /// What other servers, or this one, wrote since a moment, and a little before. Where one server gives all ids: nothing.
+    /// Where other servers wrote since a moment, and a little before. Where one server gives all ids: nothing.
     async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>>;
 
     /// Earlier sends of the last 24 hours by their keys.
@@ -402,6 +402,13 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// A user's rows that changed after a place, by their newest change, ascending; also those of conversations that the user has left
     /// since. Where they are more than `limit`: `None`.
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>>;
+
+    /// What was logged in a user's `changes_by_user` after a place, in no order: each change and its conversation. Where they are more than
+    /// one looks at: `None`. Where one server gives all ids nobody asks.
+    async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+        let _ = (user, after);
+        Ok(Some(Vec::new()))
+    }
 
     /// The user's large conversations, whose sends must be listened to at the conversation itself.
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>>;

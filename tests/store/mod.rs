@@ -23,7 +23,7 @@ mod reaction;
 mod receipt;
 mod revision;
 mod send;
-mod stage;
+pub mod stage;
 mod unread;
 
 use stage::Stage;

@@ -106,6 +106,10 @@ async fn open_store(folder: &TempDir, clock: Arc<dyn Clock>) -> Embedded {
 }
 
 impl Actor {
+    pub(crate) fn of(api: &Arc<Api>, user: &UserId) -> Self {
+        Self { api: Arc::clone(api), user: Some(user.clone()) }
+    }
+
     pub(crate) async fn ask(&self, document: &str, variables: Value) -> Answer {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);

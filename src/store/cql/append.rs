@@ -56,7 +56,7 @@ async fn append(inner: &Inner, conversation: ConversationId, messages: &[NewMess
     inner.known.hold(conversation, &line);
     let placed = place(inner, &line, messages).await?;
     let (kept, taken) = claim::claim(inner, placed).await?;
-    let audience = if kept.is_empty() { line.people().audience() } else { keep(inner, &line, conversation, &kept, beside).await? };
+    let audience = if kept.is_empty() { line.people().audience() } else { keep(inner, &line, &kept, beside).await? };
     inner.known.release(conversation);
     Ok(Appended { audience, taken })
 }
@@ -89,17 +89,14 @@ fn message_bytes(message: &Message) -> usize {
 }
 
 /// Writes messages whose keys are claimed, and all that follows from them.
-async fn keep(inner: &Inner, line: &Line, conversation: ConversationId, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<Audience> {
+async fn keep(inner: &Inner, line: &Line, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<Audience> {
     let people = line.people();
-    let wake = WakePlace::Conversation(conversation);
-    let (kept, woken) = join(write(inner, line, &people, placed, beside), inner.wake(&wake)).await;
-    kept?;
-    woken.map_err(unknown)?;
+    write(inner, line, &people, placed, beside).await?;
     let people = write_missed(inner, line, people, placed).await.map_err(unknown)?;
     Ok(people.audience())
 }
 
-/// In one batch, or in several one after the other, where one would be too big.
+/// In one batch, or in several one after the other, where one would be too big: each with its wake.
 async fn write(inner: &Inner, line: &Line, people: &Arc<People>, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<()> {
     for (number, part) in parts(people, placed).into_iter().enumerate() {
         let raised = Raised::by(part);
@@ -117,12 +114,14 @@ async fn write(inner: &Inner, line: &Line, people: &Arc<People>, placed: &[Place
         if number == 0 {
             beside(&mut writes);
         }
-        let written = inner.cluster.write_all(writes).await;
+        let wake = WakePlace::Conversation(raised.conversation);
+        let (written, woken) = join(inner.cluster.write_all(writes), inner.wake(&wake)).await;
         if number == 0 {
             written?
         } else {
             written.map_err(unknown)?
         }
+        woken.map_err(unknown)?;
         inner.renew_head(raised.conversation, &raised.last, raised.last.id.moment());
         let mut state = line.state();
         new_buckets.into_iter().for_each(|bucket| state.put_indexed(bucket));

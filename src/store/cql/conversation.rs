@@ -144,7 +144,11 @@ pub(super) async fn create_conversation(inner: &Inner, new: &NewConversation) ->
     let is_same = found.conversation.kind == kind && found.conversation.input_hash == input_hash;
     if let (None, Some(made), true) = (seen.bytes, found.made, is_same) {
         let created_at = found.conversation.created_at;
-        people(inner, &NewConversation { conversation: Conversation { created_at, ..new.conversation }, change: made, ..new }).await?;
+        let new = NewConversation { conversation: Conversation { created_at, ..new.conversation }, change: made, ..new };
+        people(inner, &new).await?;
+        // Nobody else tells of it.
+        let places: Vec<_> = new.participants.iter().map(|(user, _)| WakePlace::Inbox(user.clone())).collect();
+        at_once(places.iter().map(|place| inner.wake_all(place)).collect()).await.map_err(unknown)?;
         let found = inner.conversation(id).await?.ok_or_else(|| corrupt(TABLE, "a conversation that was there"))?;
         return Ok(Created::Existing(found.conversation));
     }

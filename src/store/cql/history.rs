@@ -145,6 +145,9 @@ pub(super) async fn history(
     }
     let direction = of_time(request.direction);
     let mut messages: Vec<Arc<Message>> = walk(inner, conversation, window, direction, wanted).await?;
+    if let Some(newest) = messages.iter().map(|message| message.id).max() {
+        inner.saw(conversation, newest);
+    }
     let has_own = own.is_some() && messages.first().map(Row::place) == own;
     let has_behind = match behind {
         _ if has_own => true,
@@ -216,6 +219,7 @@ async fn read_by_id(inner: &Inner, places: &BTreeMap<(ConversationId, Bucket), B
         }
     }
     for message in at_once(reads).await?.into_iter().flatten().flatten() {
+        inner.saw(message.conversation, message.id);
         found.insert((message.conversation, message.id), Arc::new(message));
     }
     Ok(())

@@ -70,20 +70,24 @@ async fn large_heads(inner: &Inner, user: &UserId) -> Result<HashMap<Conversatio
 
 /// The newest change of each conversation that was logged after the place. `None` where they are more than one looks at.
 async fn logged(inner: &Inner, user: &UserId, after: OrderKey) -> Result<Option<HashMap<ConversationId, ChangeId>>> {
-    let today = day_of(inner.clock.now().plus_micros(AHEAD_MICROS));
-    let days = day_of(after.moment()).max(today - DAYS_KEPT)..=today;
+    let Some(log) = inbox_log(inner, user, after).await? else { return Ok(None) };
     let mut newest = HashMap::new();
-    for day in try_join_all(days.map(|day| logged_on(inner, user, day, after))).await? {
-        let Some(day) = day else { return Ok(None) };
-        for (conversation, change) in day {
-            let known = newest.entry(conversation).or_insert(change);
-            *known = change.max(*known);
-        }
+    for (change, conversation) in log {
+        let known = newest.entry(conversation).or_insert(change);
+        *known = change.max(*known);
     }
     Ok(Some(newest))
 }
 
-async fn logged_on(inner: &Inner, user: &UserId, day: i32, after: OrderKey) -> Result<Option<Vec<(ConversationId, ChangeId)>>> {
+pub(super) async fn inbox_log(inner: &Inner, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+    let today = day_of(inner.clock.now().plus_micros(AHEAD_MICROS));
+    let days = day_of(after.moment()).max(today - DAYS_KEPT)..=today;
+    let found = try_join_all(days.map(|day| logged_on(inner, user, day, after))).await?;
+    let found: Option<Vec<_>> = found.into_iter().collect();
+    Ok(found.map(|days| days.concat()))
+}
+
+async fn logged_on(inner: &Inner, user: &UserId, day: i32, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
     let mut found = Vec::new();
     let mut before = OrderKey::MAX;
     while found.len() < CHANGES_MAX {
@@ -93,7 +97,7 @@ async fn logged_on(inner: &Inner, user: &UserId, day: i32, after: OrderKey) -> R
         for (change, conversation) in rows {
             let change = time_uuid("changes_by_user", change)?;
             before = change.order_key();
-            found.push((ConversationId(conversation), change));
+            found.push((change, ConversationId(conversation)));
         }
         if is_last {
             return Ok(Some(found));

@@ -23,7 +23,7 @@ use super::register::encode_membership;
 use super::roster::{Roster, Seen, TABLE};
 use super::statement::statements;
 use crate::model::{Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker, Role, Timestamp, UserId};
-use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind};
+use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind, WakePlace};
 
 /// How often it is begun anew because another server was faster.
 const TRIES_MAX: usize = 8;
@@ -105,10 +105,15 @@ async fn settled(inner: &Inner, id: ConversationId) -> Result<Option<(Arc<Conver
         settle(inner, &pending).await?;
         let now = inner.clock.now();
         if pending.message.id.moment().plus_micros(LATE_MICROS) < now {
-            let (message, user) = (pending.message.id, pending.message.sender);
-            let late = Change { id: inner.wake_ids.next(now), kind: ChangeKind::MessageLate, message, user };
-            super::revision::log_late(inner, id, &[late]).await?;
+            let (message, user) = (pending.message.id, pending.message.sender.clone());
+            let own = Change { id: message, kind: ChangeKind::MessageLate, message, user };
+            let late = pending.changes().chain([own]).map(|change| Change { id: inner.common_wake_ids.next(now), ..change });
+            super::revision::log_late(inner, id, &late.collect::<Vec<_>>()).await?;
         }
+        // Who began it tells nobody any more, and who finishes it knows nothing of that.
+        let moved = pending.turns.iter().filter(|turn| turn.joins.is_some()).map(|turn| WakePlace::Inbox(turn.user.clone()));
+        let places: Vec<_> = moved.chain([WakePlace::Conversation(id)]).collect();
+        at_once(places.iter().map(|place| inner.wake_all(place)).collect()).await.map_err(unknown)?;
     }
     let (found, seen) = try_join(inner.conversation(id), inner.roster(id)).await?;
     Ok(found.map(|found| (found.conversation, seen)))

@@ -80,8 +80,8 @@ use super::{
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
-    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page,
+    PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Events may become visible so long after their ids, or are logged as late: a stream looks back so far.
@@ -144,6 +144,8 @@ struct Inner {
     known: Known,
     /// Of wakes, which no stream passes.
     wake_ids: IdGenerator,
+    /// Of wakes that this server follows too.
+    common_wake_ids: IdGenerator,
 }
 
 /// All statements, by the file that has their texts.
@@ -212,6 +214,7 @@ impl Cql {
             index: Index::new(),
             known: Known::new(),
             wake_ids: IdGenerator::random(),
+            common_wake_ids: IdGenerator::random(),
         });
         let skew = skew::spawn(&inner);
         Ok(Self { inner, skew })
@@ -348,6 +351,10 @@ impl Store for Cql {
 
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
         inbox_change::inbox_changes(&self.inner, user, after, limit).await
+    }
+
+    async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+        inbox_change::inbox_log(&self.inner, user, after).await
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {

@@ -176,6 +176,9 @@ pub(super) async fn changes(inner: &Inner, conversation: ConversationId, after: 
             break;
         }
     }
+    if let Some(newest) = changes.last() {
+        inner.saw(conversation, newest.id);
+    }
     Ok(changes)
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A wake is written beside what it tells of and acknowledged with it, so it may be seen up to an attempt (2 s) before that is. Each try
 //! of a write has a wake of its own, under a fresh id.
+//!
+//! A server does not follow its own: what it wrote it tells itself. What it finishes for another one, it is told of like all others.
 
 use futures_util::future::try_join_all;
 use scylla::value::CqlTimeuuid;
@@ -10,6 +12,7 @@ use uuid::Uuid;
 use super::Inner;
 use super::cell::{cells, time_uuid, user};
 use super::statement::statements;
+use crate::clock::IdGenerator;
 use crate::model::{ConversationId, TimeUuid, Timestamp};
 use crate::store::{Result, Wake, WakePlace};
 
@@ -38,8 +41,17 @@ statements! {
 impl Inner {
     /// Tells the other servers, which are to look there.
     pub(super) async fn wake(&self, place: &WakePlace) -> Result<()> {
+        self.wake_under(&self.wake_ids, place).await
+    }
+
+    /// Tells all servers, this one too.
+    pub(super) async fn wake_all(&self, place: &WakePlace) -> Result<()> {
+        self.wake_under(&self.common_wake_ids, place).await
+    }
+
+    async fn wake_under(&self, ids: &IdGenerator, place: &WakePlace) -> Result<()> {
         let now = self.clock.now();
-        let id = self.wake_ids.next(now);
+        let id = ids.next(now);
         let (conversation, user) = match place {
             WakePlace::Conversation(conversation) => (Some(*conversation), None),
             WakePlace::Inbox(user) => (None, Some(user)),
@@ -86,6 +98,9 @@ async fn wakes_of(inner: &Inner, shard: i8, slot: i64) -> Result<Vec<Wake>> {
         for (id, conversation, name) in rows {
             let id = time_uuid(TABLE, id)?;
             after = id;
+            if inner.wake_ids.made(id) {
+                continue;
+            }
             let place = match (conversation.map(ConversationId), name.map(|name| user(TABLE, &name)).transpose()?) {
                 (Some(conversation), None) => WakePlace::Conversation(conversation),
                 (None, Some(user)) => WakePlace::Inbox(user),

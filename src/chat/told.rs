@@ -1,0 +1,56 @@
+//! What was told in this process, by identity: where several servers share a store, what one of them told itself is found there once more.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
+use std::sync::Mutex;
+
+use crate::model::TimeUuid;
+
+/// More than is told within the time that a look reads back.
+const TOLD_MAX: usize = 1 << 17;
+
+/// Identities, the oldest of which are forgotten.
+pub(super) struct Recent<T> {
+    order: VecDeque<T>,
+    ids: HashSet<T>,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { order: VecDeque::new(), ids: HashSet::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Recent<T> {
+    /// Whether it is new.
+    pub(super) fn insert(&mut self, id: T) -> bool {
+        if !self.ids.insert(id.clone()) {
+            return false;
+        }
+        self.order.push_back(id);
+        if self.order.len() > TOLD_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+        true
+    }
+
+    pub(super) fn contains(&self, id: &T) -> bool {
+        self.ids.contains(id)
+    }
+}
+
+/// Events, by this server's own writes too.
+#[derive(Default)]
+pub(super) struct Told(Mutex<Recent<TimeUuid>>);
+
+impl Told {
+    pub(super) fn insert(&self, id: TimeUuid) -> bool {
+        self.0.lock().expect("no panic while holding what was told").insert(id)
+    }
+
+    pub(super) fn contains(&self, id: TimeUuid) -> bool {
+        self.0.lock().expect("no panic while holding what was told").contains(&id)
+    }
+}

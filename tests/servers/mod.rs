@@ -1,0 +1,10 @@
+//! Several servers on one cluster: each in this process, with a store, a bus and a clock of its own. What one wrote, the others see.
+//!
+//! They need Cassandra: where it cannot be had, a line says so and they return.
+
+mod cost;
+mod pair;
+mod random;
+mod seam;
+mod slow;
+mod watcher;

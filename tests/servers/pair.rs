@@ -1,0 +1,86 @@
+//! Servers over one keyspace, and the people who use them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
+use wideroom::clock::{Clock, SystemClock};
+use wideroom::graphql::{Api, DocumentBounds};
+use wideroom::model::{ConversationId, Message, Timestamp, UserId};
+use wideroom::store::Store;
+use wideroom::store::cql::Cql;
+
+use super::slow::Slow;
+use crate::store::stage::keyspace;
+use crate::support::world::Actor;
+
+/// What one sees of the other must be there by then. As a rule it takes one second.
+pub(super) const SOON: Duration = Duration::from_secs(10);
+
+/// The system's clock, set wrong.
+struct SkewedClock {
+    micros: i64,
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> Timestamp {
+        SystemClock.now().plus_micros(self.micros)
+    }
+}
+
+pub(super) struct Server {
+    pub(super) chat: Chat,
+    pub(super) api: Arc<Api>,
+    pub(super) cql: Arc<Cql>,
+    pub(super) slow: Arc<Slow>,
+}
+
+impl Server {
+    /// One whose clock is so far off. `None` where no Cassandra can be had.
+    pub(super) async fn open(skew_micros: i64) -> Option<Self> {
+        let address = keyspace().await?;
+        let clock: Arc<dyn Clock> = Arc::new(SkewedClock { micros: skew_micros });
+        let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
+        let slow = Arc::new(Slow::new(Arc::clone(&cql) as Arc<dyn Store>));
+        let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
+        let chat = Chat::open(Arc::clone(&slow) as Arc<dyn Store>, Bus::default(), clock, bounds).await.unwrap();
+        let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
+        Some(Self { chat, api, cql, slow })
+    }
+
+    pub(super) fn actor(&self, user: &UserId) -> Actor {
+        Actor::of(&self.api, user)
+    }
+
+    pub(super) async fn send(&self, user: &UserId, conversation: ConversationId, body: &str) -> Arc<Message> {
+        self.try_send(user, conversation, body, None).await.unwrap()
+    }
+
+    pub(super) async fn try_send(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        body: &str,
+        key: Option<&str>,
+    ) -> wideroom::chat::Result<Arc<Message>> {
+        let input = DraftInput { body: body.to_owned(), idempotency_key: key.map(str::to_owned), ..DraftInput::default() };
+        self.chat.send(user, conversation, Draft::parse(input, self.chat.bounds()).unwrap()).await
+    }
+
+    pub(super) async fn group(&self, owner: &UserId, others: &[&UserId]) -> ConversationId {
+        let names: Vec<_> = others.iter().map(|user| user.as_str().to_owned()).collect();
+        self.chat.create_group(owner, "a group", &names, None).await.unwrap().id
+    }
+}
+
+/// Two of them, with clocks as the system's.
+pub(super) async fn two() -> Option<(Server, Server)> {
+    Some((Server::open(0).await?, Server::open(0).await?))
+}
+
+/// Users of no other test.
+pub(super) fn people<const N: usize>(names: [&str; N]) -> [UserId; N] {
+    let salt = uuid::Uuid::new_v4().simple().to_string();
+    names.map(|name| UserId::parse(&format!("{name}-{salt}")).unwrap())
+}

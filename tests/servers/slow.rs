@@ -1,0 +1,226 @@
+//! A store whose sends can be held up: what a slow cluster, or a server that stops for a while, does to ids that were given already.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wideroom::model::{
+    Change, ChangeId, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page,
+    PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+};
+use wideroom::store::{
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+};
+
+/// A store behind which sends wait for as long as a test says.
+pub(super) struct Slow {
+    inner: Arc<dyn Store>,
+    delay: Mutex<Duration>,
+}
+
+impl Slow {
+    pub(super) fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, delay: Mutex::default() }
+    }
+
+    /// Sends that begin from now on wait so long after their ids were given.
+    pub(super) fn set_delay(&self, delay: Duration) {
+        *self.delay.lock().unwrap() = delay;
+    }
+
+    async fn wait(&self) {
+        let delay = *self.delay.lock().unwrap();
+        tokio::time::sleep(delay).await;
+    }
+}
+
+impl fmt::Display for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Store for Slow {
+    fn overlap_micros(&self) -> i64 {
+        self.inner.overlap_micros()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.inner.health()
+    }
+
+    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+        self.inner.newest_id().await
+    }
+
+    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+        self.inner.seats(viewer, conversations).await
+    }
+
+    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+        self.inner.direct_conversation(one, other).await
+    }
+
+    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
+        self.inner.create_conversation(new).await
+    }
+
+    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        self.inner.participants(conversation, page).await
+    }
+
+    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+        self.inner.participants_by_name(keys).await
+    }
+
+    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.inner.participant_counts(conversations).await
+    }
+
+    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        self.inner.members(conversation, users).await
+    }
+
+    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+        self.inner.change_membership(conversation, change).await
+    }
+
+    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+        self.inner.rename_conversation(conversation, to).await
+    }
+
+    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+        self.wait().await;
+        self.inner.append_messages(conversation, messages).await
+    }
+
+    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
+        self.inner.revise_message(conversation, revision, change).await
+    }
+
+    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+        self.inner.changes(conversation, after, limit).await
+    }
+
+    async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()> {
+        self.inner.log_late(conversation, changes).await
+    }
+
+    async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>> {
+        self.inner.wakes(since).await
+    }
+
+    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+        self.inner.earlier_sends(conversation, keys).await
+    }
+
+    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
+        self.inner.history(conversation, cut, page).await
+    }
+
+    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+        self.inner.messages(keys).await
+    }
+
+    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+        self.inner.messages_at(places).await
+    }
+
+    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
+        self.inner.last_messages(conversations).await
+    }
+
+    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
+        self.inner.newest_events(conversations).await
+    }
+
+    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.inner.message_counts(conversations).await
+    }
+
+    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+        self.inner.inbox(user, page).await
+    }
+
+    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+        self.inner.inbox_rows(user, conversations).await
+    }
+
+    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+        self.inner.inbox_changes(user, after, limit).await
+    }
+
+    async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+        self.inner.inbox_log(user, after).await
+    }
+
+    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
+        self.inner.large_conversations(user).await
+    }
+
+    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+        self.inner.unread(user, questions, cap).await
+    }
+
+    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
+        self.inner.move_read_marker(user, to).await
+    }
+
+    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
+        self.inner.mark_delivered(user, conversation, up_to).await
+    }
+
+    async fn receivers(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        sender: &UserId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        self.inner.receivers(conversation, message, sender, page).await
+    }
+
+    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
+        self.inner.set_flags(user, to).await
+    }
+
+    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        self.inner.profiles(users).await
+    }
+
+    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
+        self.inner.change_profile(user, to).await
+    }
+
+    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+        self.inner.react(conversation, emoji, is_on, change).await
+    }
+
+    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+        self.inner.reactions(viewer, messages).await
+    }
+
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        self.inner.mark_seen(user, at).await
+    }
+
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
+        self.inner.import(rows).await
+    }
+
+    async fn note(&self, name: &str) -> Result<Option<String>> {
+        self.inner.note(name).await
+    }
+
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
+        self.inner.set_note(name, value).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
