@@ -9,6 +9,7 @@ mod browser;
 mod cassandra;
 mod cli;
 mod clients;
+mod cluster;
 mod fuzz;
 mod house;
 mod licences;

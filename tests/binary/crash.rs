@@ -15,7 +15,7 @@ use super::ledger::{Attempt, Found, Kept, Ledger, Mark};
 use super::read;
 use super::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, name, serve};
 use crate::support::client::{Caller, Cut, soon};
-use crate::support::program::Running;
+use crate::support::program::{Program, Running};
 use crate::support::server::Server;
 
 /// Rounds are played until this is over, and at least so many.
@@ -35,7 +35,7 @@ const MARK_READ: &str = "mutation($c: ID!) { markRead(input: {conversationId: $c
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_acknowledged_survives_every_crash() {
-    let stage = Arc::new(Stage::set_up().await);
+    let stage = Arc::new(Stage::set_up(Program::new()).await);
     let mut play = Play { ledger: Ledger::default(), dice: Dice::new(), place: watch::channel(None).0, stage };
     let followers = play.follow();
     let began = Instant::now();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use super::ledger::Found;
 use super::read::message_id;
 use super::stage::{Stage, name};
 use crate::support::client::{Cut, Socket, WebSocket, soon, try_socket};
+use crate::support::world::PATIENCE;
 
 const MESSAGES: &str =
     "subscription($c: ID!, $a: String) { messageAdded(conversationId: $c, after: $a) { messageEdge { cursor node { uuid body } } } }";
@@ -23,10 +25,13 @@ const INBOX: &str = "subscription($a: String) { inboxUpdated(after: $a) { cursor
 
 /// A server that runs: its number tells it from the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) number: usize,
-    pub(super) address: SocketAddr,
+pub(crate) struct Place {
+    pub(crate) number: usize,
+    pub(crate) address: SocketAddr,
 }
+
+/// How often one whose stream ended with the store comes back.
+const COME_BACK_AFTER: Duration = Duration::from_millis(100);
 
 /// What it listens to.
 enum Subject {
@@ -34,7 +39,7 @@ enum Subject {
     Inbox(usize),
 }
 
-pub(super) struct Follower {
+pub(crate) struct Follower {
     subject: Subject,
     heard: watch::Receiver<Vec<Value>>,
     task: JoinHandle<()>,
@@ -47,26 +52,40 @@ impl Drop for Follower {
 }
 
 impl Follower {
-    pub(super) fn of_messages(stage: &Arc<Stage>, at: usize, place: watch::Receiver<Option<Place>>) -> Self {
+    pub(crate) fn of_messages(stage: &Arc<Stage>, at: usize, place: watch::Receiver<Option<Place>>) -> Self {
         let conversation = &stage.conversations[at];
         let variables = json!({ "c": conversation.id, "a": conversation.events_cursor });
-        Self::start(stage, Subject::Messages(at), conversation.participants[0], variables, place)
+        Self::start(stage, Subject::Messages(at), conversation.participants[0], variables, place, false)
+    }
+
+    /// The same where the store may be away for a while: it comes back as often as its stream ends.
+    pub(crate) fn of_messages_on_a_cluster(stage: &Arc<Stage>, at: usize, place: watch::Receiver<Option<Place>>) -> Self {
+        let conversation = &stage.conversations[at];
+        let variables = json!({ "c": conversation.id, "a": conversation.events_cursor });
+        Self::start(stage, Subject::Messages(at), conversation.participants[0], variables, place, true)
     }
 
     /// From nowhere: its first cursor is that of its first payload.
-    pub(super) fn of_inbox(stage: &Arc<Stage>, user: usize, place: watch::Receiver<Option<Place>>) -> Self {
-        Self::start(stage, Subject::Inbox(user), user, json!({}), place)
+    pub(crate) fn of_inbox(stage: &Arc<Stage>, user: usize, place: watch::Receiver<Option<Place>>) -> Self {
+        Self::start(stage, Subject::Inbox(user), user, json!({}), place, false)
     }
 
-    fn start(stage: &Stage, subject: Subject, user: usize, variables: Value, place: watch::Receiver<Option<Place>>) -> Self {
+    fn start(
+        stage: &Stage,
+        subject: Subject,
+        user: usize,
+        variables: Value,
+        place: watch::Receiver<Option<Place>>,
+        comes_back: bool,
+    ) -> Self {
         let (heard, receiver) = watch::channel(Vec::new());
         let document = if matches!(subject, Subject::Messages(_)) { MESSAGES } else { INBOX };
-        let listening = Listening { token: stage.program.token(&name(user)), document, variables, heard };
+        let listening = Listening { token: stage.program.token(&name(user)), document, variables, heard, comes_back };
         Self { subject, heard: receiver, task: tokio::spawn(listening.run(place)) }
     }
 
     /// Has heard all that there is, and no more.
-    pub(super) async fn check(mut self, stage: &Stage, found: &Found) {
+    pub(crate) async fn check(mut self, stage: &Stage, found: &Found) {
         match self.subject {
             Subject::Messages(at) => {
                 let there: Vec<_> = found.histories[at].messages.iter().map(|read| (read.id, read.body.clone().unwrap())).collect();
@@ -82,6 +101,21 @@ impl Follower {
                 assert!(soon(self.heard.wait_for(is_whole)).await.is_ok());
             }
         }
+    }
+}
+
+impl Follower {
+    /// Has heard all that there is, be it late or twice.
+    pub(crate) async fn check_all_heard(mut self, found: &Found) {
+        let Subject::Messages(at) = self.subject else { unreachable!("it follows messages") };
+        let there: HashMap<_, _> = found.histories[at].messages.iter().map(|read| (read.id, read.body.clone().unwrap())).collect();
+        let all = |heard: &Vec<Value>| -> HashMap<_, _> {
+            heard.iter().map(|data| message(&data["messageAdded"]["messageEdge"]["node"])).collect()
+        };
+        let waited = tokio::time::timeout(PATIENCE, self.heard.wait_for(|heard| all(heard) == there)).await.map(drop);
+        let heard = all(&self.heard.borrow());
+        let missed: Vec<_> = there.iter().filter(|(id, _)| !heard.contains_key(id)).take(9).collect();
+        assert!(waited.is_ok(), "conversation {at}: {} heard, {} there, not heard {missed:?}", heard.len(), there.len());
     }
 }
 
@@ -105,6 +139,7 @@ struct Listening {
     /// With the cursor to go on from.
     variables: Value,
     heard: watch::Sender<Vec<Value>>,
+    comes_back: bool,
 }
 
 impl Listening {
@@ -115,6 +150,10 @@ impl Listening {
             if let Some(place) = now {
                 // To be cut off is how it ends.
                 let _ = self.listen(place.address).await;
+            }
+            if self.comes_back {
+                tokio::time::sleep(COME_BACK_AFTER).await;
+                last = None;
             }
         }
     }
@@ -131,6 +170,9 @@ impl Listening {
             match heard["type"].as_str().unwrap() {
                 "connection_ack" => say(&mut socket, &json!({ "type": "subscribe", "id": "1", "payload": payload })).await?,
                 "ping" => say(&mut socket, &json!({ "type": "pong" })).await?,
+                // The store was away.
+                "error" if self.comes_back => return Err(Cut),
+                "next" if self.comes_back && heard["payload"]["errors"].is_array() => return Err(Cut),
                 "next" => self.take(heard["payload"].take()),
                 _ => panic!("{heard}"),
             }
@@ -151,7 +193,7 @@ async fn say(socket: &mut WebSocket, message: &Value) -> Result<(), Cut> {
 }
 
 /// Resumed from the `updatesCursor` of an earlier look, an inbox tells of every conversation that has something newer.
-pub(super) async fn check_resumed_inbox(stage: &Stage, address: SocketAddr, user: usize, before: &Found, now: &Found) {
+pub(crate) async fn check_resumed_inbox(stage: &Stage, address: SocketAddr, user: usize, before: &Found, now: &Found) {
     let known: HashMap<_, _> = newest_of(stage, user, before).collect();
     let mut missing: HashMap<_, _> = newest_of(stage, user, now).filter(|(id, newest)| known.get(id) != Some(newest)).collect();
     let mut socket = Socket(try_socket(address, Some("graphql-transport-ws")).await.unwrap());

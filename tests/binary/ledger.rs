@@ -15,47 +15,47 @@ const UNREAD_CAP: i64 = 99;
 
 /// One message that somebody wanted to send; its body is like no other.
 #[derive(Debug, Clone)]
-pub(super) struct Attempt {
-    pub(super) task: usize,
-    pub(super) conversation: usize,
-    pub(super) user: usize,
-    pub(super) body: String,
-    pub(super) key: Option<String>,
-    pub(super) began: Instant,
+pub(crate) struct Attempt {
+    pub(crate) task: usize,
+    pub(crate) conversation: usize,
+    pub(crate) user: usize,
+    pub(crate) body: String,
+    pub(crate) key: Option<String>,
+    pub(crate) began: Instant,
     /// `None`: whether it was done, nobody knows.
-    pub(super) kept: Option<Kept>,
+    pub(crate) kept: Option<Kept>,
 }
 
 /// What the first acknowledgement said, and when.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kept {
-    pub(super) id: MessageId,
-    pub(super) at: Instant,
+pub(crate) struct Kept {
+    pub(crate) id: MessageId,
+    pub(crate) at: Instant,
 }
 
 /// An acknowledged `markRead`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
-    pub(super) conversation: usize,
-    pub(super) user: usize,
-    pub(super) up_to: OrderKey,
+pub(crate) struct Mark {
+    pub(crate) conversation: usize,
+    pub(crate) user: usize,
+    pub(crate) up_to: OrderKey,
 }
 
 #[derive(Default)]
-pub(super) struct Ledger {
-    pub(super) attempts: Vec<Attempt>,
-    pub(super) marks: Vec<Mark>,
+pub(crate) struct Ledger {
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) marks: Vec<Mark>,
 }
 
 /// Everything, as it was read.
-pub(super) struct Found {
-    pub(super) histories: Vec<History>,
-    pub(super) inboxes: Vec<Inbox>,
+pub(crate) struct Found {
+    pub(crate) histories: Vec<History>,
+    pub(crate) inboxes: Vec<Inbox>,
 }
 
 impl Ledger {
     /// Reads everything, and holds it against what was acknowledged. Nobody may be sending meanwhile.
-    pub(super) async fn check(&self, stage: &Stage, address: SocketAddr) -> Found {
+    pub(crate) async fn check(&self, stage: &Stage, address: SocketAddr) -> Found {
         let histories = join_all(stage.conversations.iter().map(async |conversation| {
             let reader = *conversation.participants.last().unwrap();
             read::history(&mut stage.caller(address, reader).await, &conversation.id).await

@@ -2,25 +2,25 @@
 
 mod crash;
 mod doors;
-mod follower;
+pub(crate) mod follower;
 mod import;
-mod ledger;
+pub(crate) mod ledger;
 mod presence;
-mod read;
+pub(crate) mod read;
 mod shutdown;
 mod socket_doors;
-mod stage;
+pub(crate) mod stage;
 
 /// Random numbers, which need not be good.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(uuid::Uuid::new_v4().as_u64_pair().0)
     }
 
     /// Below `count`.
-    fn roll(&mut self, count: u64) -> u64 {
+    pub(crate) fn roll(&mut self, count: u64) -> u64 {
         // Xorshift; never zero.
         self.0 |= 1 << 63;
         self.0 ^= self.0 << 13;
@@ -29,7 +29,7 @@ impl Dice {
         (self.0 >> 11) % count
     }
 
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[usize::try_from(self.roll(items.len() as u64)).unwrap()]
     }
 }

@@ -6,44 +6,44 @@ use wideroom::model::{MessageId, OrderKey};
 use crate::support::client::Caller;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Read {
-    pub(super) id: MessageId,
-    pub(super) sender: String,
-    pub(super) body: Option<String>,
-    pub(super) key: Option<String>,
-    pub(super) created_at: String,
+pub(crate) struct Read {
+    pub(crate) id: MessageId,
+    pub(crate) sender: String,
+    pub(crate) body: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) created_at: String,
     /// Everything that was answered about it.
-    pub(super) whole: Value,
+    pub(crate) whole: Value,
 }
 
 /// A conversation as one of its participants sees it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct History {
+pub(crate) struct History {
     /// Oldest first.
-    pub(super) messages: Vec<Read>,
-    pub(super) message_count: i64,
-    pub(super) last_message: Option<MessageId>,
-    pub(super) participants: Value,
+    pub(crate) messages: Vec<Read>,
+    pub(crate) message_count: i64,
+    pub(crate) last_message: Option<MessageId>,
+    pub(crate) participants: Value,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) conversation: String,
-    pub(super) message_count: i64,
-    pub(super) last_message: Option<MessageId>,
-    pub(super) last_activity: String,
-    pub(super) unread: i64,
-    pub(super) is_capped: bool,
-    pub(super) first_unread: Option<MessageId>,
-    pub(super) read_up_to: Option<OrderKey>,
+pub(crate) struct Entry {
+    pub(crate) conversation: String,
+    pub(crate) message_count: i64,
+    pub(crate) last_message: Option<MessageId>,
+    pub(crate) last_activity: String,
+    pub(crate) unread: i64,
+    pub(crate) is_capped: bool,
+    pub(crate) first_unread: Option<MessageId>,
+    pub(crate) read_up_to: Option<OrderKey>,
 }
 
-pub(super) struct Inbox {
-    pub(super) entries: Vec<Entry>,
-    pub(super) updates_cursor: String,
+pub(crate) struct Inbox {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) updates_cursor: String,
 }
 
-pub(super) fn message_id(value: &Value) -> Option<MessageId> {
+pub(crate) fn message_id(value: &Value) -> Option<MessageId> {
     value["uuid"].as_str().map(|text| MessageId::parse(text).unwrap())
 }
 
@@ -51,7 +51,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-pub(super) async fn history(caller: &mut Caller, conversation: &str) -> History {
+pub(crate) async fn history(caller: &mut Caller, conversation: &str) -> History {
     let document = "query($c: ID!, $a: String) { conversation(id: $c) { messageCount lastMessage { uuid }
         participants(first: 100) { edges { node { user { username } role readUpTo { uuid } } } }
         messages(first: 100, after: $a) { pageInfo { hasNextPage endCursor }
@@ -89,7 +89,7 @@ fn message(node: &Value) -> Read {
     }
 }
 
-pub(super) async fn inbox(caller: &mut Caller) -> Inbox {
+pub(crate) async fn inbox(caller: &mut Caller) -> Inbox {
     let document = "query($a: String) { inbox(first: 100, after: $a) { updatesCursor pageInfo { hasNextPage endCursor } edges { node {
         conversation { id messageCount } lastMessage { uuid } lastActivityAt
         unreadCount unreadCountIsCapped firstUnreadMessage { uuid } readUpTo { uuid } } } } }";
@@ -123,7 +123,7 @@ fn entry(node: &Value) -> Entry {
 
 impl History {
     /// What a count by hand says of the entry of a user: how many are unread, and the first of them.
-    pub(super) fn unread(&self, user: &str, read_up_to: Option<OrderKey>) -> (i64, Option<MessageId>) {
+    pub(crate) fn unread(&self, user: &str, read_up_to: Option<OrderKey>) -> (i64, Option<MessageId>) {
         let is_unread = |read: &&Read| {
             read_up_to.is_none_or(|marker| read.id.order_key() > marker)
                 && read.sender != user
@@ -135,7 +135,7 @@ impl History {
     }
 
     /// The entry of a user agrees with what is in history.
-    pub(super) fn agrees(&self, user: &str, entry: &Entry, cap: i64) {
+    pub(crate) fn agrees(&self, user: &str, entry: &Entry, cap: i64) {
         let newest = self.messages.last();
         assert_eq!((entry.message_count, entry.last_message), (self.message_count, newest.map(|read| read.id)), "{user}: {entry:?}");
         let (unread, first) = self.unread(user, entry.read_up_to);

@@ -1,4 +1,4 @@
-//! Where the crashes happen: a data folder, its users, and their conversations of every size.
+//! Where the crashes happen: a store, its users, and their conversations of every size.
 
 use std::net::SocketAddr;
 
@@ -9,42 +9,41 @@ use crate::support::program::Program;
 use crate::support::server::Server;
 
 /// Everybody is in the large conversation.
-pub(super) const USERS: usize = 40;
+pub(crate) const USERS: usize = 40;
 const GROUP: usize = 8;
 /// So many users talk to each of the next two.
 const TALKERS: usize = 16;
 
-pub(super) struct Stage {
-    pub(super) program: Program,
+pub(crate) struct Stage {
+    pub(crate) program: Program,
     /// The first is the one that many write to at once, the second the large one, the others are small.
-    pub(super) conversations: Vec<Conversation>,
+    pub(crate) conversations: Vec<Conversation>,
 }
 
-pub(super) struct Conversation {
-    pub(super) id: String,
+pub(crate) struct Conversation {
+    pub(crate) id: String,
     /// Before there was any message.
-    pub(super) events_cursor: String,
+    pub(crate) events_cursor: String,
     /// Users by their number.
-    pub(super) participants: Vec<usize>,
+    pub(crate) participants: Vec<usize>,
 }
 
-pub(super) const GROUP_AT: usize = 0;
-pub(super) const LARGE_AT: usize = 1;
-pub(super) const SMALL_AT: usize = 2;
+pub(crate) const GROUP_AT: usize = 0;
+pub(crate) const LARGE_AT: usize = 1;
+pub(crate) const SMALL_AT: usize = 2;
 
-pub(super) fn name(user: usize) -> String {
+pub(crate) fn name(user: usize) -> String {
     format!("user-{user:02}")
 }
 
 /// The server with little in its log, and no rates: a few users do here what takes many.
-pub(super) fn serve(program: &Program) -> Server {
+pub(crate) fn serve(program: &Program) -> Server {
     Server::start(program, &["--log", "warn", "--rates", "off"])
 }
 
 impl Stage {
     /// Set up by a server that ends in order.
-    pub(super) async fn set_up() -> Self {
-        let program = Program::new();
+    pub(crate) async fn set_up(program: Program) -> Self {
         let mut stage = Self { program, conversations: Vec::new() };
         let server = serve(&stage.program);
         stage.group(server.address(), "busy", (0..GROUP).collect()).await;
@@ -58,11 +57,11 @@ impl Stage {
         stage
     }
 
-    pub(super) async fn caller(&self, address: SocketAddr, user: usize) -> Caller {
+    pub(crate) async fn caller(&self, address: SocketAddr, user: usize) -> Caller {
         Caller::connect(address, &self.program.token(&name(user))).await.unwrap()
     }
 
-    pub(super) fn of_user(&self, user: usize) -> impl Iterator<Item = usize> + use<'_> {
+    pub(crate) fn of_user(&self, user: usize) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.conversations.len()).filter(move |at| self.conversations[*at].participants.contains(&user))
     }
 

@@ -113,6 +113,10 @@ impl Reply {
         self.headers.get(HeaderName::from_static(name)).map_or("", |value| value.to_str().unwrap())
     }
 
+    pub(crate) fn outcome(&self) -> &str {
+        self.body["errors"][0]["extensions"]["outcome"].as_str().unwrap_or_default()
+    }
+
     pub(crate) fn code(&self) -> &str {
         self.body["errors"][0]["extensions"]["code"].as_str().unwrap_or_default()
     }

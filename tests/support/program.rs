@@ -13,6 +13,8 @@ use wideroom::model::UserId;
 /// The program, its data folder, and nothing of the environment of whoever runs the tests.
 pub(crate) struct Program {
     pub(crate) dir: TempDir,
+    /// As `--store` has it. `None`: in the data folder.
+    store: Option<String>,
 }
 
 /// How a command ended.
@@ -24,7 +26,17 @@ pub(crate) struct Ended {
 
 impl Program {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir().unwrap(), store: None }
+    }
+
+    /// On a store that others may share.
+    pub(crate) fn on(store: String) -> Self {
+        Self { store: Some(store), ..Self::new() }
+    }
+
+    /// As `--store` has it.
+    pub(crate) fn store(&self) -> &str {
+        self.store.as_deref().expect("it is not in the data folder")
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -43,6 +55,9 @@ impl Program {
         command.args(arguments).current_dir(self.dir.path()).env_clear().env("WIDEROOM_DATA", self.data());
         // How much disk the machine that runs the tests has left is not what is tested.
         command.env("WIDEROOM_FREE_DISK_MIN", "1MiB").stdin(Stdio::null());
+        if let Some(store) = &self.store {
+            command.env("WIDEROOM_STORE", store);
+        }
         command
     }
 

@@ -55,6 +55,10 @@ impl Server {
         self.url.trim_start_matches("http://").parse().unwrap()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.process.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name);
     }

@@ -13,7 +13,7 @@ use scylla::value::MaybeUnset;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::cell::{Cell, Cells};
-use super::error::{corrupt, of_read, of_write, unavailable};
+use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unavailable, unknown};
 use super::statement::Profiles;
 use crate::store::{Error, Result};
 
@@ -70,7 +70,16 @@ impl Cluster {
             }
             _ => {
                 let _turn = self.turn().await?;
-                self.session.batch(&writes.batch(&self.profiles), writes.values).await.map_err(of_write)?;
+                let answer = self.session.batch(&writes.batch(&self.profiles), &writes.values).await;
+                let Err(error) = answer else { return Ok(()) };
+                if !is_logged_once(&error) {
+                    return Err(of_write(error));
+                }
+                // Until the cluster knows that a node is dead, its batch log waits for it. One node has all of the batch and will see to it
+                // whatever becomes of this server: that is what makes it one. So it need not be logged again to be written now.
+                writes.kind = BatchType::Unlogged;
+                let answer = self.session.batch(&writes.batch(&self.profiles), &writes.values).await;
+                answer.map_err(|error| unknown(of_write(error)))?;
                 Ok(())
             }
         }
@@ -96,7 +105,7 @@ impl Cluster {
         let mut batch = writes.batch(&self.profiles);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
-        let answer = self.session.batch(&batch, writes.values).await.map_err(of_write)?;
+        let answer = self.session.batch(&batch, writes.values).await.map_err(of_decision)?;
         decided(answer)
     }
 

@@ -18,15 +18,18 @@ use super::OpenError;
 use super::address::{Address, Tls};
 use super::statement::Profiles;
 
+/// A node waits 2 s itself for those that take a write, and then says how many did: its word is worth waiting for.
+const WRITE_LONGER: Duration = Duration::from_millis(500);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Cassandra has no shards: the driver's default would be one connection to a node.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none");
-/// A connection that died without a word is found after the two of them. A node that collects its garbage is not dead.
+/// A connection that died without a word is found after the two of them. A node that is only slow keeps its connections, and with them what
+/// is under way: each request has a deadline of its own.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
-const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
+pub(super) const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
 
-/// Connects to no keyspace: every statement names its own.
-pub(super) async fn connect(address: &Address) -> Result<Session, OpenError> {
+/// Connects to no keyspace: every statement names its own. A node may be silent for so long.
+pub(super) async fn connect(address: &Address, silence: Duration) -> Result<Session, OpenError> {
     let tls = match &address.tls {
         Tls::Off => None,
         tls @ (Tls::System | Tls::Roots(_)) => Some(Arc::new(trust(tls)?)),
@@ -37,7 +40,7 @@ pub(super) async fn connect(address: &Address) -> Result<Session, OpenError> {
         .pool_size(PoolSize::PerHost(CONNECTIONS))
         .connection_timeout(CONNECT_MAX.max(address.timeout))
         .keepalive_interval(KEEPALIVE_EVERY)
-        .keepalive_timeout(KEEPALIVE_MAX.max(address.timeout))
+        .keepalive_timeout(silence.max(address.timeout))
         .tcp_nodelay(true)
         .default_execution_profile_handle(profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle());
     if let Some(credentials) = &address.credentials {
@@ -52,7 +55,13 @@ pub(super) async fn connect(address: &Address) -> Result<Session, OpenError> {
 /// Reads may be tried again by the driver. A write is tried once: only so its error says whether it can have been done, and the queue that
 /// it came from tries it again, with the same ids and timestamps.
 pub(super) fn profiles(address: &Address) -> Profiles {
-    let once = || profile(address).retry_policy(Arc::new(FallthroughRetryPolicy::new())).build().into_handle();
+    let once = || {
+        profile(address)
+            .request_timeout(Some(address.timeout + WRITE_LONGER))
+            .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+            .build()
+            .into_handle()
+    };
     let again = profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle();
     Profiles { read: again, write: once(), conditional: once(), keyspace: address.keyspace.clone() }
 }

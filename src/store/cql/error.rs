@@ -1,6 +1,6 @@
 //! What the driver's errors mean to one who asked for a read or a write.
 
-use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 
 use crate::store::{Cause, Error};
 
@@ -29,6 +29,23 @@ pub(super) fn of_read(error: ExecutionError) -> Error {
 /// Writes are tried once (see `connect`), so the error is that of the only attempt.
 pub(super) fn of_write(error: ExecutionError) -> Error {
     if was_surely_not_done(&error) { Error::Unavailable(Box::new(error)) } else { Error::OutcomeUnknown(Box::new(error)) }
+}
+
+/// What others finish once it is decided. That too few nodes are there may be found after that, when they are told of the decision.
+pub(super) fn of_decision(error: ExecutionError) -> Error {
+    if matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unavailable { .. }, _))) {
+        return Error::OutcomeUnknown(Box::new(error));
+    }
+    of_write(error)
+}
+
+/// Whether a batch is in the log of one node at least, though in fewer than it should be: then it will be done.
+pub(super) fn is_logged_once(error: &ExecutionError) -> bool {
+    let ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::WriteTimeout { received, write_type, .. }, _)) = error
+    else {
+        return false;
+    };
+    *received > 0 && *write_type == WriteType::BatchLog
 }
 
 /// Whether no node can have taken the write: it was never sent, or the coordinator refused it before it did anything.

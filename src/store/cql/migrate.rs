@@ -17,7 +17,7 @@ use crate::clock::Clock;
 
 /// Replicas where nothing else is said: as many as there are nodes, up to this.
 const REPLICATION_DEFAULT_MAX: usize = 3;
-/// A change of the schema waits for all nodes to agree.
+/// A change of the schema waits for all nodes to agree, and a busy node may not answer anything else meanwhile.
 const STATEMENT_MAX: Duration = Duration::from_secs(60);
 
 /// What a migration did.
@@ -33,7 +33,7 @@ pub struct Migrated {
 
 /// Applies all migrations that are missing.
 pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn Clock) -> Result<Migrated, OpenError> {
-    let session = connect(address).await?;
+    let session = connect(address, STATEMENT_MAX).await?;
     let failed = |error: ExecutionError| OpenError::Migrate { source: Box::new(error) };
     let (data_centre, nodes) = data_centre(&session, address)?;
     let replication = replication.unwrap_or(nodes.clamp(1, REPLICATION_DEFAULT_MAX));

@@ -197,7 +197,7 @@ statement_groups! {
 impl Cql {
     /// Connects to a cluster whose keyspace was migrated.
     pub async fn open(address: Address, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let session = connect::connect(&address).await?;
+        let session = connect::connect(&address, connect::KEEPALIVE_MAX).await?;
         migrate::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
         let statements = Statements::prepare(&session, &profiles).await.map_err(|error| OpenError::Prepare { source: Box::new(error) })?;

@@ -77,7 +77,7 @@ fn builder(authority: &str) -> SessionBuilder {
 }
 
 /// A line for whoever runs the tests, also where the test passes: `eprintln!` would be kept from sight.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     // In one piece, as other tests write too.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -82,6 +82,11 @@ impl Ring {
         if self.is_strict() { format!("wideroom:wideroom@{hosts}") } else { hosts.to_owned() }
     }
 
+    /// As `--store` has it.
+    pub(crate) fn url(&self, keyspace: &str) -> String {
+        format!("cql://{}/{keyspace}", self.authority())
+    }
+
     pub(crate) async fn session(&self) -> Session {
         session(&self.authority()).await
     }

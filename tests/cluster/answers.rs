@@ -1,0 +1,232 @@
+//! Answers that are lost between a server and its node: what was written is written once more, as the same message, and never twice.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use scylla_proxy::{Condition, Node, Proxy, Reaction as _, ResponseOpcode, ResponseReaction, ResponseRule, RunningProxy, ShardAwareness};
+use serde_json::json;
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::{ChangeKind, ConversationId, OrderKey};
+use wideroom::store::Store as _;
+use wideroom::store::cql::{Address, Cql};
+
+use super::place::migrated;
+use crate::binary::read::{self, Read};
+use crate::binary::stage::serve;
+use crate::support::cassandra::{say, shared};
+use crate::support::client::{Caller, Reply};
+use crate::support::program::Program;
+use crate::support::server::Server;
+
+const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
+    sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { uuid body } } } }";
+/// An attempt of a server to write.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// A message that became visible later than this after its id is told of once more.
+const LATE: Duration = Duration::from_secs(4);
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Of all scenes, whose people are not the same: to make the tables takes seconds.
+static KEYSPACE: OnceCell<String> = OnceCell::const_new();
+
+/// Between a server and the node.
+struct Line {
+    proxy: RunningProxy,
+    address: SocketAddr,
+}
+
+impl Line {
+    async fn to(node: SocketAddr) -> Self {
+        // The driver takes the port from here and the address from the node.
+        let address = TcpListener::bind((node.ip(), 0)).unwrap().local_addr().unwrap();
+        let node = Node::new(node, address, ShardAwareness::Unaware, None, Some(Vec::new()));
+        Self { proxy: Proxy::new([node]).run().await.unwrap(), address }
+    }
+
+    /// Loses so many answers of a kind.
+    fn lose(&mut self, kind: Condition, times: usize) {
+        let lost = Condition::ResponseOpcode(ResponseOpcode::Result).and(kind).and(Condition::TrueForLimitedTimes(times));
+        self.proxy.running_nodes[0].change_response_rules(Some(vec![ResponseRule(lost, ResponseReaction::drop_frame())]));
+    }
+
+    fn heal(&mut self) {
+        self.proxy.turn_off_rules();
+    }
+}
+
+/// To a write without a condition. (Rows have their kind in them, and so has what was prepared.)
+fn written() -> Condition {
+    let kind = |kind: u8| Condition::BodyContainsCaseSensitive(Box::new([0, 0, 0, kind]));
+    kind(1).and(Condition::not(kind(2))).and(Condition::not(kind(4)))
+}
+
+/// To a write with a condition.
+fn decided() -> Condition {
+    Condition::BodyContainsCaseSensitive(b"[applied]".as_slice().into())
+}
+
+struct Scene {
+    line: Line,
+    server: Server,
+    program: Program,
+    store: Cql,
+    salt: Uuid,
+    conversation: String,
+}
+
+impl Scene {
+    async fn set() -> Option<Self> {
+        let shared = shared().await?;
+        let direct: Address = shared.url("none").parse().unwrap();
+        let node = tokio::net::lookup_host(&direct.contact_points[0]).await.unwrap().next().unwrap();
+        let line = Line::to(node).await;
+        let who = direct.credentials.as_ref().map(|who| format!("{}:{}@", who.user, who.password)).unwrap_or_default();
+        let made = async || migrated(|keyspace| shared.url(keyspace), "1").store().rsplit('/').next().unwrap().to_owned();
+        let keyspace = KEYSPACE.get_or_init(made).await.clone();
+        let program = Program::on(format!("cql://{who}{}/{keyspace}", line.address));
+        let server = serve(&program);
+        let store = Cql::open(Address { keyspace, ..direct }, Arc::new(SystemClock)).await.unwrap();
+        let mut scene = Self { line, server, program, store, salt: Uuid::new_v4(), conversation: String::new() };
+        let document = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }";
+        let made = scene.caller("alice").await.data(document, &json!({ "u": scene.name("bob") })).await.unwrap();
+        scene.conversation = made["startDirectConversation"]["conversation"]["id"].as_str().unwrap().to_owned();
+        Some(scene)
+    }
+
+    /// Nobody else's in the keyspace.
+    fn name(&self, user: &str) -> String {
+        format!("{user}-{}", self.salt)
+    }
+
+    async fn caller(&self, user: &str) -> Caller {
+        Caller::connect(self.server.address(), &self.program.token(&self.name(user))).await.unwrap()
+    }
+
+    async fn send(&self, user: &str, body: &str, key: Option<&str>) -> Reply {
+        self.caller(user).await.ask(SEND, &json!({ "c": self.conversation, "b": body, "k": key })).await.unwrap()
+    }
+
+    async fn history(&self) -> Vec<Read> {
+        let mut caller = self.caller("bob").await;
+        let history = read::history(&mut caller, &self.conversation).await;
+        let entry = read::inbox(&mut caller).await.entries.remove(0);
+        history.agrees(&self.name("bob"), &entry, 99);
+        history.messages
+    }
+
+    async fn bodies(&self) -> Vec<String> {
+        self.history().await.into_iter().filter_map(|read| read.body).collect()
+    }
+
+    /// Tries with the same key until it is acknowledged.
+    async fn send_until_kept(&self, user: &str, body: &str) -> String {
+        let kept = async {
+            loop {
+                let reply = self.send(user, body, Some(&body.replace(' ', "-"))).await;
+                if reply.code() != "UNAVAILABLE" {
+                    return sent(&reply);
+                }
+            }
+        };
+        tokio::time::timeout(DEADLINE, kept).await.expect("it is kept in time")
+    }
+
+    /// What was told of once more, because it became visible late.
+    async fn late(&self) -> Vec<String> {
+        let document = "query($c: ID!) { conversation(id: $c) { uuid } }";
+        let data = self.caller("bob").await.data(document, &json!({ "c": self.conversation })).await.unwrap();
+        let id = ConversationId(data["conversation"]["uuid"].as_str().unwrap().parse().unwrap());
+        let since = OrderKey::first_at(SystemClock.now().plus_micros(-3_600_000_000));
+        let changes = self.store.changes(id, since, 100).await.unwrap();
+        let late: Vec<_> =
+            changes.into_iter().filter(|change| change.kind == ChangeKind::MessageLate).map(|change| change.message).collect();
+        let body = |read: &Read| late.contains(&read.id).then(|| read.body.clone().unwrap());
+        self.history().await.iter().filter_map(body).collect()
+    }
+}
+
+fn sent(reply: &Reply) -> String {
+    let node = &reply.body["data"]["sendMessage"]["messageEdge"]["node"];
+    assert!(node.is_object(), "{}", reply.body);
+    node["uuid"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_answer_is_lost_is_kept_once_and_in_its_place() {
+    let Some(mut scene) = Scene::set().await else { return };
+    sent(&scene.send("alice", "first", None).await);
+
+    // The batch's answer and that of the wake beside it. The same again is answered.
+    scene.line.lose(written(), 2);
+    let began = Instant::now();
+    sent(&scene.send("alice", "second", None).await);
+    let took = began.elapsed();
+    assert!(took >= ATTEMPT, "{took:?}");
+    let is_late = took > LATE;
+    assert_eq!(scene.bodies().await, ["first", "second"]);
+    assert_eq!(scene.late().await, if is_late { vec!["second"] } else { vec![] });
+
+    // Twice over: now it is late.
+    scene.line.lose(written(), 4);
+    let began = Instant::now();
+    let third = scene.send_until_kept("bob", "third").await;
+    assert!(began.elapsed() > LATE, "{:?}", began.elapsed());
+    assert_eq!(third, scene.send_until_kept("bob", "third").await);
+    assert!(scene.late().await.contains(&"third".to_owned()));
+
+    // The answer to the claim of a key.
+    scene.line.lose(decided(), 1);
+    let began = Instant::now();
+    let fourth = scene.send_until_kept("alice", "fourth").await;
+    assert!(began.elapsed() >= ATTEMPT, "{:?}", began.elapsed());
+    assert_eq!(fourth, scene.send_until_kept("alice", "fourth").await);
+    assert_eq!(scene.bodies().await, ["first", "second", "third", "fourth"]);
+    say(&format!("answers: one lost write was settled in {took:.1?}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_too_long_is_told_that_nobody_knows_and_finds_out_with_the_key() {
+    let Some(mut scene) = Scene::set().await else { return };
+    sent(&scene.send("alice", "first", None).await);
+    scene.line.lose(written(), usize::MAX);
+    let began = Instant::now();
+    let second = scene.send("alice", "second", Some("second")).await;
+    let took = began.elapsed();
+    assert_eq!((second.code(), second.outcome()), ("UNAVAILABLE", "UNKNOWN"), "{}", second.body);
+    // Its turn does not come before that of the one before it is known.
+    let began = Instant::now();
+    let third = scene.send("bob", "third", Some("third")).await;
+    assert_eq!((third.code(), third.outcome()), ("UNAVAILABLE", "NOT_DONE"), "{}", third.body);
+    say(&format!("answers: UNKNOWN was said after {took:.1?}, NOT_DONE after {:.1?}", began.elapsed()));
+    scene.line.heal();
+    sent(&{
+        let third = scene.send_until_kept("bob", "third").await;
+        assert_eq!(third, scene.send_until_kept("bob", "third").await);
+        scene.send("bob", "fourth", None).await
+    });
+    scene.send_until_kept("alice", "second").await;
+    assert_eq!(scene.bodies().await, ["first", "second", "third", "fourth"]);
+    assert_eq!(scene.late().await, ["second"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_participant_comes_once_where_the_answer_to_the_decision_is_lost() {
+    let Some(mut scene) = Scene::set().await else { return };
+    let mut caller = scene.caller("alice").await;
+    let document = "mutation($u: String!) { createGroupConversation(input: {name: \"club\", usernames: [$u]}) { conversation { id } } }";
+    let made = caller.data(document, &json!({ "u": scene.name("bob") })).await.unwrap();
+    let id = made["createGroupConversation"]["conversation"]["id"].as_str().unwrap();
+    scene.line.lose(decided(), 1);
+    let add = "mutation($c: ID!, $u: String!) { addParticipants(input: {conversationId: $c, usernames: [$u]}) { conversation { id } } }";
+    let began = Instant::now();
+    caller.data(add, &json!({ "c": id, "u": scene.name("carol") })).await.unwrap();
+    assert!(began.elapsed() >= ATTEMPT, "{:?}", began.elapsed());
+    let history = read::history(&mut scene.caller("carol").await, id).await;
+    assert_eq!(history.message_count, 1, "{:?}", history.messages);
+    assert_eq!(history.participants["edges"].as_array().unwrap().len(), 3);
+    let inbox = read::inbox(&mut scene.caller("carol").await).await;
+    assert_eq!(inbox.entries.iter().map(|entry| entry.last_message).collect::<Vec<_>>(), [history.last_message]);
+}

@@ -1,0 +1,211 @@
+//! Those who send all the time, whatever breaks: each send until it is acknowledged, with its key, on another server where theirs is gone.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::binary::Dice;
+use crate::binary::ledger::{Attempt, Kept, Ledger};
+use crate::binary::read;
+use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, name};
+use crate::support::client::{Caller, Cut};
+
+/// What breaks is whole again within this, on a machine that does other things meanwhile.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// How long people think between two messages, and how soon they try again.
+const THINK: Duration = Duration::from_millis(30);
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
+    sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { uuid body } } } }";
+
+/// One request and what came of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Try {
+    pub(super) began: Instant,
+    pub(super) took: Duration,
+    pub(super) end: End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Kept,
+    NotDone,
+    Unknown,
+    /// The server was gone.
+    Cut,
+}
+
+/// The servers that run: where one's own is gone, one goes to the next.
+pub(super) type Places = watch::Receiver<Vec<SocketAddr>>;
+
+pub(super) struct Crowd {
+    senders: Vec<JoinHandle<(Ledger, Vec<Try>)>>,
+    is_over: watch::Sender<bool>,
+    count: watch::Receiver<Count>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    kept: usize,
+    refused: usize,
+}
+
+impl Crowd {
+    /// So many users, each with a task of its own. `word` makes their bodies like no others.
+    pub(super) fn gather(stage: &Arc<Stage>, word: &'static str, users: usize, places: &Places) -> Self {
+        let (is_over, over) = watch::channel(false);
+        let (count, counted) = watch::channel(Count::default());
+        let count = Arc::new(count);
+        let sender = |user| {
+            let (stage, places, over, count) = (Arc::clone(stage), places.clone(), over.clone(), Arc::clone(&count));
+            let sender = Sender {
+                stage,
+                word,
+                user,
+                places,
+                over,
+                count,
+                dice: Dice::new(),
+                number: 0,
+                ledger: Ledger::default(),
+                tries: Vec::new(),
+            };
+            tokio::spawn(sender.run())
+        };
+        Self { senders: (0..users).map(sender).collect(), is_over, count: counted }
+    }
+
+    /// Waits until so many more were acknowledged. How long that took.
+    pub(super) async fn keeps(&mut self, more: usize) -> Duration {
+        let wanted = self.count.borrow().kept + more;
+        self.counts(|count| count.kept >= wanted).await
+    }
+
+    /// Waits until so many more tries were refused.
+    pub(super) async fn is_refused(&mut self, more: usize) -> Duration {
+        let wanted = self.count.borrow().refused + more;
+        self.counts(|count| count.refused >= wanted).await
+    }
+
+    async fn counts(&mut self, enough: impl Fn(&Count) -> bool) -> Duration {
+        let began = Instant::now();
+        let waited = tokio::time::timeout(DEADLINE, self.count.wait_for(enough)).await.map(drop);
+        assert!(waited.is_ok(), "it does not go on: {:?}", *self.count.borrow());
+        began.elapsed()
+    }
+
+    /// Nobody begins anything new; what was begun is tried until it is acknowledged.
+    pub(super) async fn end(self, ledger: &mut Ledger) -> Vec<Try> {
+        self.is_over.send_replace(true);
+        let mut tries = Vec::new();
+        for sender in self.senders {
+            let (of_one, more) = tokio::time::timeout(DEADLINE, sender).await.expect("everything is acknowledged in time").unwrap();
+            ledger.attempts.extend(of_one.attempts);
+            tries.extend(more);
+        }
+        tries
+    }
+}
+
+struct Sender {
+    stage: Arc<Stage>,
+    word: &'static str,
+    user: usize,
+    places: Places,
+    over: watch::Receiver<bool>,
+    count: Arc<watch::Sender<Count>>,
+    dice: Dice,
+    /// Of the last message.
+    number: usize,
+    ledger: Ledger,
+    tries: Vec<Try>,
+}
+
+impl Sender {
+    async fn run(mut self) -> (Ledger, Vec<Try>) {
+        let token = self.stage.program.token(&name(self.user));
+        let mut caller = None;
+        let mut server = self.user;
+        while !*self.over.borrow() {
+            let mut attempt = self.attempt();
+            while attempt.kept.is_none() {
+                if caller.is_none() {
+                    let place = {
+                        let places = self.places.borrow();
+                        places[server % places.len()]
+                    };
+                    caller = Caller::connect(place, &token).await.ok();
+                }
+                let end = match &mut caller {
+                    Some(caller) => self.send(caller, &mut attempt).await,
+                    None => End::Cut,
+                };
+                if end == End::Cut {
+                    (caller, server) = (None, server + 1);
+                }
+                if end == End::NotDone && attempt.key.is_none() {
+                    break;
+                }
+                if matches!(end, End::Unknown | End::Cut) && attempt.key.is_none() {
+                    // There or not: nobody knows.
+                    self.ledger.attempts.push(attempt.clone());
+                    break;
+                }
+                if end != End::Kept {
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                }
+            }
+            if attempt.kept.is_some() {
+                self.ledger.attempts.push(attempt);
+                self.count.send_modify(|count| count.kept += 1);
+            }
+            tokio::time::sleep(THINK).await;
+        }
+        (self.ledger, self.tries)
+    }
+
+    /// Three in four have keys. What surely was not done is not put down: in a history nobody has sent it.
+    fn attempt(&mut self) -> Attempt {
+        let small: Vec<_> = self.stage.of_user(self.user).filter(|at| *at >= SMALL_AT).collect();
+        let conversation = match self.user {
+            0..=2 => GROUP_AT,
+            3..=4 => LARGE_AT,
+            _ if small.is_empty() => LARGE_AT,
+            _ => *self.dice.pick(&small),
+        };
+        self.number += 1;
+        let body = format!("{} {} {}", self.word, self.user, self.number);
+        let key = (self.dice.roll(4) > 0).then(|| body.replace(' ', "-"));
+        Attempt { task: self.user, conversation, user: self.user, body, key, began: Instant::now(), kept: None }
+    }
+
+    async fn send(&mut self, caller: &mut Caller, attempt: &mut Attempt) -> End {
+        let conversation = &self.stage.conversations[attempt.conversation].id;
+        let began = Instant::now();
+        let reply = caller.ask(SEND, &json!({ "c": conversation, "b": attempt.body, "k": attempt.key })).await;
+        let end = match reply {
+            Err(Cut) => End::Cut,
+            Ok(reply) if reply.code() == "UNAVAILABLE" => match reply.outcome() {
+                "NOT_DONE" => End::NotDone,
+                "UNKNOWN" => End::Unknown,
+                other => panic!("{other}: {}", reply.body),
+            },
+            Ok(reply) => {
+                let node = &reply.body["data"]["sendMessage"]["messageEdge"]["node"];
+                assert_eq!(node["body"], Value::from(attempt.body.as_str()), "{}", reply.body);
+                attempt.kept = Some(Kept { id: read::message_id(node).unwrap(), at: Instant::now() });
+                End::Kept
+            }
+        };
+        if matches!(end, End::NotDone | End::Unknown) {
+            self.count.send_modify(|count| count.refused += 1);
+        }
+        self.tries.push(Try { began, took: began.elapsed(), end });
+        end
+    }
+}

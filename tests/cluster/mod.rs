@@ -1,0 +1,9 @@
+//! Wideroom on a ring of three Cassandras: nodes and servers are killed, answers are lost, and no promise is broken.
+//!
+//! The ring is real and so is the server; its clients come over HTTP and WebSockets.
+
+mod answers;
+mod club;
+mod crowd;
+mod faults;
+mod place;
