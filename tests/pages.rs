@@ -1,4 +1,4 @@
-//! The page at `/` over plain HTTP: what it may load, what browsers may keep, and who gets a token in a demo.
+//! The pages at `/` and `/demo` over plain HTTP: what it may load, what browsers may keep, and who gets a token in a demo.
 
 use std::sync::Arc;
 
@@ -48,9 +48,9 @@ impl Pages {
 #[tokio::test]
 async fn every_file_that_the_page_names_is_there_and_may_be_kept_for_good() {
     let pages = Pages::of(&[]).await;
-    let html = pages.get("/").await.into_body();
+    let html = pages.get("/").await.into_body() + pages.get("/demo").await.body();
     let names: Vec<&str> = html.split('"').filter(|text| text.starts_with("assets/")).collect();
-    assert!(names.len() >= 2, "{html}");
+    assert!(names.len() >= 15, "{html}");
     for name in names {
         let file = pages.get(&format!("/{name}")).await;
         assert_eq!(file.status(), StatusCode::OK, "{name}");
@@ -81,6 +81,20 @@ async fn the_page_lets_no_other_site_in_and_is_sent_once() {
     let tag = page.headers()[ETAG].to_str().unwrap();
     let again = pages.send(Method::GET, "/", (IF_NONE_MATCH, tag), "").await;
     assert_eq!((again.status(), again.body().as_str()), (StatusCode::NOT_MODIFIED, ""));
+}
+
+#[tokio::test]
+async fn the_chat_lets_in_no_inline_code_and_no_other_host() {
+    let pages = Pages::of(&["alice"]).await;
+    let page = pages.get("/demo").await;
+    assert_eq!(page.status(), StatusCode::OK);
+    let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+    assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+    assert!(page.body().contains("content=\"[&quot;alice&quot;]\""));
+    let tag = page.headers()[ETAG].to_str().unwrap();
+    assert_eq!(pages.send(Method::GET, "/demo", (IF_NONE_MATCH, tag), "").await.status(), StatusCode::NOT_MODIFIED);
+    assert_eq!(pages.get("/assets/demo-of-yesterday/main.js").await.status(), StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

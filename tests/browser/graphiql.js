@@ -3,39 +3,10 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
-const { host } = new URL(base);
-const strangers = new Set();
-const complaints = [];
-
-const browser = await chromium.launch({
-  executablePath,
-  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", `--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE ${new URL(base).hostname}`],
-});
-
-async function open(context, path) {
-  const page = await context.newPage();
-  page.setDefaultTimeout(60_000);
-  page.on("pageerror", (error) => complaints.push(`${path}: ${error.message}`));
-  page.on("console", (message) => message.type() === "error" && complaints.push(`${path}: ${message.text()}`));
-  page.on("websocket", (socket) => new URL(socket.url()).host !== host && strangers.add(socket.url()));
-  await page.goto(new URL(path, base).href);
-  return page;
-}
-
-async function newContext(options) {
-  const context = await browser.newContext(options);
-  await context.route("**/*", (route) => {
-    const url = new URL(route.request().url());
-    if (url.host === host) return route.continue();
-    strangers.add(url.href);
-    return route.abort();
-  });
-  return context;
-}
+const { newContext, open, check, close } = await launch(base, executablePath);
 
 /** What CodeMirror holds; the document shows only the lines in view. */
 const RESULT = ".result-window .CodeMirror";
@@ -115,15 +86,13 @@ try {
       const look = await newContext({ viewport: { width, height }, colorScheme, hasTouch: name === "narrow" });
       const page = await open(look, "/");
       await waitForResult(page, "Alice & Bob");
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      assert.ok(overflow <= 0, `${name}: ${overflow} px too wide`);
+      await fits(page, name);
       await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
       await look.close();
     }
   }
 
-  assert.deepEqual([...strangers], [], "the page asks no host but its own");
-  assert.deepEqual(complaints, [], "the console is clean");
+  check();
 } finally {
-  await browser.close();
+  await close();
 }

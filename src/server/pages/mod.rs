@@ -1,8 +1,9 @@
-//! The page at `/`: GraphiQL with our defaults around it, and what it loads. Plain files, embedded.
+//! The page at `/`: GraphiQL with our defaults around it, and what it loads. Plain files, embedded. [`demo`] is the one beside it.
 //!
 //! Nothing here knows the API: the page uses it over its public doors. With `demo_users` the page offers those people to sign in as, and
 //! `POST /demo/token` hands out tokens for them and for nobody else; without, that door does not exist.
 
+mod demo;
 mod vendored;
 
 use std::net::IpAddr;
@@ -55,11 +56,12 @@ pub fn is_embedded() -> bool {
     EMBEDDED.iter().all(|bytes| !bytes.is_empty())
 }
 
-/// `GET /`, `GET /assets/…` and, in a demo, `POST /demo/token`.
+/// `GET /`, `GET /demo`, `GET /assets/…` and, in a demo, `POST /demo/token`.
 pub fn router(options: PageOptions) -> Router {
     let PageOptions { demo_users, issue } = options;
-    let pages = Arc::new(Pages::new(&demo_users));
-    let router = Router::new().route("/", get(index)).route("/assets/{name}", get(asset)).with_state(pages);
+    let people = serde_json::json!(demo_users).to_string();
+    let pages = Arc::new(Pages::new(&people));
+    let router = Router::new().route("/", get(index)).route("/assets/{name}", get(asset)).with_state(pages).merge(demo::router(&people));
     if demo_users.is_empty() {
         return router;
     }
@@ -73,15 +75,42 @@ struct Asset {
     bytes: Bytes,
 }
 
-struct Pages {
+/// A page of HTML with its policy. Browsers ask each time whether theirs is still the one.
+struct Page {
     html: Bytes,
-    html_tag: HeaderValue,
+    tag: HeaderValue,
     policy: HeaderValue,
+}
+
+impl Page {
+    fn new(html: String, policy: HeaderValue) -> Self {
+        let tag = HeaderValue::try_from(format!("\"{}\"", fingerprint(html.as_bytes()))).expect("base64 is visible ASCII");
+        Self { html: Bytes::from(html), tag, policy }
+    }
+
+    fn answer(&self, headers: &HeaderMap) -> Response {
+        let common = [
+            (CONTENT_TYPE, HeaderValue::from_static(HTML)),
+            (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+            (ETAG, self.tag.clone()),
+            (CONTENT_SECURITY_POLICY, self.policy.clone()),
+            (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+            (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        ];
+        if headers.get(IF_NONE_MATCH) == Some(&self.tag) {
+            return (StatusCode::NOT_MODIFIED, common).into_response();
+        }
+        (common, self.html.clone()).into_response()
+    }
+}
+
+struct Pages {
+    page: Page,
     assets: Vec<Asset>,
 }
 
 impl Pages {
-    fn new(demo_users: &[String]) -> Self {
+    fn new(people: &str) -> Self {
         let css = include_bytes!("page.css");
         let js = include_bytes!("page.js");
         let css_name = format!("page-{}.css", fingerprint(css));
@@ -113,13 +142,11 @@ impl Pages {
             assets.push(Asset { name, content_type: TEXT, bytes: Bytes::from_static(LICENCES) });
         }
 
-        let people = serde_json::json!(demo_users).to_string();
         let html = include_str!("index.html")
             .replace("<!-- styles -->", styles.trim_start())
             .replace("<!-- scripts -->", scripts.trim_start())
-            .replace("<!-- people -->", &escape(&people));
-        let html_tag = HeaderValue::try_from(format!("\"{}\"", fingerprint(html.as_bytes()))).expect("base64 is visible ASCII");
-        Self { html: Bytes::from(html), html_tag, policy: policy(), assets }
+            .replace("<!-- people -->", &escape(people));
+        Self { page: Page::new(html, policy()), assets }
     }
 }
 
@@ -159,31 +186,24 @@ fn policy() -> HeaderValue {
 }
 
 async fn index(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
-    let common = [
-        (CONTENT_TYPE, HeaderValue::from_static(HTML)),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (ETAG, pages.html_tag.clone()),
-        (CONTENT_SECURITY_POLICY, pages.policy.clone()),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    ];
-    if headers.get(IF_NONE_MATCH) == Some(&pages.html_tag) {
-        return (StatusCode::NOT_MODIFIED, common).into_response();
+    pages.page.answer(&headers)
+}
+
+async fn asset(State(pages): State<Arc<Pages>>, Path(name): Path<String>) -> Response {
+    match pages.assets.iter().find(|asset| asset.name == name) {
+        Some(asset) => forever(asset.content_type, asset.bytes.clone()),
+        None => StatusCode::NOT_FOUND.into_response(),
     }
-    (common, pages.html.clone()).into_response()
 }
 
 /// The name holds the version or the hash, so a browser may keep it for good.
-async fn asset(State(pages): State<Arc<Pages>>, Path(name): Path<String>) -> Response {
-    let Some(asset) = pages.assets.iter().find(|asset| asset.name == name) else {
-        return StatusCode::NOT_FOUND.into_response();
-    };
+fn forever(content_type: &'static str, bytes: Bytes) -> Response {
     let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(asset.content_type)),
+        (CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
-    (headers, asset.bytes.clone()).into_response()
+    (headers, bytes).into_response()
 }
 
 struct Demo {

@@ -1,0 +1,55 @@
+//! The page at `/demo`: a small chat, as plain files that are served as they stand. It uses the public API only, and loads nothing from any
+//! other host: no script, style or image.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use super::{CSS, JS, Page, escape, fingerprint, forever};
+
+/// The modules name each other, so their folder has the hash, not each name.
+const FILES: [(&str, &str); 11] = [
+    ("demo.css", include_str!("demo/demo.css")),
+    ("main.js", include_str!("demo/main.js")),
+    ("api.js", include_str!("demo/api.js")),
+    ("documents.js", include_str!("demo/documents.js")),
+    ("dom.js", include_str!("demo/dom.js")),
+    ("inbox.js", include_str!("demo/inbox.js")),
+    ("room.js", include_str!("demo/room.js")),
+    ("message.js", include_str!("demo/message.js")),
+    ("menu.js", include_str!("demo/menu.js")),
+    ("composer.js", include_str!("demo/composer.js")),
+    ("outbox.js", include_str!("demo/outbox.js")),
+];
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
+
+struct Demo {
+    page: Page,
+    folder: String,
+}
+
+/// `GET /demo` and its files.
+pub(super) fn router(people: &str) -> Router {
+    let folder = format!("demo-{}", fingerprint(FILES.map(|(_, text)| text).concat().as_bytes()));
+    let html = include_str!("demo/demo.html").replace("<!-- folder -->", &folder).replace("<!-- people -->", &escape(people));
+    let demo = Demo { page: Page::new(html, HeaderValue::from_static(POLICY)), folder };
+    Router::new().route("/demo", get(page)).route("/assets/{folder}/{name}", get(file)).with_state(Arc::new(demo))
+}
+
+async fn page(State(demo): State<Arc<Demo>>, headers: HeaderMap) -> Response {
+    demo.page.answer(&headers)
+}
+
+async fn file(State(demo): State<Arc<Demo>>, Path((folder, name)): Path<(String, String)>) -> Response {
+    match FILES.iter().find(|(own, _)| *own == name && demo.folder == folder) {
+        Some((_, text)) => forever(if name.ends_with(".css") { CSS } else { JS }, Bytes::from_static(text.as_bytes())),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}

@@ -1,0 +1,139 @@
+// Where one writes: a new message, an answer to one, or an edit of one's own. Enter sends, Shift-Enter is a new line, Escape gives up
+// an answer or an edit, and the arrow up in an empty field edits one's last message.
+
+import { icon, nameOf, part } from "./dom.js";
+import { lineOf } from "./message.js";
+
+const BODY_BYTES_MAX = 16 * 1024;
+const SIGN_EVERY = 2_500;
+
+export class Composer {
+  #on;
+  #mode = null;
+  #isTyping = false;
+  #signedAt = 0;
+  #stopTimer;
+  #listening = new AbortController();
+
+  /** `on`: send(body, replyTo), edit(message, body), typing(isTyping), lastOwn(), problem(words). */
+  constructor(on, draft = "") {
+    this.#on = on;
+    const { signal } = this.#listening;
+    part("send").replaceChildren(icon("send"));
+    part("context-end").replaceChildren(icon("close"));
+    part("composer").addEventListener("submit", (event) => { event.preventDefault(); this.#submit(); }, { signal });
+    part("text").addEventListener("input", () => this.#changed(), { signal });
+    part("text").addEventListener("keydown", (event) => this.#key(event), { signal });
+    part("context-end").addEventListener("click", () => this.#end(), { signal });
+    this.#set(draft);
+    this.#showMode();
+    this.enable(true);
+  }
+
+  /** Leaves the field to another conversation, with what was being written here. */
+  close() {
+    const draft = this.#mode?.edited ? "" : part("text").value;
+    this.#listening.abort();
+    this.#stopTyping();
+    clearTimeout(this.#stopTimer);
+    return draft;
+  }
+
+  enable(isEnabled) {
+    for (const id of ["text", "send"]) part(id).disabled = !isEnabled;
+  }
+
+  reply(message) {
+    this.#mode = { repliedTo: message };
+    this.#showMode();
+    part("text").focus();
+  }
+
+  edit(message) {
+    this.#mode = { edited: message };
+    this.#set(message.body);
+    this.#showMode();
+    part("text").focus();
+  }
+
+  #end() {
+    if (this.#mode?.edited) this.#set("");
+    this.#mode = null;
+    this.#showMode();
+    part("text").focus();
+  }
+
+  #showMode() {
+    const { repliedTo, edited } = this.#mode ?? {};
+    part("context").hidden = !this.#mode;
+    if (repliedTo) part("context-text").textContent = `Reply to ${nameOf(repliedTo.sender)}: ${lineOf(repliedTo).slice(0, 140)}`;
+    if (edited) part("context-text").textContent = "Edit your message";
+    part("send").setAttribute("aria-label", edited ? "Save" : "Send");
+  }
+
+  #set(text) {
+    part("text").value = text;
+    this.#grow();
+  }
+
+  #grow() {
+    const field = part("text");
+    field.style.height = "auto";
+    field.style.height = `${field.scrollHeight}px`;
+    part("send").classList.toggle("ready", Boolean(field.value.trim()));
+  }
+
+  #changed() {
+    this.#grow();
+    if (!part("text").value.trim() || this.#mode?.edited) return this.#stopTyping();
+    clearTimeout(this.#stopTimer);
+    this.#stopTimer = setTimeout(() => this.#stopTyping(), 5_000);
+    if (Date.now() - this.#signedAt < SIGN_EVERY) return;
+    this.#signedAt = Date.now();
+    this.#isTyping = true;
+    this.#on.typing(true);
+  }
+
+  /** The server also ends it by itself: after a message, and when it hears nothing more. */
+  #stopTyping() {
+    if (this.#isTyping) this.#on.typing(false);
+    this.#isTyping = false;
+    this.#signedAt = 0;
+  }
+
+  #key(event) {
+    if (event.isComposing) return;
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      this.#submit();
+    } else if (event.key === "Escape" && this.#mode) {
+      event.stopPropagation();
+      this.#end();
+    } else if (event.key === "ArrowUp" && !part("text").value) {
+      const last = this.#on.lastOwn();
+      if (!last) return;
+      event.preventDefault();
+      this.edit(last);
+    }
+  }
+
+  #submit() {
+    const body = part("text").value.trim();
+    if (!body) return;
+    if (new TextEncoder().encode(body).length > BODY_BYTES_MAX) {
+      this.#on.problem("This message is too long: it may have 16 KiB.");
+      return;
+    }
+    this.#on.problem("");
+    const { repliedTo, edited } = this.#mode ?? {};
+    this.#mode = null;
+    this.#set("");
+    this.#showMode();
+    clearTimeout(this.#stopTimer);
+    this.#isTyping = false;
+    this.#signedAt = 0;
+    if (!edited) this.#on.send(body, repliedTo);
+    else if (body !== edited.body) this.#on.edit(edited, body);
+    part("text").focus();
+  }
+}

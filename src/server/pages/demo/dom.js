@@ -1,0 +1,107 @@
+// Small things that every part needs: making elements, saying times, ordering ids. Text is only ever set as text.
+
+/** An element with properties, and children that are elements or text. `data-` and `aria-` names, `role` and `class` become attributes. */
+export function el(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (/^(data-|aria-|role$|class$|for$)/.test(name)) element.setAttribute(name, value);
+    else element[name] = value;
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return element;
+}
+
+export const part = (id) => document.getElementById(id);
+
+const SHAPES = {
+  send: "M3 20 21 12 3 4v6l11 2-11 2z",
+  back: "M15 5 8 12l7 7",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  plus: "M12 5v14M5 12h14",
+  down: "M6 9l6 6 6-6",
+  close: "M6 6l12 12M18 6 6 18",
+  clock: "M12 7v5l3 2M12 3a9 9 0 1 0 .01 0",
+  sent: "M5 12.5l4.5 4.5L19 7.5",
+  twice: "M2 12.5l4.5 4.5L16 7.5M11 16l1 1 9.5-9.5",
+  muted: "M4 10v4h4l5 4V6L8 10zM17 9l5 6M22 9l-5 6",
+  pinned: "M9 4h6l-1 7 4 3H6l4-3zM12 14v6",
+};
+
+/** A drawn sign. It is for the eye: who listens gets the name of what it stands in. */
+export function icon(name) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("class", `icon icon-${name}`);
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", SHAPES[name]);
+  svg.append(path);
+  return svg;
+}
+
+export const nameOf = (user) => user?.displayName || user?.username || "";
+
+/** The first letters of at most two words, on a colour that stays the same for this name. */
+export function avatar(title, isOnline = false) {
+  const letters = title.split(/[\s&]+/u).filter(Boolean).slice(0, 2).map((word) => [...word][0].toUpperCase()).join("");
+  let hash = 0;
+  for (const character of title) hash = (hash * 31 + character.codePointAt(0)) % 6;
+  return el("span", { class: `avatar tint-${hash}`, "aria-hidden": "true", "data-online": isOnline ? "" : undefined }, letters);
+}
+
+export const titleOf = (conversation, viewer) => {
+  if (conversation.kind === "GROUP") return conversation.name || "Group";
+  const peer = conversation.directPeer;
+  return !peer || peer.username === viewer ? "Note to self" : nameOf(peer);
+};
+
+// ---- Time, in the reader's own words for it.
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const weekday = new Intl.DateTimeFormat(undefined, { weekday: "short" });
+const date = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const longDate = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
+const fullDate = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: "long", timeStyle: "short" });
+
+const midnight = (time) => new Date(time).setHours(0, 0, 0, 0);
+const daysAgo = (time) => Math.round((midnight(Date.now()) - midnight(time)) / 86_400_000);
+
+export const timeOf = (text) => clock.format(new Date(text));
+export const fullTime = (text) => full.format(new Date(text));
+export const dayKey = (text) => midnight(text);
+
+/** 14:05 today, then Tue, then 12 Mar. */
+export function shortTime(text) {
+  const days = daysAgo(text);
+  return (days < 1 ? clock : days < 7 ? weekday : date).format(new Date(text));
+}
+
+export function dayName(text) {
+  const days = daysAgo(text);
+  if (days === 0) return "Today";
+  if (days === 1) return "Yesterday";
+  return (days < 300 ? longDate : fullDate).format(new Date(text));
+}
+
+// ---- Order.
+
+/** A text that sorts as Cassandra sorts timeuuids: by the time in them, then by the other bytes as signed ones. */
+export function orderKey(uuid) {
+  const [low, middle, high, clockSequence, node] = uuid.split("-");
+  const rest = (clockSequence + node).match(/../g).map((byte) => (parseInt(byte, 16) ^ 0x80).toString(16).padStart(2, "0"));
+  return high.slice(1) + middle + low + rest.join("");
+}
+
+// ---- Links. Only web addresses become links, whatever a message says.
+
+export function link(url, text) {
+  if (!URL.canParse(url) || !["http:", "https:"].includes(new URL(url).protocol)) return document.createTextNode(text);
+  return el("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, text);
+}
+
+export function withLinks(text) {
+  return text.split(/(https?:\/\/[^\s<>"]+[^\s<>".,;:!?)\]])/u).map((piece, index) => (index % 2 ? link(piece, piece) : piece));
+}

@@ -1,0 +1,130 @@
+// How one message looks. It knows nothing of the server: what is done to it goes to `on`.
+
+import { dayKey, el, fullTime, icon, nameOf, timeOf, withLinks, link } from "./dom.js";
+
+const LONG = 1_200;
+const ONLY_EMOJI = /^(?:\p{Extended_Pictographic}[\u{FE0F}\u{200D}\u{1F3FB}-\u{1F3FF}]*){1,6}$/u;
+const RUN_TIME = 5 * 60_000;
+
+/** What it says in one line: for the inbox, for a quote, for who listens. */
+export function lineOf(message) {
+  if (message.deletedAt) return "This message was deleted";
+  if (message.kind === "SYSTEM") return systemLine(message);
+  return message.body || message.attachments?.map(({ name }) => name || "Attachment").join(", ") || "";
+}
+
+const and = new Intl.ListFormat("en", { type: "conjunction" });
+const ROLES = { OWNER: "an owner", ADMIN: "an admin", MEMBER: "a member" };
+
+/** The server says in the metadata what happened. */
+export function systemLine({ metadata, sender }) {
+  const { event, usernames = [], name, role } = metadata ?? {};
+  const who = nameOf(sender);
+  const whom = and.format(usernames.map(String));
+  switch (event) {
+    case "joined": return `${who} added ${whom}`;
+    case "removed": return `${who} removed ${whom}`;
+    case "left": return `${who} left`;
+    case "renamed": return `${who} named the group “${name}”`;
+    case "roleChanged": return `${who} made ${whom} ${ROLES[String(role).toUpperCase()] ?? "something else"}`;
+    default: return `${who} changed the conversation`;
+  }
+}
+
+const STATUS = {
+  WAITING: ["clock", "Waiting"],
+  SENT: ["sent", "Sent"],
+  DELIVERED: ["twice", "Delivered"],
+  READ: ["twice", "Read"],
+};
+
+export function tick(status) {
+  const [shape, words] = STATUS[status] ?? STATUS.SENT;
+  return el("span", { class: "tick", "data-status": status, title: words }, icon(shape), el("span", { class: "sr" }, words));
+}
+
+/** Whether they are shown as one run: of one sender, soon after another, on one day. */
+export function isRun(before, after) {
+  return Boolean(before && before.kind === "TEXT" && after.kind === "TEXT"
+    && before.sender.username === after.sender.username
+    && dayKey(before.createdAt) === dayKey(after.createdAt)
+    && Math.abs(Date.parse(after.createdAt) - Date.parse(before.createdAt)) < RUN_TIME);
+}
+
+/** `look`: isOwn, isGroup, startsRun, endsRun. `on`: react, menu, quote. */
+export function drawMessage(message, look, on) {
+  if (message.kind === "SYSTEM") {
+    return el("li", { class: "system", "data-id": message.id }, systemLine(message));
+  }
+  const bubble = el("div", { class: "bubble" });
+  const isEmoji = !message.deletedAt && !message.replyTo && ONLY_EMOJI.test(message.body ?? "");
+  if (look.isGroup && !look.isOwn && look.startsRun) bubble.append(el("p", { class: "author" }, nameOf(message.sender)));
+  if (message.replyTo && !message.deletedAt) bubble.append(quote(message.replyTo, on));
+  bubble.append(bodyOf(message), ...attachmentsOf(message), meta(message, look));
+
+  const more = el("button", {
+    class: "round more", type: "button", tabIndex: -1, "aria-haspopup": "menu",
+    "aria-label": `Actions for the message of ${look.isOwn ? "yourself" : nameOf(message.sender)}: ${lineOf(message).slice(0, 60)}`,
+    onclick: (event) => on.menu(message, event.currentTarget),
+  }, icon("more"));
+
+  return el("li", {
+    class: `message${look.isOwn ? " own" : ""}${look.startsRun ? " starts" : ""}${look.endsRun ? " ends" : ""}${isEmoji ? " emoji" : ""}`,
+    "data-id": message.id,
+  }, el("div", { class: "row" }, bubble, message.deletedAt ? null : more), reactionsOf(message, on));
+}
+
+function bodyOf(message) {
+  if (message.deletedAt) return el("p", { class: "body deleted" }, lineOf(message));
+  const body = message.body ?? "";
+  const text = el("p", { class: "body", dir: "auto" });
+  if (body.length <= LONG + 200) {
+    text.append(...withLinks(body));
+  } else {
+    const showAll = () => text.replaceChildren(...withLinks(body));
+    text.append(`${body.slice(0, LONG)}… `, el("button", { class: "quiet", type: "button", onclick: showAll }, "Show all"));
+  }
+  return text;
+}
+
+function attachmentsOf(message) {
+  if (message.deletedAt) return [];
+  return message.attachments.map(({ url, name, mimeType }) => el("p", { class: "attachment" }, link(url, name || mimeType)));
+}
+
+function quote(original, on) {
+  return el("button", { class: "quote", type: "button", onclick: () => on.quote(original.id) },
+    el("b", {}, nameOf(original.sender)), el("span", { dir: "auto" }, lineOf({ kind: "TEXT", ...original }).slice(0, 140)));
+}
+
+function meta(message, { isOwn }) {
+  return el("p", { class: "meta" },
+    message.editedAt && !message.deletedAt ? el("span", {}, "edited") : null,
+    el("time", { dateTime: message.createdAt, title: fullTime(message.createdAt) }, timeOf(message.createdAt)),
+    isOwn && message.status && !message.deletedAt ? tick(message.status) : null);
+}
+
+function reactionsOf(message, on) {
+  if (!message.reactions.length || message.deletedAt) return null;
+  return el("div", { class: "reactions" }, ...message.reactions.map(({ emoji, count, countIsCapped, viewerHasReacted }) =>
+    el("button", {
+      class: "reaction", type: "button", "aria-pressed": String(viewerHasReacted),
+      "aria-label": `${emoji}, ${count}${countIsCapped ? " or more" : ""}`,
+      onclick: () => on.react(message, emoji, !viewerHasReacted),
+    }, emoji, count > 1 ? el("span", {}, `${count}${countIsCapped ? "+" : ""}`) : null)));
+}
+
+/** One that the server has not confirmed. */
+export function drawWaiting(waiting, look, on) {
+  const bubble = el("div", { class: "bubble" });
+  if (waiting.replyTo) bubble.append(quote(waiting.replyTo, on));
+  bubble.append(el("p", { class: "body", dir: "auto" }, ...withLinks(waiting.body)),
+    el("p", { class: "meta" }, el("time", {}, timeOf(waiting.createdAt)), waiting.failure ? null : tick("WAITING")));
+  const failure = waiting.failure
+    ? el("p", { class: "failure", role: "alert" }, `Not sent: ${waiting.failure} `,
+        el("button", { class: "quiet", type: "button", onclick: () => on.again(waiting) }, "Send again"),
+        el("button", { class: "quiet", type: "button", onclick: () => on.discard(waiting) }, "Discard"))
+    : null;
+  return el("li", { class: `message own waiting ends${look.startsRun ? " starts" : ""}`, "data-id": waiting.key },
+    el("div", { class: "row" }, bubble), failure);
+}

@@ -1,0 +1,49 @@
+// What every driver of a page shares: a real browser with every host but the server's closed, and an ear for what goes wrong in it.
+
+import assert from "node:assert/strict";
+import { chromium } from "playwright-core";
+
+export async function launch(base, executablePath) {
+  const { host, hostname } = new URL(base);
+  const strangers = new Set();
+  const complaints = [];
+  const browser = await chromium.launch({
+    executablePath,
+    args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+      "--disable-component-update", "--disable-sync", `--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE ${hostname}`],
+  });
+
+  async function newContext(options) {
+    const context = await browser.newContext(options);
+    await context.route("**/*", (route) => {
+      const url = new URL(route.request().url());
+      if (url.host === host) return route.continue();
+      strangers.add(url.href);
+      return route.abort();
+    });
+    return context;
+  }
+
+  async function open(context, path) {
+    const page = await context.newPage();
+    page.setDefaultTimeout(60_000);
+    page.on("pageerror", (error) => complaints.push(`${path}: ${error.message}`));
+    page.on("console", (message) => message.type() === "error" && complaints.push(`${path}: ${message.text()}`));
+    page.on("websocket", (socket) => new URL(socket.url()).host !== host && strangers.add(socket.url()));
+    await page.goto(new URL(path, base).href);
+    return page;
+  }
+
+  /** Fails where something was asked of another host, or the console has an error that was not to be expected. */
+  function check(isExpected = () => false) {
+    assert.deepEqual([...strangers], [], "the page asks no host but its own");
+    assert.deepEqual(complaints.filter((line) => !isExpected(line)), [], "the console is clean");
+  }
+
+  return { newContext, open, check, close: () => browser.close() };
+}
+
+export async function fits(page, name) {
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(overflow <= 0, `${name}: ${overflow} px too wide`);
+}
