@@ -13,6 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::read;
 use super::stage::{GROUP_AT, Stage, name};
 use crate::support::client::{Cut, Socket, soon, try_socket};
+use crate::support::program::Program;
 use crate::support::server::Server;
 
 const SENDERS: usize = 6;
@@ -24,7 +25,7 @@ const SEND: &str =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_it_in_order_and_loses_nothing() {
-    let stage = Arc::new(Stage::set_up().await);
+    let stage = Arc::new(Stage::set_up(Program::new()).await);
     let server = Server::start(&stage.program, &["--rates", "off"]);
     let address = server.address();
     let conversation = stage.conversations[GROUP_AT].id.clone();

@@ -1,7 +1,6 @@
 //! A store whose sends can be held up: what a slow cluster, or a server that stops for a while, does to ids that were given already.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
