@@ -208,6 +208,9 @@ function showConnection(state) {
     session?.room?.wake();
   } else if (state === "offline") {
     showBar("offline");
+    // What one knew of others holds no longer; back again it is told anew.
+    session?.presence.clear();
+    session?.inbox?.render();
     session?.room?.offline();
   } else if (!wasOffline) {
     // A connection that is there at once is not worth a word.
