@@ -64,31 +64,6 @@ mutation MarkRead($input: MarkReadInput!) {
   }
 }
 `, { input: { conversationId: start.conversationId } }],
-  [`# One emoji; adding it twice changes nothing. All who read
-# along hear of it by the subscription conversationEvents.
-mutation React($input: AddReactionInput!) {
-  addReaction(input: $input) {
-    message {
-      body
-      reactions { emoji count viewerHasReacted users { username } }
-    }
-  }
-}
-`, { input: { messageId: start.messageId, emoji: "👍" } }],
-  [`# You are its OWNER. A retry with the same idempotencyKey
-# answers with the same group.
-mutation NewGroup($input: CreateGroupConversationInput!) {
-  createGroupConversation(input: $input) {
-    conversation {
-      id
-      name
-      participants {
-        edges { node { role user { username } } }
-      }
-    }
-  }
-}
-`, { input: { name: "Lunch", usernames: ["bob", "carol"], idempotencyKey: crypto.randomUUID() } }],
   [`# Every message after the cursor, then live: send one from
 # another window. After a cut it goes on from the last one.
 subscription NewMessages(
@@ -110,7 +85,7 @@ subscription NewMessages(
 
 const START = `query Start {
   viewer { username }
-  inbox(first: 1) { edges { node { conversation { id messages(first: 3) { edges { cursor node { id } } } } } } }
+  inbox(first: 1) { edges { node { conversation { id messages(first: 3) { edges { cursor } } } } } }
 }`;
 
 // ---- What is remembered. A window keeps its own person; a new window begins as the last one chosen.
@@ -353,7 +328,7 @@ async function signIn() {
   viewer = data?.viewer.username ?? "";
   const conversation = data?.inbox.edges[0]?.node.conversation;
   const edges = conversation?.messages.edges ?? [];
-  const start = { conversationId: conversation?.id ?? "", cursor: edges.at(-1)?.cursor ?? null, messageId: edges[0]?.node.id ?? "" };
+  const start = { conversationId: conversation?.id ?? "", cursor: edges.at(-1)?.cursor ?? null };
   if (!isDemo) {
     part("sign-in").hidden = Boolean(viewer);
     part("signed-in").hidden = !viewer;
@@ -372,7 +347,7 @@ async function enter(newToken) {
     await signIn();
   } catch (error) {
     say(error.message);
-    if (!root) mount("", { conversationId: "", cursor: null, messageId: "" }, false);
+    if (!root) mount("", { conversationId: "", cursor: null }, false);
   }
 }
 
