@@ -1,10 +1,12 @@
-//! The page at `/` in a real browser: `graphiql.js` beside this file drives it against a server of its own, with every other host closed.
+//! The pages in a real browser: `graphiql.js` and `demo.js` beside this file drive them, each against a server of its own, with every
+//! other host closed.
 //!
 //! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
 
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::support::program::{Program, Running};
@@ -12,29 +14,76 @@ use crate::support::server::Server;
 
 const INSTALLS_WITHIN: Duration = Duration::from_secs(120);
 const DRIVES_WITHIN: Duration = Duration::from_secs(240);
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_graphiql_page_works_in_a_browser() {
-    let (chromium, program) = match tools() {
-        Ok(tools) => tools,
-        Err(missing) => {
+    let Some(tools) = tools_or_a_line() else { return };
+    let server_program = Program::new();
+    let server = Server::start(&server_program, &["--demo"]);
+    let mut driver = Running::spawn(&mut tools.driver("graphiql.js", &server));
+    assert!(ends_well_within(&mut driver, DRIVES_WITHIN), "see above; the screenshots are in {}", tools.screenshots.display());
+}
+
+#[test]
+fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
+    let Some(tools) = tools_or_a_line() else { return };
+    let server_program = Program::new();
+    // The driver writes faster than a person may.
+    let arguments = ["--demo", "--rates", "off"];
+    let server = Server::start(&server_program, &arguments);
+    let address = server.address().to_string();
+    let mut driver = Running::spawn(tools.driver("demo.js", &server).stdin(Stdio::piped()).stdout(Stdio::piped()));
+
+    let mut answers = driver.child.stdin.take().unwrap();
+    let (sender, commands) = mpsc::channel();
+    let lines = BufReader::new(driver.child.stdout.take().unwrap()).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let deadline = Instant::now() + DRIVES_WITHIN;
+    let mut server = Some(server);
+    // It ends with the driver's output, or in time.
+    while let Ok(command) = commands.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match command.as_str() {
+            "kill" => drop(server.take().map(Server::kill)),
+            "start" => server = Some(Server::start_on(&address, &server_program, &arguments)),
+            other => panic!("the driver says {other}"),
+        }
+        writeln!(answers, "done").unwrap();
+    }
+    assert!(ends_well_within(&mut driver, ENDS_WITHIN), "see above; the screenshots are in {}", tools.screenshots.display());
+}
+
+/// What drives a browser.
+struct Tools {
+    chromium: String,
+    work: PathBuf,
+    screenshots: PathBuf,
+}
+
+impl Tools {
+    fn driver(&self, name: &str, server: &Server) -> Command {
+        let mut command = Command::new("node");
+        command.arg(self.work.join(name)).arg(format!("{}/", server.url)).arg(&self.chromium).arg(&self.screenshots);
+        command
+    }
+}
+
+/// Or a line says what is missing, except in CI, where that is a failure.
+fn tools_or_a_line() -> Option<Tools> {
+    // They are installed by one, for both.
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _one = INSTALLING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    tools()
+        .inspect_err(|missing| {
             assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "the browser test cannot run: {missing}");
             // Not eprintln!, which is kept from sight in a test that passes.
             let _ = writeln!(std::io::stderr(), "the browser test did not run: {missing}");
-            return;
-        }
-    };
-    let server_program = Program::new();
-    let server = Server::start(&server_program, &["--demo"]);
-    let screenshots = program.with_file_name("screenshots");
-    std::fs::create_dir_all(&screenshots).unwrap();
-    let page = format!("{}/", server.url);
-    let mut driver = Running::spawn(Command::new("node").arg(&program).args([&page, &chromium]).arg(&screenshots));
-    assert!(ends_well_within(&mut driver, DRIVES_WITHIN), "see above; the screenshots are in {}", screenshots.display());
+        })
+        .ok()
 }
 
-/// The browser, and the program with what it needs beside it, installed outside the source tree; or what is missing.
-fn tools() -> Result<(String, PathBuf), String> {
+/// The browser, and the drivers with what they need beside them, installed outside the source tree; or what is missing.
+fn tools() -> Result<Tools, String> {
     if !wideroom::server::pages::is_embedded() {
         return Err("this build has no GraphiQL inside".to_owned());
     }
@@ -48,7 +97,7 @@ fn tools() -> Result<(String, PathBuf), String> {
     std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
     let lock = "package-lock.json";
     let is_installed = std::fs::read(work.join("node_modules/.installed")).ok() == std::fs::read(source.join(lock)).ok();
-    for name in ["graphiql.js", "package.json", lock] {
+    for name in ["page.js", "graphiql.js", "demo.js", "package.json", lock] {
         std::fs::copy(source.join(name), work.join(name)).map_err(|error| error.to_string())?;
     }
     if !is_installed {
@@ -61,7 +110,9 @@ fn tools() -> Result<(String, PathBuf), String> {
         }
         std::fs::copy(source.join(lock), work.join("node_modules/.installed")).map_err(|error| error.to_string())?;
     }
-    Ok((chromium, work.join("graphiql.js")))
+    let screenshots = work.join("screenshots");
+    std::fs::create_dir_all(&screenshots).map_err(|error| error.to_string())?;
+    Ok(Tools { chromium, work, screenshots })
 }
 
 fn find(tool: &str) -> Option<String> {

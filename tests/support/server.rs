@@ -24,7 +24,12 @@ pub(crate) struct Server {
 impl Server {
     /// Started on a free port; it answers already.
     pub(crate) fn start(program: &Program, arguments: &[&str]) -> Self {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        Self::start_on("127.0.0.1:0", program, arguments)
+    }
+
+    /// The same where it is to be found at the address of one before it.
+    pub(crate) fn start_on(address: &str, program: &Program, arguments: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", address], arguments].concat();
         let mut process = Running::spawn(program.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
         let stderr = BufReader::new(process.child.stderr.take().unwrap());
         let (lines, logged) = mpsc::channel();

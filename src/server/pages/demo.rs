@@ -13,7 +13,7 @@ use axum::routing::get;
 use super::{CSS, JS, Page, escape, fingerprint, forever};
 
 /// The modules name each other, so their folder has the hash, not each name.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
     ("api.js", include_str!("demo/api.js")),
@@ -25,6 +25,7 @@ const FILES: [(&str, &str); 11] = [
     ("menu.js", include_str!("demo/menu.js")),
     ("composer.js", include_str!("demo/composer.js")),
     ("outbox.js", include_str!("demo/outbox.js")),
+    ("scroll.js", include_str!("demo/scroll.js")),
 ];
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; \

@@ -12,7 +12,7 @@ const MESSAGE = `
 const ENTRY = `
   id unreadCount unreadCountIsCapped lastActivityAt isMuted isPinned isArchived
   conversation { id kind name directPeer { ${USER} } }
-  lastMessage { id kind body deletedAt createdAt metadata status sender { ${USER} } attachments { name } }`;
+  lastMessage { id kind body deletedAt createdAt metadata sender { ${USER} } attachments { name } }`;
 
 export const VIEWER = `query Viewer { viewer { ${USER} } }`;
 

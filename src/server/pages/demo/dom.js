@@ -13,6 +13,17 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
+/** Puts these children there, and touches none that stays: focus and selection hold. */
+export function replaceItems(list, wanted) {
+  const isWanted = new Set(wanted);
+  for (const child of [...list.children]) if (!isWanted.has(child)) child.remove();
+  let next = list.firstChild;
+  for (const node of wanted) {
+    if (node === next) next = next.nextSibling;
+    else list.insertBefore(node, next);
+  }
+}
+
 export const part = (id) => document.getElementById(id);
 
 const SHAPES = {
@@ -46,9 +57,9 @@ export const nameOf = (user) => user?.displayName || user?.username || "";
 /** The first letters of at most two words, on a colour that stays the same for this name. */
 export function avatar(title, isOnline = false) {
   const letters = title.split(/[\s&]+/u).filter(Boolean).slice(0, 2).map((word) => [...word][0].toUpperCase()).join("");
-  let hash = 0;
-  for (const character of title) hash = (hash * 31 + character.codePointAt(0)) % 6;
-  return el("span", { class: `avatar tint-${hash}`, "aria-hidden": "true", "data-online": isOnline ? "" : undefined }, letters);
+  let hash = 7;
+  for (const character of title.toLowerCase()) hash = (hash * 33 + character.codePointAt(0)) % 1_009;
+  return el("span", { class: `avatar tint-${hash % 6}`, "aria-hidden": "true", "data-online": isOnline ? "" : undefined }, letters);
 }
 
 export const titleOf = (conversation, viewer) => {

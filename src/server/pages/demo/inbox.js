@@ -1,8 +1,8 @@
 // The list of conversations: the newest activity first, pinned ones above, live. It also says that messages have arrived here.
 
 import { INBOX, INBOX_UPDATED, MARK_DELIVERED } from "./documents.js";
-import { avatar, el, icon, nameOf, part, shortTime, titleOf } from "./dom.js";
-import { lineOf, tick } from "./message.js";
+import { avatar, el, icon, nameOf, part, replaceItems, shortTime, titleOf } from "./dom.js";
+import { lineOf } from "./message.js";
 
 export class Inbox {
   #api;
@@ -141,8 +141,7 @@ export class Inbox {
     const focused = document.activeElement?.closest?.("#inbox a")?.hash;
     const wanted = entries.map((entry) => this.#node(entry));
     // Only what changed is touched: a replaced list would lose the reader's place in it.
-    for (const child of [...list.children]) if (!wanted.includes(child)) child.remove();
-    wanted.forEach((node, index) => list.children[index] !== node && list.insertBefore(node, list.children[index] ?? null));
+    replaceItems(list, wanted);
     if (focused && !document.activeElement?.closest?.("#inbox")) list.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
     const unread = entries.filter(({ unreadCount, isMuted }) => unreadCount && !isMuted).length;
     document.title = `${unread ? `(${unread}) ` : ""}${this.#viewer} · Wideroom chat`;
@@ -188,7 +187,7 @@ export class Inbox {
     const line = lineOf(message);
     if (message.deletedAt || message.kind === "SYSTEM") return [el("i", {}, line)];
     const text = el("span", { dir: "auto" }, line.slice(0, 200));
-    if (isOwn) return [message.status ? tick(message.status) : null, text].filter(Boolean);
+    if (isOwn) return ["You: ", text];
     return conversation.kind === "GROUP" ? [`${nameOf(message.sender)}: `, text] : [text];
   }
 }

@@ -208,6 +208,9 @@ function showConnection(state) {
     session?.room?.wake();
   } else if (state === "offline") {
     showBar("offline");
+    // What one knew of others holds no longer; back again it is told anew.
+    session?.presence.clear();
+    session?.inbox?.render();
     session?.room?.offline();
   } else if (!wasOffline) {
     // A connection that is there at once is not worth a word.
@@ -222,7 +225,11 @@ function namesWanted() {
   return [...new Set(part("names").value.split(",").map((name) => name.trim()).filter(Boolean))];
 }
 
+/** Of one wish: whoever presses Start again after an error makes no second group. */
+let groupKey = "";
+
 function showDialogFields() {
+  groupKey = crypto.randomUUID();
   const names = namesWanted();
   part("group-field").hidden = names.length < 2;
   part("group-name").required = names.length > 1;
@@ -250,7 +257,7 @@ async function startConversation(event) {
   event.preventDefault();
   const names = namesWanted();
   if (!names.length) return;
-  const group = { name: part("group-name").value.trim(), usernames: names, idempotencyKey: crypto.randomUUID() };
+  const group = { name: part("group-name").value.trim(), usernames: names, idempotencyKey: groupKey };
   try {
     const answer = names.length === 1
       ? await session.api.ask(documents.START_DIRECT, { input: { username: names[0] } })
@@ -271,7 +278,7 @@ part("new").append(icon("plus"));
 part("back").append(icon("back"));
 part("new").addEventListener("click", openDialog);
 part("leave").addEventListener("click", () => { signOut(); location.hash = ""; });
-part("names").addEventListener("input", showDialogFields);
+for (const id of ["names", "group-name"]) part(id).addEventListener("input", showDialogFields);
 part("dialog-form").addEventListener("submit", startConversation);
 part("dialog-cancel").addEventListener("click", () => part("dialog").close());
 part("token-form").addEventListener("submit", (event) => {

@@ -3,13 +3,13 @@
 
 import { Composer } from "./composer.js";
 import * as documents from "./documents.js";
-import { avatar, dayKey, dayName, el, icon, nameOf, orderKey, part, shortTime, titleOf } from "./dom.js";
+import { avatar, dayKey, dayName, el, icon, nameOf, orderKey, part, replaceItems, shortTime, titleOf } from "./dom.js";
 import { openMenu } from "./menu.js";
 import { drawMessage, drawWaiting, isRun, lineOf } from "./message.js";
+import { Scroll } from "./scroll.js";
 
 const PAGE = 30;
 const PAGE_MOST = 100;
-const BOTTOM = 48;
 const STATUSES_MOST = 50;
 
 export class Room {
@@ -20,6 +20,7 @@ export class Room {
   #on;
   #conversation;
   #composer;
+  #scroll;
   #messages = [];
   #nodes = new Map();
   #pageInfo = { hasNextPage: false };
@@ -37,11 +38,11 @@ export class Room {
     Object.assign(this, { draft });
     [this.#api, this.#outbox, this.#viewer, this.#id, this.#on] = [api, outbox, viewer, conversationId, on];
     const { signal } = this.#listening;
+    this.#scroll = new Scroll(part("scroller"), part("list"), signal);
     part("scroller").addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
     part("list").addEventListener("keydown", (event) => this.#walk(event), { signal });
-    part("pill").addEventListener("click", () => this.#toEnd(), { signal });
+    part("pill").addEventListener("click", () => this.#scroll.toEnd(), { signal });
     document.addEventListener("visibilitychange", () => this.#markRead(), { signal });
-    new ResizeObserver(() => this.#resized()).observe(part("scroller"));
     this.#load();
   }
 
@@ -89,9 +90,10 @@ export class Room {
     this.#showHead();
     this.#composer ??= this.#newComposer();
     this.#render();
-    this.#toStart();
+    this.#scroll.toEnd();
+    if (part("unread")) this.#scroll.to(part("unread"));
+    this.#scrolled();
     this.#listen(conversation.eventsCursor);
-    this.#markRead();
   }
 
   #newComposer() {
@@ -99,7 +101,7 @@ export class Room {
       send: (body, replyTo) => {
         this.#firstUnread = null;
         this.#outbox.send(this.#id, body, replyTo);
-        this.#toEnd();
+        this.#scroll.toEnd();
       },
       edit: (message, body) => this.#do(documents.EDIT, { messageId: message.id, body }),
       typing: (typing) => this.#api.ask(documents.SET_TYPING, { input: { conversationId: this.#id, typing } }).catch(() => {}),
@@ -169,6 +171,9 @@ export class Room {
   offline() {
     this.#typing.clear();
     this.#showTyping();
+    if (!this.#conversation) return;
+    if (this.#conversation.directPeer) this.#conversation.directPeer.presence = null;
+    this.#showHead();
   }
 
   wake() {
@@ -213,7 +218,7 @@ export class Room {
     this.#showTyping();
     if (!isKnown && !this.#isOwn(message)) {
       this.#on.announce(`${nameOf(message.sender)}: ${lineOf(message)}`);
-      if (!this.#isAtBottom()) this.#newCount += 1;
+      if (!this.#scroll.isAtBottom) this.#newCount += 1;
     }
     this.#upsert(message);
     this.#showPill();
@@ -244,7 +249,7 @@ export class Room {
 
   #markRead() {
     const newest = this.#messages.at(-1);
-    if (!newest || document.hidden || !this.#isAtBottom() || newest.key <= this.#markedKey) return;
+    if (!newest || document.hidden || !this.#scroll.isAtBottom || newest.key <= this.#markedKey) return;
     const before = this.#markedKey;
     this.#markedKey = newest.key;
     this.#on.read(this.#id);
@@ -282,9 +287,9 @@ export class Room {
   }
 
   #quoted(id) {
-    const node = this.#node(id);
+    const node = this.#scroll.find(id);
     if (!node) return this.#say("That message is further up.");
-    node.scrollIntoView({ block: "center" });
+    this.#scroll.to(node, true);
     node.classList.add("found");
     setTimeout(() => node.classList.remove("found"), 1_500);
   }
@@ -299,7 +304,6 @@ export class Room {
     event.preventDefault();
     if (!to) return step > 0 && part("text").focus();
     to.focus();
-    to.closest("li").scrollIntoView({ block: "nearest" });
   }
 
   // ---- What is shown.
@@ -333,33 +337,26 @@ export class Room {
   }
 
   #showPill() {
-    if (this.#isAtBottom()) this.#newCount = 0;
-    const { scrollHeight, scrollTop, clientHeight } = part("scroller");
-    part("pill").hidden = !this.#newCount && scrollHeight - scrollTop - clientHeight < 500;
+    if (this.#scroll.isAtBottom) this.#newCount = 0;
+    part("pill").hidden = !this.#newCount && !this.#scroll.isFar;
     part("pill").replaceChildren(icon("down"), this.#newCount ? `${this.#newCount} new` : el("span", { class: "sr" }, "To the newest message"));
   }
 
-  #node(id) {
-    return part("list").querySelector(`[data-id="${CSS.escape(id)}"]`);
-  }
-
   #render() {
-    const wasAtBottom = this.#isAtBottom();
-    const held = wasAtBottom ? null : this.#hold();
     const focused = document.activeElement?.closest?.("#list [data-id]")?.dataset.id;
     const arrived = new Set(this.#messages.map(({ clientKey }) => clientKey));
     const waiting = this.#outbox.of(this.#id).filter(({ key }) => !arrived.has(key));
-    const wanted = this.#items(waiting);
-    const isWanted = new Set(wanted);
-    const list = part("list");
-    for (const child of [...list.children]) if (!isWanted.has(child)) child.remove();
-    wanted.forEach((node, index) => list.children[index] !== node && list.insertBefore(node, list.children[index] ?? null));
-    const buttons = list.querySelectorAll(".more");
+    this.#scroll.around(() => replaceItems(part("list"), this.#items(waiting)));
+    const buttons = part("list").querySelectorAll(".more");
     buttons.forEach((button, index) => { button.tabIndex = index === buttons.length - 1 ? 0 : -1; });
-    if (focused && !document.activeElement?.closest?.("#list")) this.#node(focused)?.querySelector(".more")?.focus({ preventScroll: true });
-    if (wasAtBottom) this.#toEnd();
-    else this.#release(held);
+    if (focused && !document.activeElement?.closest?.("#list")) this.#scroll.find(focused)?.querySelector(".more")?.focus({ preventScroll: true });
     this.#showPill();
+  }
+
+  #scrolled() {
+    if (this.#scroll.isNearTop) this.#loadOlder();
+    this.#showPill();
+    this.#markRead();
   }
 
   #items(waiting) {
@@ -398,51 +395,5 @@ export class Room {
     const node = draw(signature);
     this.#nodes.set(key, { signature, node });
     return node;
-  }
-
-  // ---- Where one is in it.
-
-  #isAtBottom() {
-    const { scrollHeight, scrollTop, clientHeight } = part("scroller");
-    return scrollHeight - scrollTop - clientHeight < BOTTOM;
-  }
-
-  /** The first message in sight, and where it is: it stays there whatever comes in above it. */
-  #hold() {
-    const { top } = part("scroller").getBoundingClientRect();
-    const node = [...part("list").querySelectorAll("[data-id]")].find((item) => item.getBoundingClientRect().bottom > top);
-    return node && { id: node.dataset.id, top: node.getBoundingClientRect().top };
-  }
-
-  #release(held) {
-    const node = held && this.#node(held.id);
-    if (node) part("scroller").scrollTop += node.getBoundingClientRect().top - held.top;
-  }
-
-  #wasAtBottom = true;
-
-  #scrolled() {
-    this.#wasAtBottom = this.#isAtBottom();
-    if (part("scroller").scrollTop < 600) this.#loadOlder();
-    this.#showPill();
-    this.#markRead();
-  }
-
-  /** The keyboard of a telephone, or a window made smaller: who was at the end stays there. */
-  #resized() {
-    if (!this.#isClosed && this.#wasAtBottom) this.#toEnd();
-  }
-
-  #toEnd() {
-    part("scroller").scrollTop = part("scroller").scrollHeight;
-    this.#wasAtBottom = true;
-  }
-
-  #toStart() {
-    this.#toEnd();
-    part("unread")?.scrollIntoView({ block: "start" });
-    this.#wasAtBottom = this.#isAtBottom();
-    this.#showPill();
-    if (part("scroller").scrollTop < 600) this.#loadOlder();
   }
 }

@@ -1,0 +1,68 @@
+// Where one is in a conversation, and that it stays there: older messages come in above and newer ones below, and what one reads does
+// not move. Who is at the end stays at the end.
+
+const BOTTOM = 48;
+const FAR = 500;
+
+export class Scroll {
+  #scroller;
+  #list;
+  #wasAtBottom = true;
+
+  constructor(scroller, list, signal) {
+    [this.#scroller, this.#list] = [scroller, list];
+    scroller.addEventListener("scroll", () => { this.#wasAtBottom = this.isAtBottom; }, { signal, passive: true });
+    // The keyboard of a telephone, or a window made smaller.
+    const watcher = new ResizeObserver(() => this.#wasAtBottom && this.toEnd());
+    watcher.observe(scroller);
+    signal.addEventListener("abort", () => watcher.disconnect());
+  }
+
+  get #left() {
+    const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
+    return scrollHeight - scrollTop - clientHeight;
+  }
+
+  get isAtBottom() {
+    return this.#left < BOTTOM;
+  }
+
+  get isFar() {
+    return this.#left > FAR;
+  }
+
+  get isNearTop() {
+    return this.#scroller.scrollTop < 600;
+  }
+
+  /** Changes what is shown, and keeps the first message in sight where it is. */
+  around(change) {
+    if (this.isAtBottom) {
+      change();
+      this.toEnd();
+      return;
+    }
+    const { top } = this.#scroller.getBoundingClientRect();
+    const held = [...this.#list.querySelectorAll("[data-id]")].find((item) => item.getBoundingClientRect().bottom > top);
+    const before = held?.getBoundingClientRect().top;
+    change();
+    const node = held && this.find(held.dataset.id);
+    if (node) this.#scroller.scrollTop += node.getBoundingClientRect().top - before;
+  }
+
+  find(id) {
+    return this.#list.querySelector(`[data-id="${CSS.escape(id)}"]`);
+  }
+
+  toEnd() {
+    this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    this.#wasAtBottom = true;
+  }
+
+  /** Of the scroller alone: `scrollIntoView` would move the page under it as well. */
+  to(node, isInMiddle = false) {
+    const [inner, outer] = [node.getBoundingClientRect(), this.#scroller.getBoundingClientRect()];
+    this.#scroller.scrollTop += inner.top - outer.top - (isInMiddle ? (outer.height - inner.height) / 2 : 8);
+    this.#wasAtBottom = this.isAtBottom;
+  }
+}
