@@ -20,7 +20,7 @@ async fn the_shared_node_says_its_release() {
     let (release,) = rows.single_row::<(String,)>().unwrap();
     let major: u32 = release.split('.').next().unwrap().parse().unwrap();
     assert!(major >= 3, "{release}");
-    assert!(shared.url("rooms").ends_with("/rooms"));
+    assert!(shared.url("rooms").contains("/rooms?"));
 }
 
 #[tokio::test]

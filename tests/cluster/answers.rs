@@ -84,7 +84,7 @@ impl Scene {
         let node = tokio::net::lookup_host(&direct.contact_points[0]).await.unwrap().next().unwrap();
         let line = Line::to(node).await;
         let who = direct.credentials.as_ref().map(|who| format!("{}:{}@", who.user, who.password)).unwrap_or_default();
-        let made = async || migrated(|keyspace| shared.url(keyspace), "1").store().rsplit('/').next().unwrap().to_owned();
+        let made = async || migrated(|keyspace| shared.url(keyspace), "1").store().parse::<Address>().unwrap().keyspace;
         let keyspace = KEYSPACE.get_or_init(made).await.clone();
         let program = Program::on(format!("cql://{who}{}/{keyspace}", line.address));
         let server = serve(&program);
