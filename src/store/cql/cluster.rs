@@ -70,7 +70,8 @@ impl Cluster {
             }
             _ => {
                 let _turn = self.turn().await?;
-                self.session.batch(&writes.batch(&self.profiles), writes.values).await.map_err(of_write)?;
+                let (batch, values) = writes.into_batch(&self.profiles);
+                self.session.batch(&batch, values).await.map_err(of_write)?;
                 Ok(())
             }
         }
@@ -93,10 +94,10 @@ impl Cluster {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _turn = self.turn().await?;
-        let mut batch = writes.batch(&self.profiles);
+        let (mut batch, values) = writes.into_batch(&self.profiles);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
-        let answer = self.session.batch(&batch, writes.values).await.map_err(of_write)?;
+        let answer = self.session.batch(&batch, values).await.map_err(of_write)?;
         decided(answer)
     }
 
@@ -161,12 +162,12 @@ impl Writes {
         self.values.is_empty()
     }
 
-    fn batch(&self, profiles: &Profiles) -> Batch {
-        let statements = self.statements.iter().map(|statement| statement.clone().into()).collect();
+    fn into_batch(self, profiles: &Profiles) -> (Batch, Vec<Cells>) {
+        let statements = self.statements.into_iter().map(Into::into).collect();
         let mut batch = Batch::new_with_statements(self.kind, statements);
         batch.set_is_idempotent(true);
         batch.set_execution_profile_handle(Some(profiles.write.clone()));
-        batch
+        (batch, self.values)
     }
 }
 
