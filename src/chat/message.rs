@@ -15,7 +15,7 @@ impl Chat {
     /// else.
     pub async fn send(&self, viewer: &UserId, conversation: ConversationId, mut draft: Draft) -> Result<Arc<Message>> {
         draft.departures = self.0.departures.load(Ordering::SeqCst);
-        self.conversation_of(viewer, conversation).await?;
+        self.seat_to_write(viewer, conversation).await?;
         self.pace(&self.0.sends, viewer)?;
         if let Some(reply_to) = draft.reply_to {
             self.message_of(conversation, reply_to).await?;
