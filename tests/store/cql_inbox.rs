@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use futures_util::TryStreamExt;
+use futures_util::future::join_all;
 use scylla::client::session::Session;
-use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement;
 use wideroom::model::{ConversationId, Direction, Flags, InboxKey, InboxRow, MessageId, PageRequest, Timestamp, UserId};
@@ -15,7 +15,7 @@ use wideroom::store::{Archive, FlagsChange, Store};
 use super::ask::{assert_page, inbox_order, slice, walk};
 use super::stage::{Stage, keyspace};
 use crate::support::cassandra::shared;
-use crate::support::words::{HOUR, START, change, id, user};
+use crate::support::words::{HOUR, START, change, group, id, new, room, text, user, users};
 
 /// A store with its keyspace at hand.
 struct Place {
@@ -285,41 +285,31 @@ async fn tombstones_met(place: &Place, text: &str, values: impl scylla::serializ
 
 #[tokio::test]
 async fn sends_leave_no_tombstones_in_an_inbox() {
-    const SENDS: i64 = 20_000;
+    const SENDS: i64 = 2_000;
     const HOURS: i64 = 20;
+    const ROOMS: i64 = 20;
     let Some(place) = Place::open().await else { return };
     let sends = std::env::var("WIDEROOM_TEST_SENDS").map_or(SENDS, |sends| sends.parse().unwrap());
-    let ann = user("ann");
-    let rooms: Vec<_> = (0..20).map(|_| ConversationId::random()).collect();
-    for room in &rooms {
-        place.join(&ann, *room, JOINED).await;
-    }
-    let mut hours: Vec<Option<i32>> = vec![None; rooms.len()];
-    let all: Vec<i64> = (0..sends).collect();
-    for some in all.chunks(80) {
-        let mut batch = Batch::new(BatchType::Unlogged);
-        let mut values: Vec<Vec<scylla::value::CqlValue>> = Vec::new();
-        for send in some {
-            use scylla::value::CqlValue::{BigInt, Blob, Int, Text, Uuid};
-            let (number, micros) = (usize::try_from(*send).unwrap() % rooms.len(), send * (HOURS * HOUR / sends));
-            let (name, room) = (Text(ann.as_str().to_owned()), Uuid(rooms[number].0));
-            batch.append_statement(place.row.clone());
-            values.push(vec![Blob(last(micros)), BigInt(at(micros)), name.clone(), room.clone()]);
-            batch.append_statement(place.hint.clone());
-            values.push(vec![name.clone(), Int(slot(micros)), room.clone(), BigInt(at(micros)), BigInt(at(micros))]);
-            if let Some(before) = hours[number].replace(slot(micros)).filter(|before| *before < slot(micros)) {
-                batch.append_statement(place.forget.clone());
-                values.push(vec![BigInt(at(micros)), name, Int(before), room]);
-            }
+    let people = users(["ann", "ben"]);
+    let [ann, ben] = &people;
+    join_all((0..ROOMS).map(async |number| {
+        let room = room(u8::try_from(number).unwrap());
+        place.store().create_conversation(&group(room, &people)).await.unwrap();
+        let mut send = number;
+        while send < sends {
+            let message = text(room, id(send * (HOURS * HOUR / sends) + 1), ben);
+            place.store().append_messages(room, &[new(message)]).await.unwrap();
+            send += ROOMS;
         }
-        place.session.batch(&batch, values).await.unwrap();
-    }
-    assert_eq!(place.store().inbox(&ann, &PageRequest::first(20)).await.unwrap().items.len(), 20);
+    }))
+    .await;
+    assert_eq!(place.store().inbox(ann, &PageRequest::first(20)).await.unwrap().items.len(), 20);
     let whole = "SELECT conversation_id, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership FROM inbox_by_user WHERE user_id = ? LIMIT ?";
     assert_eq!(tombstones_met(&place, whole, (ann.as_str(), 101)).await, 0);
     // With hints, one for each conversation and hour that was left, however many the sends.
     let hints = "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot <= ? AND slot >= ? ORDER BY slot DESC, conversation_id DESC LIMIT ?";
     let met = tombstones_met(&place, hints, (ann.as_str(), i32::MAX, 0, 74)).await;
+    println!("{sends} sends over {HOURS} hours: {met} tombstones among the hints where all of them are read");
     assert!(met <= 20 * HOURS.unsigned_abs(), "{met} tombstones after {sends} sends");
     // And none where as many entries are found as are wanted.
     assert_eq!(tombstones_met(&place, hints, (ann.as_str(), i32::MAX, 0, 20)).await, 0);
