@@ -132,7 +132,7 @@ fn years(count: usize) -> Vec<MessageId> {
     let mut micros = -12 * YEAR;
     let mut ids = Vec::with_capacity(count);
     for number in 0..count - LATE {
-        let is_busy = number * runs / count % 2 == 0;
+        let is_busy = (number * runs / count).is_multiple_of(2);
         micros += if is_busy { 3_000_000 } else { quiet };
         ids.push(id_at(START.plus_micros(micros)));
     }
