@@ -5,19 +5,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use wideroom::clock::SystemClock;
 use wideroom::store::Store;
 use wideroom::store::cql::{Address, Cql, migrate};
 
 use crate::driver::{Driver, Pair};
-use crate::measure::quantile;
-use crate::report::Verdicts;
+use crate::measure::{Spread, quantile};
+use crate::operations::{Client, Operation};
+use crate::report::{self, Verdicts};
 use crate::throughput::{SENDERS, Senders, Way, conversation, of_many, ours_at_once, print};
-use crate::world::{World, user};
-use crate::{Size, cassandra};
+use crate::world::{Loader, World, user};
+use crate::{FEW, Size, cassandra};
 
 const AIM: f64 = 0.8;
+const QUIET: [Operation; 5] = [Operation::NewestPage, Operation::DeepPage, Operation::InboxPage, Operation::MarkRead, Operation::Send];
+const QUIET_TIMES: usize = 300;
 
 pub async fn measure(size: &Size) {
     let mut verdicts = Verdicts::default();
@@ -26,6 +30,7 @@ pub async fn measure(size: &Size) {
     let address: Address = shared.url(&name).parse().unwrap();
     migrate(&address, Some(1), &SystemClock).await.unwrap();
     let store = Arc::new(Cql::open(address.clone(), Arc::new(SystemClock)).await.unwrap());
+    quiet(&store).await;
     let world = Arc::new(World::over(store.clone(), tempfile::tempdir().unwrap(), Vec::new()).await);
     let driver = Arc::new(Driver::connect(&address.contact_points, &name).await);
 
@@ -56,6 +61,29 @@ pub async fn measure(size: &Size) {
     }
     store.close().await.unwrap();
     verdicts.print();
+}
+
+/// Operations one at a time, in a conversation of 1,000 messages and an inbox of 20 entries.
+async fn quiet(store: &Arc<Cql>) {
+    let mut loader = Loader { store: &**store, rows: Vec::new() };
+    let place = loader.place(0, FEW).await;
+    loader.flush().await;
+    let world = World::over(store.clone(), tempfile::tempdir().unwrap(), vec![place]).await;
+    let mut client = Client::new(&world, &world.places[0]).await;
+    report::heading("One at a time: statements, and ms by the clock (p50, p99)");
+    for operation in QUIET {
+        let (mut statements, mut took) = (Spread::default(), Vec::with_capacity(QUIET_TIMES));
+        for _ in 0..QUIET_TIMES {
+            let (before, start) = (store.statements_sent(), Instant::now());
+            client.run(operation).await;
+            took.push(start.elapsed().as_secs_f64() * 1e3);
+            statements.push((store.statements_sent() - before) as f64);
+            client.drain();
+        }
+        took.sort_unstable_by(f64::total_cmp);
+        let [half, nearly_all] = [0.5, 0.99].map(|share| quantile(&took, share));
+        println!("  {:<30} {:>6}  {half:>7.1}  {nearly_all:>7.1}", operation.name(), report::number(statements.median()));
+    }
 }
 
 /// In turns, so that what else the machine does falls on all of them.

@@ -32,7 +32,6 @@ pub struct Driver {
     ids: IdGenerator,
     conversation: PreparedStatement,
     seat: PreparedStatement,
-    newest: PreparedStatement,
     claim: PreparedStatement,
     message: PreparedStatement,
     head: PreparedStatement,
@@ -48,9 +47,8 @@ impl Driver {
         let session = SessionBuilder::new().known_nodes(nodes).pool_size(connections).tcp_nodelay(true).build().await.unwrap();
         session.use_keyspace(keyspace, true).await.unwrap();
         Self {
-            conversation: prepare(&session, "SELECT kind, name, created_at, created_by, input_hash, is_large, made FROM conversations WHERE conversation_id = ?").await,
+            conversation: prepare(&session, "SELECT kind, name, created_at, created_by, input_hash, is_large, made, last_message, newest_change FROM conversations WHERE conversation_id = ?").await,
             seat: prepare(&session, "SELECT membership, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?").await,
-            newest: prepare(&session, "SELECT last_message, newest_change FROM conversations WHERE conversation_id = ?").await,
             claim: prepare(&session, "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS").await,
             message: prepare(&session, "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, content, reply_to, client_key, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?").await,
             head: prepare(&session, "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, last_activity = ? WHERE conversation_id = ?").await,
@@ -70,7 +68,6 @@ impl Driver {
     pub async fn send(&self, pair: &Pair, number: u64, is_keyed: bool) {
         let conversation = pair.conversation.0;
         join!(self.run(&self.conversation, (conversation,)), self.run(&self.seat, (conversation, pair.sender.as_str())));
-        self.run(&self.newest, (conversation,)).await;
         let id = self.ids.next(SystemClock.now());
         if is_keyed {
             let start = id.moment().micros() - id.moment().micros() % TEN_DAYS_MICROS;

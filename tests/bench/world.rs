@@ -208,7 +208,7 @@ impl Loader<'_> {
         self.rows.clear();
     }
 
-    async fn place(&mut self, number: usize, shape: Shape) -> Place {
+    pub async fn place(&mut self, number: usize, shape: Shape) -> Place {
         let names = PEOPLE.map(|name| format!("{name}{number}"));
         let people: Vec<&str> = names.iter().map(String::as_str).collect();
         for name in &people {
