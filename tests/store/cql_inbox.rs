@@ -1,6 +1,7 @@
 //! Inboxes of many entries on Cassandra: pages found by hints, which may lag, be stale, or be left behind by deleted ones.
 //!
-//! The rows are written here as sends write them, so that a test has thousands of sends, and the order of their arrival, in its hand.
+//! The rows are mostly written here as sends write them, so that a test has thousands of sends, and the order of their arrival, in its hand.
+//! `WIDEROOM_TEST_SENDS=100000` sends as many for real as the bound of tombstones is promised for.
 
 use std::collections::{BTreeMap, HashSet};
 
