@@ -32,7 +32,7 @@ pub async fn measure(size: &Size) {
     let store = Arc::new(Cql::open(address.clone(), Arc::new(SystemClock)).await.unwrap());
     quiet(&store).await;
     let world = Arc::new(World::over(store.clone(), tempfile::tempdir().unwrap(), Vec::new()).await);
-    let driver = Arc::new(Driver::connect(&address.contact_points, &name).await);
+    let driver = Arc::new(Driver::connect(&address).await);
 
     let alone: [Way; 4] = [
         bare("the driver alone, no key", 1, &driver, pairs(&world, "a", 1).await, false),

@@ -13,6 +13,7 @@ use tokio::join;
 use uuid::Uuid;
 use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{ConversationId, TimeUuid, UserId};
+use wideroom::store::cql::Address;
 
 use crate::world::{body, client_key};
 
@@ -42,10 +43,14 @@ pub struct Driver {
 
 impl Driver {
     /// With the settings of ours, on its keyspace.
-    pub async fn connect(nodes: &[String], keyspace: &str) -> Self {
+    pub async fn connect(address: &Address) -> Self {
         let connections = PoolSize::PerHost(NonZeroUsize::new(2).unwrap());
-        let session = SessionBuilder::new().known_nodes(nodes).pool_size(connections).tcp_nodelay(true).build().await.unwrap();
-        session.use_keyspace(keyspace, true).await.unwrap();
+        let mut builder = SessionBuilder::new().known_nodes(&address.contact_points).pool_size(connections).tcp_nodelay(true);
+        if let Some(credentials) = &address.credentials {
+            builder = builder.user(&credentials.user, &credentials.password);
+        }
+        let session = builder.build().await.unwrap();
+        session.use_keyspace(&address.keyspace, true).await.unwrap();
         Self {
             conversation: prepare(&session, "SELECT kind, name, created_at, created_by, input_hash, is_large, made, last_message, newest_change FROM conversations WHERE conversation_id = ?").await,
             seat: prepare(&session, "SELECT membership, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?").await,
