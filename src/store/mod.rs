@@ -62,6 +62,9 @@ pub enum Created {
 pub struct Seat {
     pub conversation: Arc<Conversation>,
     pub membership: Membership,
+    /// The newest message or change there, which other servers may have written: what is written next lies after it. `None` where this
+    /// server is the only one, and has given all ids itself.
+    pub newest: Option<TimeUuid>,
 }
 
 /// Who is to be told of what was just kept.
