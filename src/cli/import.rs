@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::stop::{self, Stop};
 use super::progress::Reporter;
+use super::stop::{self, Stop};
 use super::{Error, GOES_ON, ImportFlags, open, print};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;

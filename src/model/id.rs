@@ -170,12 +170,14 @@ impl TimeUuid {
         let next = u128::from_be_bytes(place.0).saturating_add(1);
         let (ticks, rest) = ((next >> 64) as u64, next as u64);
         // Of the other eight bytes the first two bits are those of the variant, and as they lie in an order key both are zero.
-        let (ticks, rest) = match ticks {
-            ..TICKS_BEFORE_1970 => (TICKS_BEFORE_1970, 0),
-            ..=TICKS_MAX if rest <= REST_MAX => (ticks, rest),
-            ..TICKS_MAX => (ticks + 1, 0),
-            _ => (TICKS_MAX, REST_MAX),
+        let (ticks, rest) = if ticks < TICKS_BEFORE_1970 {
+            (TICKS_BEFORE_1970, 0)
+        } else if rest <= REST_MAX {
+            (ticks, rest)
+        } else {
+            (ticks + 1, 0)
         };
+        let (ticks, rest) = if ticks > TICKS_MAX { (TICKS_MAX, REST_MAX) } else { (ticks, rest) };
         Self(OrderKey((u128::from(ticks) << 64 | u128::from(rest)).to_be_bytes()))
     }
 

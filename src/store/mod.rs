@@ -255,12 +255,28 @@ pub struct ChangedRow {
 /// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
 #[derive(Debug, Clone)]
 pub enum ImportRow {
-    User { user: UserId, profile: Profile },
-    Conversation { conversation: Conversation, last_activity: Option<Timestamp> },
-    Participant { conversation: ConversationId, user: UserId, membership: Membership, places: ImportPlaces },
+    User {
+        user: UserId,
+        profile: Profile,
+    },
+    Conversation {
+        conversation: Conversation,
+        last_activity: Option<Timestamp>,
+    },
+    Participant {
+        conversation: ConversationId,
+        user: UserId,
+        membership: Membership,
+        places: ImportPlaces,
+    },
     Message(Arc<Message>),
     /// One that is on.
-    Reaction { conversation: ConversationId, message: MessageId, emoji: Emoji, user: UserId },
+    Reaction {
+        conversation: ConversationId,
+        message: MessageId,
+        emoji: Emoji,
+        user: UserId,
+    },
 }
 
 impl ImportRow {

@@ -55,7 +55,10 @@ pub struct Counts {
 
 impl Counts {
     pub fn rows(&self) -> u64 {
-        [self.users, self.conversations, self.participants, self.messages, self.reactions].iter().map(|count| count.added + count.unchanged).sum()
+        [self.users, self.conversations, self.participants, self.messages, self.reactions]
+            .iter()
+            .map(|count| count.added + count.unchanged)
+            .sum()
     }
 }
 
@@ -312,10 +315,7 @@ impl Counts {
 /// A direct conversation with those who are in it, where a unit brings both.
 fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
     let ImportRow::Conversation { conversation, .. } = rows.first()? else { return None };
-    let mut users = rows.iter().filter_map(|row| match row {
-        ImportRow::Participant { user, .. } => Some(user),
-        _ => None,
-    });
+    let mut users = rows.iter().filter_map(|row| if let ImportRow::Participant { user, .. } = row { Some(user) } else { None });
     let one = users.next().filter(|_| conversation.kind == ConversationKind::Direct)?;
     Some((conversation.id, one, users.next().unwrap_or(one)))
 }

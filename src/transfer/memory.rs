@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey,
+    Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 
 #[derive(Default)]
@@ -203,21 +203,10 @@ impl Store for Memory {
     async fn all_conversations(&self, _: Option<ConversationId>, _: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
         unreachable!("not part of an import")
     }
-    async fn all_participants(
-        &self,
-        _: ConversationId,
-        _: Option<&UserId>,
-        _: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    async fn all_participants(&self, _: ConversationId, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
         unreachable!("not part of an import")
     }
-    async fn all_reactions(
-        &self,
-        _: ConversationId,
-        _: MessageId,
-        _: Option<&(Emoji, UserId)>,
-        _: usize,
-    ) -> Result<Vec<(Emoji, UserId)>> {
+    async fn all_reactions(&self, _: ConversationId, _: MessageId, _: Option<&(Emoji, UserId)>, _: usize) -> Result<Vec<(Emoji, UserId)>> {
         unreachable!("not part of an import")
     }
 }

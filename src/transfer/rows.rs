@@ -8,8 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, FORMAT, Line};
 use crate::model::{
-    Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags, GroupName, IdempotencyKey, InputHash, Membership,
-    MembershipState, Message, MessageId, MessageKind, Metadata, Profile, Role, Timestamp, UserId, content,
+    Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags, GroupName, IdempotencyKey, InputHash,
+    Membership, MembershipState, Message, MessageId, MessageKind, Metadata, Profile, Role, Timestamp, UserId, content,
 };
 use crate::store::{ImportPlaces, ImportRow};
 
@@ -349,12 +349,20 @@ mod tests {
         let lines = [
             r#"{"type":"user","username":"alice","displayName":"Alice","avatarUrl":"https://a.example/a.png","lastSeenAt":"2026-01-01T00:00:00.000001Z"}"#,
             r#"{"type":"user","username":"bob"}"#,
-            &format!(r#"{{"type":"participant",{CONVERSATION},"username":"alice","role":"OWNER","joinedAt":"2026-01-01T00:00:00.000000Z","readUpTo":"a3e39830-e29b-11ef-8001-000000000001","unreadFrom":"a3e39830-e29b-11ef-8001-000000000001","deliveredUpTo":"a3e39830-e29b-11ef-8001-000000000002","muted":true,"pinned":true,"archivedAt":"2026-01-01T00:00:00.000000Z"}}"#),
-            &format!(r#"{{"type":"participant",{CONVERSATION},"username":"bob","state":"LEFT","role":"MEMBER","leftAt":"2026-01-01T00:00:00.000000Z"}}"#),
-            &format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2}}],"metadata":{{"a":[0.1,1e300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z"}}"#),
+            &format!(
+                r#"{{"type":"participant",{CONVERSATION},"username":"alice","role":"OWNER","joinedAt":"2026-01-01T00:00:00.000000Z","readUpTo":"a3e39830-e29b-11ef-8001-000000000001","unreadFrom":"a3e39830-e29b-11ef-8001-000000000001","deliveredUpTo":"a3e39830-e29b-11ef-8001-000000000002","muted":true,"pinned":true,"archivedAt":"2026-01-01T00:00:00.000000Z"}}"#
+            ),
+            &format!(
+                r#"{{"type":"participant",{CONVERSATION},"username":"bob","state":"LEFT","role":"MEMBER","leftAt":"2026-01-01T00:00:00.000000Z"}}"#
+            ),
+            &format!(
+                r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2}}],"metadata":{{"a":[0.1,1e300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z"}}"#
+            ),
             &format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE},"kind":"SYSTEM","metadata":{{"event":"left"}}}}"#),
             &format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE},"clientKey":"k","deletedAt":"2026-01-01T00:00:00.000000Z"}}"#),
-            &format!(r#"{{"type":"reaction",{CONVERSATION},"messageId":"a3e39830-e29b-11ef-8001-000000000001","emoji":"👍","username":"alice"}}"#),
+            &format!(
+                r#"{{"type":"reaction",{CONVERSATION},"messageId":"a3e39830-e29b-11ef-8001-000000000001","emoji":"👍","username":"alice"}}"#
+            ),
             r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"DIRECT","createdAt":"2026-01-01T00:00:00.000000Z"}"#,
             r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"GROUP","name":"n","createdAt":"2026-01-01T00:00:00.000000Z","createdBy":"alice","lastActivityAt":"2026-01-01T00:00:00.000000Z","inputHash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
         ];

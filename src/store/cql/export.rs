@@ -96,17 +96,8 @@ pub(super) async fn users(inner: &Inner, after: Option<&UserId>, limit: usize) -
     rows.into_iter().map(each).collect()
 }
 
-type ConversationColumns = (
-    Uuid,
-    Option<i8>,
-    Option<String>,
-    Option<i64>,
-    Option<String>,
-    Option<Vec<u8>>,
-    Option<bool>,
-    Option<Vec<u8>>,
-    Option<i64>,
-);
+type ConversationColumns =
+    (Uuid, Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>, Option<Vec<u8>>, Option<i64>);
 
 /// Rows that are no conversation, but only where one would stand, do not count.
 pub(super) async fn conversations(

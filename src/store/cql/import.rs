@@ -19,7 +19,8 @@ use super::roster::Seen;
 use super::statement::statements;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, Emoji, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Timestamp,
+    UserId,
 };
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
 
@@ -132,11 +133,9 @@ async fn reacted(
     rows: &[&ImportRow],
     there: &HashMap<MessageId, Option<Bucket>>,
 ) -> Result<HashSet<(MessageId, Emoji, UserId)>> {
-    let asked = rows.iter().filter_map(|row| match row {
-        ImportRow::Reaction { conversation, message, emoji, user } if there.contains_key(message) => {
-            Some((*conversation, *message, emoji, user))
-        }
-        _ => None,
+    let asked = rows.iter().filter_map(|row| {
+        let ImportRow::Reaction { conversation, message, emoji, user } = row else { return None };
+        there.contains_key(message).then_some((*conversation, *message, emoji, user))
     });
     let each = asked.map(async |(conversation, message, emoji, user)| {
         let is_there = inner.has_reacted(conversation, message, emoji, user).await?;
@@ -171,9 +170,9 @@ async fn read_head(inner: &Inner, id: ConversationId) -> Result<Head> {
 
 /// Which conversation has each pair that these rows may complete.
 async fn pairs(inner: &Inner, rows: &[ImportRow], working: &BTreeMap<ConversationId, Working>) -> Result<HashMap<Vec<u8>, ConversationId>> {
-    let new = rows.iter().filter_map(|row| match row {
-        ImportRow::Conversation { conversation, .. } if conversation.kind == ConversationKind::Direct => Some(conversation.id),
-        _ => None,
+    let new = rows.iter().filter_map(|row| {
+        let ImportRow::Conversation { conversation, .. } = row else { return None };
+        (conversation.kind == ConversationKind::Direct).then_some(conversation.id)
     });
     let is_direct = |working: &Working| working.conversation.as_ref().is_some_and(|one| one.kind == ConversationKind::Direct);
     let old = working.iter().filter(|(_, working)| is_direct(working)).map(|(id, _)| *id);

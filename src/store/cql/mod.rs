@@ -77,13 +77,13 @@ pub use self::migrate::{Migrated, migrate};
 use self::skew::Skew;
 use self::statement::Profiles;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page,
-    PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
+    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Events may become visible so long after their ids, or are logged as late: a stream looks back so far.

@@ -19,11 +19,7 @@ pub(super) fn users(core: &Core, after: Option<&UserId>, limit: usize) -> Result
     view.scan(key::users_after(after), Direction::Forward).take(limit).map(each).collect()
 }
 
-pub(super) fn conversations(
-    core: &Core,
-    after: Option<ConversationId>,
-    limit: usize,
-) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+pub(super) fn conversations(core: &Core, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
     let view = core.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;

@@ -41,13 +41,13 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::Clock;
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey,
+    Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Calls that read at once.
