@@ -2,6 +2,7 @@
 
 mod crash;
 mod doors;
+mod export;
 pub(crate) mod follower;
 mod import;
 pub(crate) mod ledger;

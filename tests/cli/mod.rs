@@ -2,6 +2,7 @@
 
 mod access;
 mod config;
+mod export;
 mod help;
 mod import;
 mod serve;
