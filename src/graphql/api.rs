@@ -1,5 +1,7 @@
 //! Executes prepared documents for a viewer.
 
+use std::sync::Arc;
+
 use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, Variables};
 use async_trait::async_trait;
@@ -8,6 +10,7 @@ use futures_util::stream::BoxStream;
 
 use super::error::settle_outcomes;
 use super::scope::Session;
+use super::shared::{Shared, Told};
 use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, schema};
 use crate::chat::Chat;
 use crate::model::UserId;
@@ -17,19 +20,27 @@ pub struct Api {
     chat: Chat,
     schema: ChatSchema,
     documents: Documents,
+    shared: Arc<Shared>,
 }
 
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
-        Self { chat, schema: schema(bounds.complexity), documents: Documents::new(bounds) }
+        let schema = schema(bounds.complexity);
+        let shared = Shared::new(schema.clone(), chat.clone());
+        Self { chat, schema, documents: Documents::new(bounds), shared }
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {
-        let mut request = Request::new("").variables(variables).data(Session::new(self.chat.clone(), viewer));
-        request.operation_name = prepared.name.as_ref().map(ToString::to_string);
-        request.set_parsed_query(prepared.document.as_ref().clone());
-        request
+        request(prepared, variables).data(Session::new(self.chat.clone(), viewer))
     }
+}
+
+/// It wants a session yet.
+pub(super) fn request(prepared: &Prepared, variables: Variables) -> Request {
+    let mut request = Request::new("").variables(variables);
+    request.operation_name = prepared.name.as_ref().map(ToString::to_string);
+    request.set_parsed_query(prepared.document.as_ref().clone());
+    request
 }
 
 #[async_trait]
@@ -50,7 +61,10 @@ impl Executor for Api {
         Box::new(self.chat.arrive(viewer))
     }
 
-    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response> {
-        self.schema.execute_stream(self.request(prepared, variables, viewer)).boxed()
+    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told> {
+        match prepared.free() {
+            Some(free) => self.shared.subscribe(prepared.clone(), free, variables, viewer),
+            None => self.schema.execute_stream(self.request(prepared, variables, viewer)).map(Told::Own).boxed(),
+        }
     }
 }

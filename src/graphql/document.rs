@@ -13,6 +13,7 @@ use async_graphql::parser::{self, parse_query};
 use async_graphql::{Name, Pos, Positioned, Value, Variables};
 use lru::LruCache;
 
+use super::free::{Free, free};
 use super::guard::{self, DocumentBounds, GuardError};
 
 /// The root type of subscriptions, on which the fragments at their root must be.
@@ -29,10 +30,23 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    pub(super) fn definition(&self) -> Option<&OperationDefinition> {
+        self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref()).map(|(_, operation)| &operation.node)
+    }
+
+    /// Whether everybody who may see what it asks for sees the same. Where so, it is executed once for all who ask it.
+    pub fn is_free(&self) -> bool {
+        self.free().is_some()
+    }
+
+    pub(super) fn free(&self) -> Option<Free> {
+        free(&self.document, &self.definition()?.selection_set.node, self.operation)
+    }
+
     /// That no variable is missing which must be there. The library would notice while it executes, after what it did before.
     pub fn check(&self, variables: &Variables) -> Result<(), Refused> {
-        let Some((_, operation)) = self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref()) else { return Ok(()) };
-        for definition in &operation.node.variable_definitions {
+        let Some(operation) = self.definition() else { return Ok(()) };
+        for definition in &operation.variable_definitions {
             let (name, definition) = (&definition.node.name.node, &definition.node);
             let is_needed = !definition.var_type.node.nullable;
             match variables.get(name) {
