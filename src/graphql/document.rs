@@ -6,11 +6,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use async_graphql::parser::types::{ExecutableDocument, OperationType};
+use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType};
 use async_graphql::parser::{self, parse_query};
 use async_graphql::{Name, Pos, Variables};
 use lru::LruCache;
 
+use super::free::{Free, free};
 use super::guard::{self, DocumentBounds, GuardError};
 use super::subscription_root;
 use super::variable::Inputs;
@@ -29,11 +30,14 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    pub(super) fn definition(&self) -> Option<&OperationDefinition> {
+        self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref()).map(|(_, operation)| &operation.node)
+    }
+
     /// That the variables are what the operation declares. The library would notice some of it only while it executes, after what it did
     /// before.
     pub fn check(&self, variables: &Variables) -> Result<(), Refused> {
-        let found = self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref());
-        found.map_or(Ok(()), |(_, operation)| self.inputs.check(&operation.node, variables).map_err(Refused::variables))
+        self.definition().map_or(Ok(()), |operation| self.inputs.check(operation, variables).map_err(Refused::variables))
     }
 
     /// Once it was executed under validation, and that had nothing to say, it needs none with other variables that pass [`Self::check`].
@@ -43,6 +47,15 @@ impl Prepared {
 
     pub(super) fn passed(&self) {
         self.is_valid.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether everybody who may see what it asks for sees the same. Where so, it is executed once for all who ask it.
+    pub fn is_free(&self) -> bool {
+        self.free().is_some()
+    }
+
+    pub(super) fn free(&self) -> Option<Free> {
+        free(&self.document, &self.definition()?.selection_set.node, self.operation)
     }
 }
 

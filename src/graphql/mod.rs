@@ -8,6 +8,7 @@ mod cost;
 mod cursor;
 mod document;
 mod error;
+mod free;
 mod guard;
 mod id;
 mod lexer;
@@ -16,9 +17,11 @@ mod mutation;
 mod query;
 mod scalar;
 mod scope;
+mod shared;
 mod subscription;
 mod subscription_root;
 mod types;
+mod updates;
 mod variable;
 
 pub use api::Api;
@@ -28,6 +31,7 @@ pub use error::{Code, RETRY_AFTER_MS};
 pub use guard::DocumentBounds;
 pub use mutation::Mutation;
 pub use query::Query;
+pub use shared::{Payload, Told};
 pub use subscription::Subscription;
 
 use async_graphql::{Response, SDLExportOptions, Schema, ValidationMode, Value, Variables};
@@ -51,7 +55,7 @@ pub trait Executor: Send + Sync + 'static {
     fn arrive(&self, viewer: &UserId) -> Here;
 
     /// Answers a subscription until the stream is dropped.
-    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response>;
+    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told>;
 }
 
 /// As long as it is held, a viewer is here.

@@ -1,5 +1,6 @@
 //! What goes out: our own answer, with a code in every error, and no `data` where nothing was executed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
 pub(super) use crate::graphql::Code;
-use crate::graphql::{RETRY_AFTER_MS, Refused, RefusedKind, is_refusal};
+use crate::graphql::{Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal};
 
 /// When to come back where all places are taken.
 const ROOM_AFTER: Duration = Duration::from_secs(5);
@@ -74,6 +75,31 @@ pub(super) struct Answer {
     /// What HTTP says of it, to those who read our own media type.
     #[serde(skip)]
     pub(super) status: StatusCode,
+}
+
+/// What a subscription tells.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    Own(Answer),
+    /// Without errors, and the same bytes as others get.
+    Shared(Payload),
+}
+
+impl Delivery {
+    /// The last word of a subscription that cannot go on.
+    pub(super) fn refusal(&self) -> Option<&Answer> {
+        match self {
+            Self::Own(answer) => Some(answer).filter(|answer| answer.is_refusal()),
+            Self::Shared(_) => None,
+        }
+    }
+
+    pub(super) fn json(&self) -> Cow<'_, str> {
+        match self {
+            Self::Own(answer) => answer.json().into(),
+            Self::Shared(payload) => payload.get().into(),
+        }
+    }
 }
 
 impl Answer {

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
-use async_graphql::{Response, Variables};
 use axum::http::{Extensions, HeaderMap, StatusCode};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -14,9 +14,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Doors;
 use super::address::{Address, Peer};
-use super::answer::{Answer, Code, Problem};
+use super::answer::{Answer, Code, Delivery, Problem};
 use crate::auth::{self, Identity};
-use crate::graphql::Prepared;
+use crate::graphql::{Prepared, Told};
 use crate::model::UserId;
 
 /// A name in the log is cut to so many characters: a client may choose it.
@@ -50,11 +50,15 @@ impl Doors {
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Answer> {
+    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Delivery> {
         let executor = std::sync::Arc::clone(&self.executor);
-        let responses = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
-        let answer = |caught: Result<Response, Box<dyn Any + Send>>| caught.map_or_else(|panic| panicked(panic.as_ref()), Answer::from);
-        AssertUnwindSafe(responses).catch_unwind().map(answer).boxed()
+        let told = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
+        let delivery = |caught: Result<Told, Box<dyn Any + Send>>| match caught {
+            Ok(Told::Own(response)) => Delivery::Own(response.into()),
+            Ok(Told::Shared(payload)) => Delivery::Shared(payload),
+            Err(panic) => Delivery::Own(panicked(panic.as_ref())),
+        };
+        AssertUnwindSafe(told).catch_unwind().map(delivery).boxed()
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
-use wideroom::graphql::{Api, DocumentBounds, Executor};
+use wideroom::graphql::{Api, DocumentBounds, Executor, Told};
 use wideroom::model::UserId;
 use wideroom::store::Store;
 use wideroom::transfer::Import;
@@ -39,7 +39,7 @@ pub(crate) struct Actor {
 pub(crate) struct Answer(pub(crate) Value);
 
 /// What a subscription answers with, one after the other.
-pub(crate) struct Stream(BoxStream<'static, async_graphql::Response>);
+pub(crate) struct Stream(BoxStream<'static, Told>);
 
 impl World {
     pub(crate) async fn open() -> Self {
@@ -219,8 +219,14 @@ impl Stream {
     }
 
     pub(crate) async fn answer(&mut self) -> Answer {
-        let response = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came");
-        Answer(serde_json::to_value(response.expect("the stream ended")).unwrap())
+        self.told().await.0
+    }
+
+    /// The same, and whether its bytes are shared with others.
+    pub(crate) async fn told(&mut self) -> (Answer, bool) {
+        let told = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came");
+        let told = told.expect("the stream ended");
+        (Answer(serde_json::to_value(&told).unwrap()), matches!(told, Told::Shared(_)))
     }
 
     /// Whether it ends, with nothing before.
