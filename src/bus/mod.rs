@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::Instant;
 
+use crate::metrics::{self, Histogram, IntCounter, LATENCIES, Metrics};
 use crate::model::{Notice, Topic};
 
 /// Notices that wait for a reader. One that falls further behind reads the store instead.
@@ -16,7 +18,37 @@ pub const TOPIC_NOTICES_MAX: usize = 256;
 
 #[derive(Clone, Default)]
 pub struct Bus {
-    topics: Arc<Mutex<HashMap<Topic, broadcast::Sender<Heard>>>>,
+    topics: Arc<Mutex<HashMap<Topic, broadcast::Sender<Told>>>>,
+    meter: Arc<Meter>,
+}
+
+/// What a topic is told, and when.
+#[derive(Clone)]
+struct Told {
+    heard: Heard,
+    at: Instant,
+}
+
+impl Told {
+    fn now(heard: Heard) -> Self {
+        Self { heard, at: Instant::now() }
+    }
+}
+
+struct Meter {
+    told: IntCounter,
+    lag: Histogram,
+    gaps: IntCounter,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            told: metrics::counter("wideroom_bus_notices_total", "Notices that were told to a topic with listeners."),
+            lag: metrics::histogram("wideroom_bus_lag_seconds", "How long a notice waited for a listener.", LATENCIES),
+            gaps: metrics::counter("wideroom_bus_gaps_total", "How often a listener missed notices, and reads the store instead."),
+        }
+    }
 }
 
 /// What a subscriber hears next.
@@ -32,7 +64,8 @@ impl Bus {
     pub fn publish(&self, topic: &Topic, notice: Arc<Notice>) {
         let topics = self.topics.lock().expect("no panic while holding the topics");
         if let Some(sender) = topics.get(topic) {
-            let _ = sender.send(Heard::Notice(notice));
+            self.meter.told.inc();
+            let _ = sender.send(Told::now(Heard::Notice(notice)));
         }
     }
 
@@ -52,7 +85,7 @@ impl Bus {
     pub fn lose(&self) {
         let topics = self.topics.lock().expect("no panic while holding the topics");
         for sender in topics.values() {
-            let _ = sender.send(Heard::Gap);
+            let _ = sender.send(Told::now(Heard::Gap));
         }
     }
 
@@ -60,7 +93,7 @@ impl Bus {
     pub fn lose_one(&self, topic: &Topic) {
         let topics = self.topics.lock().expect("no panic while holding the topics");
         if let Some(sender) = topics.get(topic) {
-            let _ = sender.send(Heard::Gap);
+            let _ = sender.send(Told::now(Heard::Gap));
         }
     }
 
@@ -68,6 +101,28 @@ impl Bus {
     pub fn has_inbox_listeners(&self) -> bool {
         let topics = self.topics.lock().expect("no panic while holding the topics");
         topics.keys().any(|topic| matches!(topic, Topic::Inbox(_)))
+    }
+
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.add(self.meter.told.clone());
+        metrics.add(self.meter.lag.clone());
+        metrics.add(self.meter.gaps.clone());
+        let bus = self.clone();
+        metrics.read("wideroom_bus_topics", "Topics that somebody listens to.", move || bus.topic_count() as f64);
+    }
+
+    fn heard(&self, told: Told) -> Heard {
+        match told.heard {
+            Heard::Notice(_) => self.meter.lag.observe(told.at.elapsed().as_secs_f64()),
+            Heard::Gap => self.meter.gaps.inc(),
+        }
+        told.heard
+    }
+
+    fn missed(&self) -> Heard {
+        self.meter.gaps.inc();
+        Heard::Gap
     }
 
     /// Topics that somebody listens to.
@@ -79,7 +134,7 @@ impl Bus {
 /// One listener of one topic.
 pub struct Subscription {
     /// Always there until it is dropped.
-    receiver: Option<broadcast::Receiver<Heard>>,
+    receiver: Option<broadcast::Receiver<Told>>,
     topic: Topic,
     bus: Bus,
 }
@@ -88,8 +143,8 @@ impl Subscription {
     /// `None` when there will be nothing more, which no topic says as long as this listener lives.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.recv().await {
-            Ok(heard) => Some(heard),
-            Err(RecvError::Lagged(_)) => Some(Heard::Gap),
+            Ok(told) => Some(self.bus.heard(told)),
+            Err(RecvError::Lagged(_)) => Some(self.bus.missed()),
             Err(RecvError::Closed) => None,
         }
     }
@@ -101,8 +156,8 @@ impl Subscription {
     /// What was told already and not yet heard. `None`: nothing, for now.
     pub fn try_next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.try_recv() {
-            Ok(heard) => Some(heard),
-            Err(TryRecvError::Lagged(_)) => Some(Heard::Gap),
+            Ok(told) => Some(self.bus.heard(told)),
+            Err(TryRecvError::Lagged(_)) => Some(self.bus.missed()),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }

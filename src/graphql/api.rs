@@ -10,6 +10,7 @@ use super::error::settle_outcomes;
 use super::scope::Session;
 use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, schema};
 use crate::chat::Chat;
+use crate::metrics::Metrics;
 use crate::model::UserId;
 
 /// The API over a chat.
@@ -22,6 +23,11 @@ pub struct Api {
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
         Self { chat, schema: schema(bounds.complexity), documents: Documents::new(bounds) }
+    }
+
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        self.documents.meter().register(metrics);
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {

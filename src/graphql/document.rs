@@ -14,6 +14,7 @@ use async_graphql::{Name, Pos, Positioned, Value, Variables};
 use lru::LruCache;
 
 use super::guard::{self, DocumentBounds, GuardError};
+use crate::metrics::CacheCounts;
 
 /// The root type of subscriptions, on which the fragments at their root must be.
 const SUBSCRIPTION: &str = "Subscription";
@@ -108,6 +109,7 @@ impl From<parser::Error> for Refused {
 pub struct Documents {
     bounds: DocumentBounds,
     cache: Mutex<Cache>,
+    meter: CacheCounts,
 }
 
 struct Cache {
@@ -121,12 +123,12 @@ impl Documents {
     pub const BYTES_MAX: usize = 1024 * 1024;
 
     pub fn new(bounds: DocumentBounds) -> Self {
-        Self { bounds, cache: Mutex::new(Cache { documents: LruCache::unbounded(), bytes: 0 }) }
+        Self { bounds, cache: Mutex::new(Cache { documents: LruCache::unbounded(), bytes: 0 }), meter: CacheCounts::new("documents") }
     }
 
     /// The document of this text, and in it the operation of this name, or the only one.
     pub fn prepare(&self, text: &str, operation_name: Option<&str>) -> Result<Prepared, Refused> {
-        let known = self.lock().documents.get(text).cloned();
+        let known = self.meter.saw(self.lock().documents.get(text).cloned());
         let document = match known {
             Some(document) => document,
             None => {
@@ -137,6 +139,10 @@ impl Documents {
         };
         let (operation, name) = pick(&document, operation_name)?;
         Ok(Prepared { document, operation, name })
+    }
+
+    pub(super) fn meter(&self) -> &CacheCounts {
+        &self.meter
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {

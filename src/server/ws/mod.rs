@@ -50,6 +50,7 @@ pub(super) async fn upgrade(
         return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
     }
     let Ok(place) = Arc::clone(&doors.places).try_acquire_owned() else {
+        doors.meter.refusals.with_label_values(&["sockets"]).inc();
         let sentence = "There are too many open sockets here; try again later.";
         return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
     };
