@@ -48,7 +48,7 @@ use crate::store::{self, Store};
 
 pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
 pub use draft::{AttachmentDraft, Draft, DraftInput};
-pub use error::{Error, Result};
+pub use error::{Error, Result, StoreFailure};
 pub use flags::EntrySettings;
 pub use history::HistoryRequest;
 pub use inbox::{InboxFilter, InboxPage, InboxSummary};

@@ -21,7 +21,7 @@ use super::stop::{self, Stop};
 use super::{BackupFlags, Error, print};
 use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, TokenRules};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::Config;
+use crate::config::{self, ADMIN_LISTEN, Config, Source};
 use crate::model::UserId;
 use crate::store::embedded::{Copy, CopyError};
 
@@ -55,8 +55,10 @@ pub(super) enum BackupError {
 
 pub(super) fn run(flags: &BackupFlags) -> Result<(), Error> {
     let mut config = flags.given.config()?;
-    if let Some(address) = &flags.admin_listen {
-        config.admin_listen = *address;
+    // An empty variable is one that is not set.
+    if let Some(text) = flags.admin_listen.as_deref().filter(|text| !text.is_empty()) {
+        let setting = config::settings().find(|setting| setting.name == ADMIN_LISTEN).expect("it is one of the settings");
+        config.set(setting, text, &Source::Flag)?;
     }
     let dir = flags.dir.clone();
     stop::run(async move |stop| Ok(backup(&config, &dir, stop).await?))

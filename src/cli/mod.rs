@@ -195,8 +195,8 @@ struct BackupFlags {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Where the server's operators find it [default: 127.0.0.1:9090]
-    #[arg(long, env = "WIDEROOM_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDRESS", value_parser = parse_admin_listen)]
-    admin_listen: Option<Option<SocketAddr>>,
+    #[arg(long, env = "WIDEROOM_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    admin_listen: Option<String>,
     #[command(flatten)]
     given: Given<DATA>,
 }
@@ -215,16 +215,6 @@ struct TokenFlags {
 
 fn parse_user(text: &str) -> Result<UserId, UserIdError> {
     UserId::parse(text)
-}
-
-fn parse_admin_listen(text: &str) -> Result<Option<SocketAddr>, String> {
-    let mut config = config::Config::default();
-    let setting = config::settings().find(|setting| setting.name == config::ADMIN_LISTEN).expect("it is one of the settings");
-    // An empty variable is one that is not set.
-    if !text.is_empty() {
-        (setting.set)(&mut config, text)?;
-    }
-    Ok(config.admin_listen)
 }
 
 /// Why a command failed: one line.
