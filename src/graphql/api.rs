@@ -13,6 +13,7 @@ use super::scope::Session;
 use super::shared::{Shared, Told};
 use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, is_refusal, schema};
 use crate::chat::Chat;
+use crate::metrics::Metrics;
 use crate::model::UserId;
 
 /// The API over a chat.
@@ -29,6 +30,11 @@ impl Api {
         let documents = Documents::new(bounds, &schemas.strict.sdl());
         let shared = Shared::new(schemas.clone(), chat.clone());
         Self { chat, schemas, documents, shared }
+    }
+
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        self.documents.meter().register(metrics);
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {

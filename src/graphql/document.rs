@@ -15,6 +15,7 @@ use super::free::{Free, free};
 use super::guard::{self, DocumentBounds, GuardError};
 use super::subscription_root;
 use super::variable::Inputs;
+use crate::metrics::CacheCounts;
 
 /// A document that may be executed, and which of its operations.
 #[derive(Debug, Clone)]
@@ -113,6 +114,7 @@ pub struct Documents {
     bounds: DocumentBounds,
     inputs: Arc<Inputs>,
     cache: Mutex<Cache>,
+    meter: CacheCounts,
 }
 
 struct Cache {
@@ -134,12 +136,12 @@ impl Documents {
     /// For the schema of this text: its inputs are what variables are held against.
     pub fn new(bounds: DocumentBounds, sdl: &str) -> Self {
         let cache = Cache { documents: LruCache::unbounded(), bytes: 0 };
-        Self { bounds, inputs: Arc::new(Inputs::of(sdl)), cache: Mutex::new(cache) }
+        Self { bounds, inputs: Arc::new(Inputs::of(sdl)), cache: Mutex::new(cache), meter: CacheCounts::new("documents") }
     }
 
     /// The document of this text, and in it the operation of this name, or the only one.
     pub fn prepare(&self, text: &str, operation_name: Option<&str>) -> Result<Prepared, Refused> {
-        let known = self.lock().documents.get(text).cloned();
+        let known = self.meter.saw(self.lock().documents.get(text).cloned());
         let Known { document, is_valid } = match known {
             Some(known) => known,
             None => {
@@ -150,6 +152,10 @@ impl Documents {
         };
         let (operation, name) = pick(&document, operation_name)?;
         Ok(Prepared { document, operation, name, is_valid, inputs: Arc::clone(&self.inputs) })
+    }
+
+    pub(super) fn meter(&self) -> &CacheCounts {
+        &self.meter
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {

@@ -4,6 +4,9 @@
 
 pub mod cql;
 pub mod embedded;
+mod measured;
+
+pub use self::measured::Measured;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! What tests of several areas share.
 
+pub mod admin;
 pub mod cassandra;
 pub mod client;
 pub mod ground;
