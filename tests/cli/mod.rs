@@ -7,6 +7,7 @@ mod help;
 mod import;
 mod serve;
 mod token;
+mod verify;
 
 use std::path::Path;
 
