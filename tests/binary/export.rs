@@ -65,7 +65,7 @@ fn from_elsewhere() -> String {
         &format!(r#"{{"type":"participant",{direct},"username":"person-01"}}"#),
         &format!(r#"{{"type":"message",{direct},"id":"{id}","sender":"person-01","body":"from elsewhere","editedAt":"2026-01-02T00:00:00Z"}}"#),
         &format!(r#"{{"type":"reaction",{direct},"messageId":"{id}","emoji":"❤","username":"person-00"}}"#),
-        r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440002","name":"Without owner","createdAt":"2026-01-01T00:00:00Z","participants":[{"username":"person-03"},{"username":"person-04","leftAt":"2026-01-02T00:00:00Z","muted":true}]}"#,
+        r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440002","name":"Without owner","createdAt":"2026-01-01T00:00:00Z","lastActivityAt":"2026-01-05T00:00:00Z","participants":[{"username":"person-03"},{"username":"person-04","leftAt":"2026-01-02T00:00:00Z","muted":true}]}"#,
     ]
     .join("\n")
 }

@@ -55,8 +55,8 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     assert!(said.starts_with("sound: "), "{said}");
 
     let session = node.session().await;
-    let keyspace = program.store().rsplit('/').next().unwrap().to_owned();
-    session.use_keyspace(&keyspace, true).await.unwrap();
+    let keyspace = program.store().rsplit('/').next().unwrap().split('?').next().unwrap();
+    session.use_keyspace(keyspace, true).await.unwrap();
     let group = Uuid::parse_str(GROUP).unwrap();
     let users = ["ann", "ben"].map(|name| UserId::parse(name).unwrap());
     let newest = id(9);
