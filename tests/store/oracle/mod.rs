@@ -97,8 +97,8 @@ impl Kept {
         room.messages.insert(message.id, message.clone());
         self.saw(message.id);
         let is_young = now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
-        if let (Some(key), Some(content), true) = (&message.client_key, &message.content, is_young) {
-            let input_hash = InputHash::of_send(content, message.reply_to);
+        if let (Some(key), true) = (&message.client_key, is_young) {
+            let input_hash = InputHash::of_send(&message.content.clone().unwrap_or_default(), message.reply_to);
             let send = EarlierSend { message: message.id, input_hash };
             self.sends.entry((message.conversation, message.sender.clone(), key.clone())).or_insert(send);
         }
