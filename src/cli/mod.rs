@@ -2,10 +2,15 @@
 //!
 //! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage.
 
+mod backup;
+mod check_config;
+mod default_config;
 mod export;
 mod import;
 mod migrate;
 mod open;
+mod operate;
+mod process;
 mod progress;
 mod schema;
 mod serve;
@@ -22,6 +27,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::backup::BackupError;
 use self::settings::{DATA, Given, STORE};
 use crate::model::{UserId, UserIdError};
 use crate::server::TrustedError;
@@ -64,9 +70,45 @@ enum Command {
     Verify(VerifyFlags),
     #[command(about = "Make the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateFlags),
+    #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
+    Backup(BackupFlags),
+    #[command(about = "Say which settings would be in force, and from where", long_about = CHECK_CONFIG, after_help = CHECK_CONFIG_EXAMPLES)]
+    CheckConfig(Given<{ settings::SERVE }>),
+    #[command(about = "Print a configuration file with every setting and its default", long_about = DEFAULT_CONFIG, after_help = DEFAULT_CONFIG_EXAMPLES)]
+    DefaultConfig,
     #[command(about = "Print the schema of the API", long_about = SCHEMA, after_help = SCHEMA_EXAMPLES)]
     Schema,
 }
+
+const BACKUP: &str = "\
+Copy the store of a running server into a folder, which another server can then be started on.
+
+The copy holds what was acknowledged before it began, all as it was at one moment, and the key of the data folder. The server goes on \
+meanwhile. It is asked at its --admin-listen, and gives a copy to whoever can read the key in its data folder. The folder must be empty, or \
+not be there yet. A copy that was not finished is refused by every server. Only an embedded store is copied; a cluster has its own tools.";
+
+const BACKUP_EXAMPLES: &str = "\
+Examples:
+  wideroom backup /backup/2026-11-21 --data /var/lib/wideroom
+  wideroom serve --data /backup/2026-11-21 --listen 127.0.0.1:8081 --admin-listen off    look at it";
+
+const CHECK_CONFIG: &str = "\
+Say which settings `wideroom serve` would have with the same flags, environment and file, and where each is from.
+
+It reads the files that the settings name (keys, trusted documents), so that a mistake in them shows, and opens and makes nothing. What is \
+printed is a configuration file itself. User and password of a cluster are left out.";
+
+const CHECK_CONFIG_EXAMPLES: &str = "\
+Examples:
+  wideroom check-config --config wideroom.toml
+  wideroom check-config --config wideroom.toml | grep -v '# default'";
+
+const DEFAULT_CONFIG: &str = "\
+Print a configuration file with every setting, what it does, and its default. Nothing is set in it until the # before a key is taken away.";
+
+const DEFAULT_CONFIG_EXAMPLES: &str = "\
+Examples:
+  wideroom default-config > wideroom.toml";
 
 const SCHEMA: &str = "\
 Print the schema of the API in GraphQL's schema language, as it is committed in schema.graphql. Nothing is opened.";
@@ -203,6 +245,18 @@ struct VerifyFlags {
 }
 
 #[derive(clap::Args)]
+struct BackupFlags {
+    /// The folder to make the copy in
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Where the server's operators find it [default: 127.0.0.1:9090]
+    #[arg(long, env = "WIDEROOM_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    admin_listen: Option<String>,
+    #[command(flatten)]
+    given: Given<DATA>,
+}
+
+#[derive(clap::Args)]
 struct TokenFlags {
     /// Who the token names: 1 to 128 bytes of text without control characters
     #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
@@ -260,6 +314,10 @@ enum Error {
     Interrupted(&'static str),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("--admin-listen: cannot listen on {address}: {source}; name another address, or `off`")]
+    AdminListen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     #[error("--trusted-documents: {}: {source}", path.display())]
     Trusted { path: PathBuf, source: TrustedError },
     #[error("the server failed: {0}")]
@@ -316,9 +374,12 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Export(flags)) => export::run(flags),
         Some(Command::Verify(flags)) => verify::run(flags),
         Some(Command::Migrate(flags)) => migrate::run(flags),
+        Some(Command::Backup(flags)) => backup::run(flags),
+        Some(Command::CheckConfig(given)) => check_config::run(given),
+        Some(Command::DefaultConfig) => default_config::run(),
         Some(Command::Schema) => schema::run(),
-        Some(Command::Serve(given)) => serve::run(given.config()?),
-        None => serve::run(line.serve.config()?),
+        Some(Command::Serve(given)) => serve::run(given),
+        None => serve::run(&line.serve),
     }
 }
 

@@ -8,7 +8,7 @@ use super::Error;
 use crate::clock::Clock;
 use crate::config::{Config, StoreChoice};
 use crate::store::Store;
-use crate::store::cql::Cql;
+use crate::store::cql::{Address, Cql};
 use crate::store::embedded::{Embedded, Options};
 
 /// Made where there is none, for its owner alone: it holds what people write to each other. Blocks.
@@ -34,14 +34,22 @@ pub(super) fn name(config: &Config) -> String {
 }
 
 pub(super) async fn store(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
-    if let StoreChoice::Cql(address) = &config.store {
-        return Ok(Arc::new(Cql::open(address.clone(), clock).await?));
-    }
+    Ok(match &config.store {
+        StoreChoice::Embedded => Arc::new(embedded(config, clock).await?),
+        StoreChoice::Cql(address) => Arc::new(cluster(address, clock).await?),
+    })
+}
+
+pub(super) async fn cluster(address: &Address, clock: Arc<dyn Clock>) -> Result<Cql, Error> {
+    Ok(Cql::open(address.clone(), clock).await?)
+}
+
+pub(super) async fn embedded(config: &Config, clock: Arc<dyn Clock>) -> Result<Embedded, Error> {
     let options = Options {
         path: config.data.clone(),
         cache_bytes: config.cache_bytes,
         free_bytes_min: config.free_bytes_min,
         accept_loss: config.accept_loss,
     };
-    Ok(Arc::new(Embedded::open(options, clock).await?))
+    Ok(Embedded::open(options, clock).await?)
 }

@@ -5,6 +5,7 @@
 pub mod cql;
 pub mod embedded;
 mod everything;
+mod measured;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use self::everything::{Finding, ImportPlaces, ImportRow, Imported, Verified, VerifyPlace, activity_to_give};
+pub use self::measured::Measured;
 use crate::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash,
     Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, ReadMarker, Revision, Role, TimeUuid,
@@ -64,6 +66,9 @@ pub enum Created {
 pub struct Seat {
     pub conversation: Arc<Conversation>,
     pub membership: Membership,
+    /// The newest message or change there, which other servers may have written: what is written next lies after it. `None` where this
+    /// server is the only one, and has given all ids itself.
+    pub newest: Option<TimeUuid>,
 }
 
 /// Who is to be told of what was just kept.

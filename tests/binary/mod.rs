@@ -1,6 +1,8 @@
 //! The real program behind real sockets: what it answers, how it ends, and what is left of it after any end.
 
+mod backup;
 mod crash;
+mod disk;
 mod doors;
 mod export;
 pub(crate) mod follower;

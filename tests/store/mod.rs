@@ -4,6 +4,8 @@
 
 pub mod ask;
 mod conversation;
+mod cql_bounds;
+mod cql_cost;
 mod cql_history;
 mod cql_inbox;
 mod cql_people;

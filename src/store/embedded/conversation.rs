@@ -87,7 +87,7 @@ pub(super) fn seats(core: &Core, viewer: &UserId, conversations: &[ConversationI
 }
 
 fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
-    Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given) }
+    Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given), newest: None }
 }
 
 /// The same, where memory has all of it.

@@ -7,6 +7,7 @@
 mod change;
 mod committer;
 mod conversation;
+mod copy;
 mod core;
 mod counts;
 mod db;
@@ -16,6 +17,7 @@ mod inbox;
 mod key;
 mod membership;
 mod message;
+mod meter;
 mod open;
 mod page;
 mod reaction;
@@ -35,6 +37,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use self::committer::{Committer, Op, Outcome, Write};
+pub use self::copy::{Copy, CopyError, Pieces};
 use self::core::Core;
 use self::counts::Counts;
 use self::db::{Missing, corrupt};
@@ -47,6 +50,7 @@ use super::{
     VerifyPlace, Wake,
 };
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::model::{
     Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey,
     Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
@@ -91,6 +95,8 @@ struct Inner {
     core: Arc<Core>,
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
+    /// One copy at a time.
+    copies: Arc<Semaphore>,
     /// One import at a time.
     import: tokio::sync::Mutex<()>,
 }
@@ -121,12 +127,23 @@ impl Embedded {
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
             let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), counts: Counts::new(), clock });
-            let (turns, import) = (Arc::new(Semaphore::new(READS_MAX)), tokio::sync::Mutex::new(()));
-            Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, import }))
+            let (turns, copies) = (Arc::new(Semaphore::new(READS_MAX)), Arc::new(Semaphore::new(1)));
+            let import = tokio::sync::Mutex::new(());
+            Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, copies, import }))
         });
         let inner = opening.await.map_err(|error| failed(Box::new(error)))??;
         let upkeep = upkeep::spawn(&inner);
         Ok(Self { inner, upkeep })
+    }
+
+    /// Why nothing is written any more until the store is opened again, where that is so.
+    pub fn failure(&self) -> Option<String> {
+        self.inner.committer.failure()
+    }
+
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        meter::register(&self.inner, metrics);
     }
 
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
@@ -180,6 +197,12 @@ impl Embedded {
 }
 
 impl Inner {
+    /// `Err` says why it does not.
+    fn takes_writes(&self) -> Result<(), String> {
+        self.committer.health()?;
+        self.disk.check().map_err(|error| error.to_string())
+    }
+
     /// Off the runtime's threads, when it is its turn.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
         let busy = |busy| Error::Unavailable(Box::new(busy));
@@ -515,8 +538,7 @@ impl Store for Embedded {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.inner.committer.health()?;
-        self.inner.disk.check().map_err(|error| error.to_string())
+        self.inner.takes_writes()
     }
 
     async fn close(&self) -> Result<()> {

@@ -154,7 +154,7 @@ impl Store for Naive {
     async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
         let seat = |room: &Room| {
             let place = room.people.get(viewer)?;
-            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: room.counting(viewer, place) })
+            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: room.counting(viewer, place), newest: None })
         };
         Ok(self.each(conversations, seat).into_iter().map(Option::flatten).collect())
     }
