@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
@@ -143,6 +144,7 @@ measured! {
         after: Option<&(Emoji, UserId)>,
         limit: usize
     ) -> Vec<(Emoji, UserId)>;
+    verify(after: Option<&VerifyPlace>, repair: bool) -> Verified;
     note(name: &str) -> Option<String>;
     set_note(name: &str, value: Option<&str>) -> ();
     close() -> ();
