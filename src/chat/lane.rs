@@ -18,7 +18,7 @@ use super::group::Wish;
 use super::horizon::Ids;
 use super::reaction::ReactionDraft;
 use super::revision::RevisionDraft;
-use super::send::{SendJob, refuse_all};
+use super::send::SendJob;
 use super::{Chat, Error, Result};
 use crate::model::{Change, ConversationId, Event, Message, Notice, TimeUuid, Topic, UserId};
 use crate::store::{Audience, Revised};
@@ -61,14 +61,6 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// A client that has gone does not want the answer.
-    fn refuse(self, error: &Error) {
-        match self {
-            Self::Send(_, reply) | Self::Revise(_, reply) | Self::React(_, reply) => drop(reply.send(Err(error.clone()))),
-            Self::Govern(_, reply) => drop(reply.send(Err(error.clone()))),
-        }
-    }
-
     fn bytes(&self) -> usize {
         match self {
             Self::Send(draft, _) => draft.bytes,
@@ -83,15 +75,6 @@ impl Work {
 enum Batch {
     Sends(Vec<SendJob>),
     Alone(Job),
-}
-
-impl Batch {
-    fn refuse(self, error: &Error) {
-        match self {
-            Self::Sends(sends) => refuse_all(sends, error),
-            Self::Alone(job) => job.work.refuse(error),
-        }
-    }
 }
 
 /// How long the end of the process waits for sends that are under way.
@@ -187,12 +170,7 @@ pub(super) struct Worker {
 
 impl Worker {
     async fn run(self) {
-        let caught_up = self.catch_up().await.map_err(Error::from);
         while let Some(batch) = self.take() {
-            if let Err(error) = &caught_up {
-                batch.refuse(error);
-                continue;
-            }
             match batch {
                 Batch::Sends(sends) => self.send(sends).await,
                 Batch::Alone(Job { user, work, .. }) => self.do_alone(user, work).await,

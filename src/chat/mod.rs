@@ -15,6 +15,7 @@ mod history;
 mod horizon;
 mod inbox;
 mod inbox_updates;
+mod joined;
 mod lane;
 mod lookout;
 mod marker;
@@ -25,7 +26,10 @@ mod presence_updates;
 mod profile;
 mod reaction;
 mod receipt;
+mod replay;
 mod revision;
+mod roster;
+mod same;
 mod send;
 mod settle;
 mod told;
@@ -46,6 +50,7 @@ use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, O
 use crate::rate::{Buckets, Rate};
 use crate::store::{self, Store};
 
+pub use access::Watch;
 pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
 pub use draft::{AttachmentDraft, Draft, DraftInput};
 pub use error::{Error, Result, StoreFailure};
@@ -53,10 +58,11 @@ pub use flags::EntrySettings;
 pub use history::HistoryRequest;
 pub use inbox::{InboxFilter, InboxPage, InboxSummary};
 pub use inbox_updates::{InboxUpdate, InboxUpdates};
-pub use message_updates::MessageUpdates;
+pub use message_updates::{MessageUpdate, MessageUpdates};
 pub use presence::Here;
 pub use presence_updates::{PresenceUpdate, PresenceUpdates};
 pub use profile::ProfileInput;
+pub use same::Same;
 pub use typing::{TypingUpdate, TypingUpdates};
 
 /// What is bounded here, with the defaults of the design.
@@ -154,7 +160,10 @@ struct Inner {
     directs: Buckets,
     typing: Buckets,
     presence: presence::Keeper,
-    replays: turn::Line,
+    /// Of those who read what they missed.
+    turns: turn::Line,
+    replays: replay::Replays,
+    rosters: roster::Rosters,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
     imported_at: Timestamp,
@@ -175,8 +184,9 @@ impl Chat {
         let directs = Buckets::new("directs", Rate::per_hour(bounds.rates.directs_per_hour));
         let typing = Buckets::new("typing", Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
         let presence = presence::Keeper::new(bus.clone(), Arc::clone(&clock), &bounds);
-        let replays = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
-        let (lanes, departures, told) = Default::default();
+        let turns = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
+        let (lanes, departures, told, replays) = Default::default();
+        let rosters = roster::Rosters::default();
         let inner = Inner {
             store,
             bus,
@@ -190,7 +200,9 @@ impl Chat {
             directs,
             typing,
             presence,
+            turns,
             replays,
+            rosters,
             bounds,
             imported_at,
         };
@@ -222,7 +234,7 @@ impl Chat {
         };
         metrics.read("wideroom_queues", "Conversations that something is being written to.", of(|inner| inner.lanes.waiting().0 as f64));
         metrics.read("wideroom_queue_jobs", "Writes that wait in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
-        metrics.read("wideroom_replays", "Reads of what resumed subscriptions missed.", of(|inner| inner.replays.turns() as f64));
+        metrics.read("wideroom_replays", "Reads of what resumed subscriptions missed.", of(|inner| inner.turns.taken() as f64));
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -248,6 +260,10 @@ impl Chat {
     /// Somebody left a conversation: whoever gets something from now on looks first whether they still may.
     fn departed(&self) {
         self.0.departures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn departures(&self) -> u64 {
+        self.0.departures.load(Ordering::SeqCst)
     }
 
     /// What this server tells itself is not to be told once more when it is found in the store.

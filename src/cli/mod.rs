@@ -5,11 +5,13 @@
 mod backup;
 mod check_config;
 mod default_config;
+mod export;
 mod import;
 mod migrate;
 mod open;
 mod operate;
 mod process;
+mod progress;
 mod schema;
 mod serve;
 mod settings;
@@ -48,6 +50,7 @@ Examples:
   wideroom --demo                        try it: a server with a sample to look at, on http://127.0.0.1:8080
   wideroom token --user alice            print a token that signs in as alice
   wideroom import chats.jsonl            bring in conversations from elsewhere
+  wideroom export chats.jsonl            write everything to a file, for another store
   wideroom migrate --store cql://…       make the tables on a cluster
 
 `wideroom COMMAND --help` says more about each.";
@@ -60,6 +63,8 @@ enum Command {
     Token(TokenFlags),
     #[command(about = "Bring conversations and their history into the store", long_about = IMPORT, after_help = IMPORT_EXAMPLES)]
     Import(ImportFlags),
+    #[command(about = "Write everything of the store to a file", long_about = EXPORT, after_help = EXPORT_EXAMPLES)]
+    Export(ExportFlags),
     #[command(about = "Make the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateFlags),
     #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
@@ -149,12 +154,28 @@ Lines, with all their fields; only those before the bar are needed:
   participant   conversationId username | state role joinedAt leftAt readUpTo unreadFrom deliveredUpTo
                 muted pinned archivedAt
   message       conversationId id sender | kind body attachments metadata replyTo clientKey editedAt deletedAt
+  reaction      conversationId messageId emoji username
   header, end   first and last line of an export: format exportedAt; lines (how many stand before it)
-`participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids, and hold the time.
+`participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids, and hold the time. `unreadFrom` says from where on
+all is unread, where that is not just behind `readUpTo`.
 
 Examples:
   wideroom import chats.jsonl
   zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
+
+const EXPORT: &str = "\
+Write everything of the store as JSON lines, which `wideroom import` reads into this store or any other: users, conversations, \
+participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions.
+
+What is written so far lies beside FILE in one that ends in `.partial`; it takes the place of FILE once it is whole. An export that was \
+interrupted goes on there when the same command is given again; remove the partial file to begin anew. On an embedded store the server \
+must be stopped meanwhile. On a cluster servers may go on: what they write meanwhile may be missing from the file, so stop them for a move.";
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  wideroom export chats.jsonl --data /var/lib/wideroom
+  wideroom export - --store cql://10.0.0.1/wideroom | gzip > chats.jsonl.gz
+  wideroom export - | wideroom import - --store cql://10.0.0.1/wideroom";
 
 const MIGRATE: &str = "\
 Make the keyspace and its tables on a cluster of Cassandra or ScyllaDB, or bring them to the version of this program.
@@ -190,6 +211,15 @@ struct ImportFlags {
 }
 
 #[derive(clap::Args)]
+struct ExportFlags {
+    /// The file, or `-` for standard output
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    given: Given<STORE>,
+}
+
+#[derive(clap::Args)]
 struct BackupFlags {
     /// The folder to make the copy in
     #[arg(value_name = "DIR")]
@@ -217,6 +247,9 @@ fn parse_user(text: &str) -> Result<UserId, UserIdError> {
     UserId::parse(text)
 }
 
+/// What is said of a command that was interrupted and can be given again.
+const GOES_ON: &str = "the same command goes on from here";
+
 /// Why a command failed: one line.
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -236,14 +269,20 @@ enum Error {
     Store(#[from] store::Error),
     #[error("{0}; what was imported stays, and the same command may be given again")]
     Import(#[from] transfer::import::Error),
+    #[error(transparent)]
+    Export(#[from] transfer::export::Error),
+    #[error("there is no store in {}", .0.display())]
+    NoStore(PathBuf),
+    #[error("{} cannot be written: {source}", path.display())]
+    Output { path: PathBuf, source: io::Error },
     #[error("{} cannot be read: {source}", path.display())]
     Input { path: PathBuf, source: io::Error },
     #[error("the data folder {} cannot be made: {source}", path.display())]
     Folder { path: PathBuf, source: io::Error },
     #[error("broken lines left out: {0}; the rest is imported")]
     BrokenLines(u64),
-    #[error("interrupted; {}", if *.goes_on { "the same command goes on from here" } else { "what was imported stays" })]
-    Interrupted { goes_on: bool },
+    #[error("interrupted; {0}")]
+    Interrupted(&'static str),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
     #[error("--admin-listen: cannot listen on {address}: {source}; name another address, or `off`")]
@@ -303,6 +342,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
     match &line.command {
         Some(Command::Token(flags)) => token::run(flags),
         Some(Command::Import(flags)) => import::run(flags),
+        Some(Command::Export(flags)) => export::run(flags),
         Some(Command::Migrate(flags)) => migrate::run(flags),
         Some(Command::Backup(flags)) => backup::run(flags),
         Some(Command::CheckConfig(given)) => check_config::run(given),

@@ -17,6 +17,22 @@ pub(super) fn folder(config: &Config) -> Result<(), Error> {
     made.map_err(|source| Error::Folder { path: config.data.clone(), source })
 }
 
+/// Refuses a folder without a store: to read one makes none. Blocks.
+pub(super) fn existing(config: &Config) -> Result<(), Error> {
+    match &config.store {
+        StoreChoice::Embedded if !Embedded::is_in(&config.data) => Err(Error::NoStore(config.data.clone())),
+        StoreChoice::Embedded | StoreChoice::Cql(_) => Ok(()),
+    }
+}
+
+/// By which a store is told from others.
+pub(super) fn name(config: &Config) -> String {
+    match &config.store {
+        StoreChoice::Cql(address) => address.to_string(),
+        StoreChoice::Embedded => config.data.canonicalize().unwrap_or_else(|_| config.data.clone()).display().to_string(),
+    }
+}
+
 pub(super) async fn store(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
     Ok(match &config.store {
         StoreChoice::Embedded => Arc::new(embedded(config, clock).await?),

@@ -75,6 +75,11 @@ impl Error {
         Self::new(Code::NotFound, format!("{what} was not found"))
     }
 
+    /// What is wrong went to the log.
+    pub(super) fn internal() -> Self {
+        Self::new(Code::Internal, "something is wrong here; it is logged")
+    }
+
     pub(super) fn bad_input(path: &[&str], message: impl Into<String>) -> Self {
         let path: Vec<_> = path.iter().map(|part| async_graphql::Value::from(*part)).collect();
         Self::new(Code::BadUserInput, message).with("inputPath", async_graphql::Value::List(path))
@@ -93,6 +98,12 @@ impl Error {
 impl From<Error> for async_graphql::Error {
     fn from(error: Error) -> Self {
         error.0
+    }
+}
+
+impl From<Error> for ServerError {
+    fn from(error: Error) -> Self {
+        error.0.into_server_error(async_graphql::Pos::default())
     }
 }
 
@@ -137,7 +148,7 @@ fn from_store(failure: &chat::StoreFailure) -> Error {
             if is_news {
                 tracing::error!(error = %cause, "an operation met a damaged row");
             }
-            Error::new(Code::Internal, "something is wrong here; it is logged")
+            Error::internal()
         }
     }
 }

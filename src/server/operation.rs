@@ -6,8 +6,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
-use async_graphql::{Response, Variables};
 use axum::http::{Extensions, HeaderMap, StatusCode};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Doors;
 use super::address::{Address, Peer};
-use super::answer::{Answer, Code, Problem};
+use super::answer::{Answer, Code, Delivery, Problem};
 use super::meter::{Meter, Open};
 use crate::auth::{self, Identity};
-use crate::graphql::Prepared;
+use crate::graphql::{Prepared, Told};
 use crate::model::UserId;
 
 /// A name in the log is cut to so many characters: a client may choose it.
@@ -52,15 +52,19 @@ impl Doors {
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Answer> {
+    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Delivery> {
         let executor = Arc::clone(&self.executor);
-        let responses = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
+        let told = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
         let open = Open::new(&self.meter);
-        let answer = move |caught: Result<Response, Box<dyn Any + Send>>| {
+        let delivery = move |caught: Result<Told, Box<dyn Any + Send>>| {
             open.told();
-            caught.map_or_else(|panic| panicked(panic.as_ref()), Answer::from)
+            match caught {
+                Ok(Told::Own(response)) => Delivery::Own(response.into()),
+                Ok(Told::Shared(payload)) => Delivery::Shared(payload),
+                Err(panic) => Delivery::Own(panicked(panic.as_ref())),
+            }
         };
-        AssertUnwindSafe(responses).catch_unwind().map(answer).boxed()
+        AssertUnwindSafe(told).catch_unwind().map(delivery).boxed()
     }
 }
 

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
-    Change, ChangeId, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page,
-    PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
+    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Answers as the store in it does.
@@ -134,6 +134,10 @@ measured! {
     change_profile(user: &UserId, to: &ProfileChange) -> ();
     mark_seen(user: &UserId, at: Timestamp) -> ();
     import(rows: &[ImportRow]) -> Vec<Imported>;
+    all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
+    all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
+    all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPlaces)>;
+    all_reactions(conversation: ConversationId, message: MessageId, after: Option<&(Emoji, UserId)>, limit: usize) -> Vec<(Emoji, UserId)>;
     note(name: &str) -> Option<String>;
     set_note(name: &str, value: Option<&str>) -> ();
     close() -> ();

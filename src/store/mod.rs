@@ -65,6 +65,9 @@ pub enum Created {
 pub struct Seat {
     pub conversation: Arc<Conversation>,
     pub membership: Membership,
+    /// The newest message or change there, which other servers may have written: what is written next lies after it. `None` where this
+    /// server is the only one, and has given all ids itself.
+    pub newest: Option<TimeUuid>,
 }
 
 /// Who is to be told of what was just kept.
@@ -258,20 +261,79 @@ pub struct ChangedRow {
 /// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
 #[derive(Debug, Clone)]
 pub enum ImportRow {
-    User { user: UserId, profile: Profile },
-    Conversation { conversation: Conversation, last_activity: Option<Timestamp> },
-    Participant { conversation: ConversationId, user: UserId, membership: Membership, places: ImportPlaces },
+    User {
+        user: UserId,
+        profile: Profile,
+    },
+    Conversation {
+        conversation: Conversation,
+        last_activity: Option<Timestamp>,
+    },
+    Participant {
+        conversation: ConversationId,
+        user: UserId,
+        membership: Membership,
+        places: ImportPlaces,
+    },
     Message(Arc<Message>),
+    /// One that is on.
+    Reaction {
+        conversation: ConversationId,
+        message: MessageId,
+        emoji: Emoji,
+        user: UserId,
+    },
 }
 
-/// How far an imported participant has come, and how they have set their entry.
-#[derive(Debug, Clone, Copy, Default)]
+impl ImportRow {
+    pub fn conversation(&self) -> Option<ConversationId> {
+        match self {
+            Self::User { .. } => None,
+            Self::Conversation { conversation, .. } => Some(conversation.id),
+            Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => Some(*conversation),
+            Self::Message(message) => Some(message.conversation),
+        }
+    }
+}
+
+/// How far a participant has come, and how they have set their entry, as an import brings it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImportPlaces {
+    /// The receipts' maximum.
     pub read_up_to: Option<MessageId>,
-    /// The first message that was marked unread, where one was.
+    /// From where on all is unread, where that is not just behind `read_up_to`: what was marked unread lies before that, what one joined
+    /// to or sent oneself behind it.
     pub unread_from: Option<MessageId>,
     pub delivered_up_to: Option<MessageId>,
     pub flags: Flags,
+}
+
+impl ImportPlaces {
+    /// Of a participant whose entry's marker is at `read`.
+    pub fn of(participant: &Participant, read: OrderKey, flags: Flags) -> Self {
+        Self {
+            read_up_to: TimeUuid::from_order_key(participant.read_up_to),
+            unread_from: (read != participant.read_up_to).then(|| TimeUuid::first_after(read)),
+            delivered_up_to: TimeUuid::from_order_key(participant.delivered_up_to),
+            flags,
+        }
+    }
+
+    /// The marker that follows. `None` where nothing was read.
+    pub fn marker(&self) -> Option<ReadMarker> {
+        match (self.unread_from, self.read_up_to) {
+            (Some(from), _) => Some(ReadMarker { epoch: 1, up_to: from.order_key().before() }),
+            (None, Some(read_up_to)) => Some(ReadMarker { epoch: 0, up_to: read_up_to.order_key() }),
+            (None, None) => None,
+        }
+    }
+}
+
+/// The activity that an import must give, so that a conversation stands there where it stands here. `None` where it follows from the last
+/// message, or from the making.
+pub fn activity_to_give(conversation: &Conversation, last_message: Option<MessageId>, last_activity: Timestamp) -> Option<Timestamp> {
+    let follows = last_message.map_or(conversation.created_at, MessageId::moment);
+    (last_activity != follows).then_some(last_activity)
 }
 
 /// What became of one row of an import.
@@ -282,6 +344,8 @@ pub enum Imported {
     Unchanged,
     /// Its conversation is not there (yet): nothing of it was kept.
     ConversationMissing,
+    /// The message that it is a reaction to is not there (yet): nothing of it was kept.
+    MessageMissing,
     /// It cannot be kept beside what is there; the sentence says why.
     Refused(&'static str),
 }
@@ -451,6 +515,31 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// Imports rows in order, all or nothing as far as faults go; each row's fate by itself. Not an event: nobody is told.
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;
+
+    /// All users with a profile, in an order of the store's own: those behind one of them, at most `limit`. Fewer only at the end.
+    ///
+    /// This and the next three are what an export reads, in pieces that go on from any place. What is written meanwhile may be in it or not.
+    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>>;
+
+    /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
+    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>>;
+
+    /// Everybody who is in a conversation or ever was, by username bytes: as they were given, and not as it counts.
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>>;
+
+    /// Every reaction to a message that is on, by emoji and username bytes.
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>>;
 
     /// Something an importer wants to find again, such as how far it came. Kept with the next or an earlier import, never before it.
     async fn note(&self, name: &str) -> Result<Option<String>>;

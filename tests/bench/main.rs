@@ -6,11 +6,19 @@
 #![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
 
 mod bare;
+#[path = "../support/cassandra/mod.rs"]
+#[expect(dead_code, reason = "tests use the rest of it")]
+mod cassandra;
+mod cluster;
 mod costs;
 mod documents;
+mod driver;
 mod measure;
 mod opening;
 mod operations;
+#[path = "../support/program.rs"]
+#[expect(dead_code, reason = "tests use the rest of it")]
+mod program;
 mod report;
 mod throughput;
 mod world;
@@ -52,11 +60,11 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 4] = ["costs", "documents", "open", "throughput"];
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput]
+const PARTS: [&str; 5] = ["costs", "documents", "open", "throughput", "cluster"];
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
-Without the name of a part all parts are measured.";
+Without the name of a part all parts are measured. `cluster` wants a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -71,10 +79,15 @@ fn main() {
     let wanted = PARTS.map(|part| has(part) || !PARTS.iter().any(|part| has(part)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     // On a worker, as the tasks of the server are.
-    runtime.block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+    if wanted[..4].contains(&true) {
+        runtime.block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+    }
+    if wanted[4] {
+        runtime.block_on(cluster::measure(&size));
+    }
 }
 
-async fn run(size: Size, [costs, documents, open, throughput]: [bool; 4]) {
+async fn run(size: Size, [costs, documents, open, throughput, _]: [bool; 5]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
     if documents {

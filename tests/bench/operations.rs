@@ -19,7 +19,7 @@ const INBOX: &str = "{ inbox(first: 20) { edges { cursor node { lastMessage { id
     pageInfo { hasNextPage endCursor } updatesCursor } }";
 const UNREAD: &str = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount } } }";
 const MARK_READ: &str = "mutation($c: ID!, $m: ID!) { markRead(input: { conversationId: $c, messageId: $m }) { inboxEntry { id } } }";
-pub const SEND: &str = "mutation($c: ID!, $b: String!, $k: String!) {
+pub const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
     sendMessage(input: { conversationId: $c, body: $b, idempotencyKey: $k }) { messageEdge { cursor node { id createdAt } } } }";
 const MESSAGE_ADDED: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) {
     messageEdge { cursor node { id body createdAt sender { username } } } } }";

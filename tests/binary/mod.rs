@@ -4,6 +4,7 @@ mod backup;
 mod crash;
 mod disk;
 mod doors;
+mod export;
 pub(crate) mod follower;
 mod import;
 pub(crate) mod ledger;

@@ -3,6 +3,7 @@
 mod access;
 mod admin;
 mod config;
+mod export;
 mod help;
 mod import;
 mod logs;

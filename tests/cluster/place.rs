@@ -8,7 +8,7 @@ use crate::support::program::Program;
 use crate::support::server::Server;
 
 /// A program whose store is a new keyspace there, made by `wideroom migrate`. `url` is what `--store` has, by the name of a keyspace.
-pub(super) fn migrated(url: impl Fn(&str) -> String, replicas: &str) -> Program {
+pub(crate) fn migrated(url: impl Fn(&str) -> String, replicas: &str) -> Program {
     let keyspace = format!("wideroom_{}", Uuid::new_v4().simple());
     let program = Program::on(url(&keyspace));
     program.run(&["migrate", "--replication", replicas]).succeeded();

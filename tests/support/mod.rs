@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod cassandra;
 pub mod client;
+pub mod ground;
 pub mod node;
 pub mod program;
 pub mod server;

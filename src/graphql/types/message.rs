@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{ID, InputObject, Object, SimpleObject};
+use futures_util::future::try_join;
 
 use super::reaction::{self, REACTIONS_COUNTED, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
@@ -26,8 +27,11 @@ impl Message {
         Self { scope: scope.clone(), message }
     }
 
+    /// Where the viewer may see it. All that a request loads of a conversation shares one look at whether they may.
     pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId, id: MessageId) -> Result<Option<Self>> {
-        Ok(scope.loaders.messages.load((conversation, id)).await?.map(|message| Self::new(scope, message)))
+        let loaders = &scope.loaders;
+        let (seen, message) = try_join(loaders.conversations.load(conversation), loaders.messages.load((conversation, id))).await?;
+        Ok(seen.and(message).map(|message| Self::new(scope, message)))
     }
 
     /// The newest one at or before a place; none before the first.

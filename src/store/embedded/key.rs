@@ -336,6 +336,32 @@ pub(super) fn conversation(id: ConversationId) -> Key {
     rows(Tag::Conversation, &[id.0.as_bytes()])
 }
 
+pub(super) fn conversations_after(after: Option<ConversationId>) -> Span {
+    all_after(Tag::Conversation, after.map(conversation))
+}
+
+/// The conversation of a key of [`conversations_after`].
+pub(super) fn conversation_of(bytes: &[u8]) -> Option<ConversationId> {
+    conversation_id(bytes.get(1..)?.try_into().ok()?)
+}
+
+pub(super) fn users_after(after: Option<&UserId>) -> Span {
+    all_after(Tag::User, after.map(user))
+}
+
+/// The user of a key of [`users_after`].
+pub(super) fn user_of(bytes: &[u8]) -> Option<UserId> {
+    UserId::parse(std::str::from_utf8(bytes.get(1..)?).ok()?).ok()
+}
+
+fn all_after(tag: Tag, after: Option<Key>) -> Span {
+    let all = Span::of_prefix(Table::Rows, vec![tag as u8]);
+    match after {
+        Some(key) => all.behind(&Span::of_key(key)),
+        None => all,
+    }
+}
+
 /// What is known of a conversation's people as a whole.
 pub(super) fn roster(id: ConversationId) -> Key {
     rows(Tag::Roster, &[id.0.as_bytes()])
@@ -367,6 +393,15 @@ pub(super) fn reactions(conversation: ConversationId, message: MessageId) -> Spa
 pub(super) fn reactions_of(conversation: ConversationId, message: MessageId, emoji: &Emoji) -> Span {
     let key = rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0]]);
     Span::of_prefix(Table::Rows, key.bytes)
+}
+
+/// Those behind one of them.
+pub(super) fn reactions_after(conversation: ConversationId, message: MessageId, after: Option<&(Emoji, UserId)>) -> Span {
+    let all = reactions(conversation, message);
+    match after {
+        Some((emoji, user)) => all.behind(&Span::of_key(reaction(conversation, message, emoji, user))),
+        None => all,
+    }
 }
 
 /// With which emoji, and whose.

@@ -11,6 +11,7 @@ mod copy;
 mod core;
 mod counts;
 mod db;
+mod export;
 mod import;
 mod inbox;
 mod key;
@@ -43,14 +44,14 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
 };
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{
-    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey,
+    Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Calls that read at once.
@@ -109,6 +110,11 @@ enum Busy {
 }
 
 impl Embedded {
+    /// Whether a folder has a store in it. Blocks.
+    pub fn is_in(path: &std::path::Path) -> bool {
+        open::is_in(path)
+    }
+
     /// Opens the store, or makes it where there is none. Refuses a folder that another process has open.
     pub async fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = options.path.clone();
@@ -479,6 +485,36 @@ impl Store for Embedded {
             }
         }
         Ok(fates)
+    }
+
+    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+        let after = after.cloned();
+        self.read(move |core| export::users(core, after.as_ref(), limit)).await
+    }
+
+    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        self.read(move |core| export::conversations(core, after, limit)).await
+    }
+
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+        let after = after.cloned();
+        self.read(move |core| export::participants(core, conversation, after.as_ref(), limit)).await
+    }
+
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        let after = after.cloned();
+        self.read(move |core| export::reactions(core, conversation, message, after.as_ref(), limit)).await
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {

@@ -56,6 +56,10 @@ pub(super) struct Opened {
     pub(super) last: CommitRecord,
 }
 
+pub(super) fn is_in(path: &Path) -> bool {
+    path.join(ENGINE_FOLDER).is_dir()
+}
+
 /// Blocks; reads what the journals hold, and no row.
 pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<Opened, OpenError> {
     let on_disk = |source| OpenError::Disk { path: path.to_owned(), source };
