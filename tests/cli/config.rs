@@ -109,7 +109,7 @@ fn check_config_says_what_is_in_force_and_from_where() {
         ("drain", "\"20s\"", path.as_str()),
         ("send-rate", "7", "environment"),
         ("log", "\"debug\"", "flag"),
-        ("store", "\"cql://host/chat\"", "flag"),
+        ("store", "\"cql://host:9042/chat\"", "flag"),
         ("listen", "\"127.0.0.1:8080\"", "default"),
     ] {
         let line = line(name);
