@@ -26,7 +26,7 @@ pub struct Api {
 
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
-        let schemas = Schemas::new(bounds.complexity);
+        let schemas = Schemas::new();
         let documents = Documents::new(bounds, &schemas.strict.sdl());
         let shared = Shared::new(schemas.clone(), chat.clone());
         Self { chat, schemas, documents, shared }
@@ -94,8 +94,7 @@ pub(super) struct Schemas {
 }
 
 impl Schemas {
-    fn new(complexity_max: usize) -> Self {
-        let schema = |validation| schema(complexity_max, validation);
+    fn new() -> Self {
         Self { strict: schema(ValidationMode::Strict), swift: schema(ValidationMode::Fast) }
     }
 

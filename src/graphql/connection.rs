@@ -47,12 +47,6 @@ impl PageArguments {
     }
 }
 
-/// What the fields inside of a page count for: as many times as it may have edges. What is out of bounds is refused when it is read.
-pub(super) fn page_complexity(first: Option<i32>, last: Option<i32>, inside: usize) -> usize {
-    let count = first.or(last).map_or(PageRequest::<()>::COUNT_DEFAULT, |count| usize::try_from(count).unwrap_or(0));
-    count.min(PageRequest::<()>::COUNT_MAX).saturating_mul(inside).saturating_add(1)
-}
-
 /// Where a page lies in its list.
 #[derive(SimpleObject)]
 pub(super) struct PageInfo {

@@ -1,6 +1,6 @@
-//! What a prepared operation costs, by its variables, before it is executed: for the rates at the doors.
+//! What a prepared operation costs, by its variables, before it is executed: for the bound of what is answered, and the rates at the doors.
 //!
-//! The same sum as the schema's own complexity, made from the document alone: each field counts one, and what is inside of a list counts as
+//! It is made from the document alone, whatever the types of its fragments: each field counts one, and what is inside of a list counts as
 //! often as the list may have elements. It is linear in the expanded document, which the guard has bounded.
 
 use std::borrow::Cow;
@@ -12,8 +12,11 @@ use async_graphql::{Value as ConstValue, Variables};
 use super::document::Prepared;
 use crate::model::PageRequest;
 
+/// Lists that are no pages. There may be 20 kinds of reaction, and rarely are more than these.
+const LISTS: [(&str, usize); 2] = [("reactions", 3), ("users", PageRequest::<()>::COUNT_DEFAULT)];
+
 /// What an operation asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Fields of its answer, each counted as often as the lists around it may have elements.
     pub fields: usize,
@@ -22,7 +25,7 @@ pub struct Cost {
 }
 
 impl Prepared {
-    pub fn cost(&self, variables: &Variables) -> Cost {
+    pub(super) fn cost(&self, variables: &Variables) -> Cost {
         let Some(operation) = self.definition() else { return Cost { fields: 0, roots: 0 } };
         let teller = Teller { document: &self.document, operation, variables };
         let root = &operation.selection_set.node;
@@ -80,6 +83,9 @@ impl<'a> Teller<'a> {
         if let Some(ConstValue::List(ids)) = self.argument(field, "ids").as_deref() {
             return ids.len();
         }
+        if let Some(count) = LISTS.iter().find_map(|(name, count)| (field.name.node == *name).then_some(*count)) {
+            return count;
+        }
         let mut is_page = false;
         self.each(&field.selection_set.node, &mut |inner| is_page |= inner.name.node == "edges");
         if is_page { PageRequest::<()>::COUNT_DEFAULT } else { 1 }
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(fields("{ inbox(first: 5) { edges { cursor } } }"), 1 + 5 * 2);
         assert_eq!(fields("{ inbox(last: 1000000) { edges { cursor } } }"), 1 + 100 * 2);
         assert_eq!(fields("{ inbox(first: -1) { edges { cursor } } }"), 1);
+        assert_eq!(fields("{ reactions { emoji users { id } more: users(first: 2) { id } } }"), 1 + 3 * (1 + 1 + 20 + 1 + 2));
         assert_eq!(fields(r#"{ nodes(ids: ["a", "b", "c"]) { id } }"#), 1 + 3);
         assert_eq!(fields(r#"query($a: ID!) { nodes(ids: [$a, "b"]) { id } }"#), 1 + 2);
         assert_eq!(

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType};
 use async_graphql::parser::{self, parse_query};
-use async_graphql::{Name, Pos, Variables};
+use async_graphql::{Name, Pos, Value, Variables};
 use lru::LruCache;
 
 use super::free::{Free, free};
 use super::guard::{self, DocumentBounds, GuardError};
-use super::subscription_root;
-use super::variable::Inputs;
+use super::literal::{self, Misfit, Types};
+use super::{Cost, subscription_root};
 use crate::metrics::CacheCounts;
 
 /// A document that may be executed, and which of its operations.
@@ -27,7 +27,15 @@ pub struct Prepared {
     pub name: Option<Name>,
     /// Shared with the cache: whether the document, apart from its variables, was found to fit the schema.
     is_valid: Arc<AtomicBool>,
-    inputs: Arc<Inputs>,
+    types: Arc<Types>,
+    complexity_max: usize,
+}
+
+/// Variables that an operation may be executed with, and what that costs.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    pub variables: Variables,
+    pub cost: Cost,
 }
 
 impl Prepared {
@@ -35,13 +43,29 @@ impl Prepared {
         self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref()).map(|(_, operation)| &operation.node)
     }
 
-    /// That the variables are what the operation declares. The library would notice some of it only while it executes, after what it did
-    /// before.
-    pub fn check(&self, variables: &Variables) -> Result<(), Refused> {
-        self.definition().map_or(Ok(()), |operation| self.inputs.check(operation, variables).map_err(Refused::variables))
+    /// The variables that the operation declares, from what was given and from its defaults. The library would notice some of what is wrong
+    /// with them only while it executes, after what it did before.
+    pub fn accept(&self, given: Variables) -> Result<Ready, Refused> {
+        let Some(operation) = self.definition() else { return Ok(Ready { variables: Variables::default(), cost: Cost::default() }) };
+        let variables = self.types.inputs.accept(operation, given).map_err(Refused::variables)?;
+        let is_null = |name: &Name| matches!(variables.get(name), Some(Value::Null));
+        // Looked for only where there may be one: the library would take it for false.
+        if variables.values().any(|value| *value == Value::Null)
+            && let Some(name) = literal::conditions(&self.document).into_iter().find(is_null)
+        {
+            return Err(Refused::variables(format!("The variable `${name}` must not be null: it decides what is answered.")));
+        }
+        let cost = self.cost(&variables);
+        if cost.fields > self.complexity_max {
+            let (fields, most) = (cost.fields, self.complexity_max);
+            return Err(Refused::invalid(format!(
+                "The answer may come to {fields} fields, pages counted in full; at most {most} are answered."
+            )));
+        }
+        Ok(Ready { variables, cost })
     }
 
-    /// Once it was executed under validation, and that had nothing to say, it needs none with other variables that pass [`Self::check`].
+    /// Once it was executed under validation, and that had nothing to say, it needs none with other variables that are accepted.
     pub(super) fn is_valid(&self) -> bool {
         self.is_valid.load(Ordering::Relaxed)
     }
@@ -89,6 +113,12 @@ impl Refused {
     }
 }
 
+impl From<Misfit> for Refused {
+    fn from(Misfit(message, position): Misfit) -> Self {
+        Self { positions: vec![position], ..Self::invalid(message) }
+    }
+}
+
 impl From<GuardError> for Refused {
     fn from(error: GuardError) -> Self {
         Self::invalid(error.to_string())
@@ -112,7 +142,7 @@ impl From<parser::Error> for Refused {
 /// Parsed and guarded documents, the least recently used ones forgotten first.
 pub struct Documents {
     bounds: DocumentBounds,
-    inputs: Arc<Inputs>,
+    types: Arc<Types>,
     cache: Mutex<Cache>,
     meter: CacheCounts,
 }
@@ -133,10 +163,10 @@ impl Documents {
     /// Of text. A parsed document takes some twenty times as much.
     pub const BYTES_MAX: usize = 1024 * 1024;
 
-    /// For the schema of this text: its inputs are what variables are held against.
+    /// For the schema of this text.
     pub fn new(bounds: DocumentBounds, sdl: &str) -> Self {
         let cache = Cache { documents: LruCache::unbounded(), bytes: 0 };
-        Self { bounds, inputs: Arc::new(Inputs::of(sdl)), cache: Mutex::new(cache), meter: CacheCounts::new("documents") }
+        Self { bounds, types: Arc::new(Types::of(sdl)), cache: Mutex::new(cache), meter: CacheCounts::new("documents") }
     }
 
     /// The document of this text, and in it the operation of this name, or the only one.
@@ -145,13 +175,23 @@ impl Documents {
         let Known { document, is_valid } = match known {
             Some(known) => known,
             None => {
-                let known = Known { document: Arc::new(parse(text, &self.bounds)?), is_valid: Arc::default() };
+                let known = Known { document: Arc::new(self.parse(text)?), is_valid: Arc::default() };
                 self.lock().keep(text, known.clone());
                 known
             }
         };
         let (operation, name) = pick(&document, operation_name)?;
-        Ok(Prepared { document, operation, name, is_valid, inputs: Arc::clone(&self.inputs) })
+        let (types, complexity_max) = (Arc::clone(&self.types), self.bounds.complexity);
+        Ok(Prepared { document, operation, name, is_valid, types, complexity_max })
+    }
+
+    fn parse(&self, text: &str) -> Result<ExecutableDocument, Refused> {
+        guard::check_text(text, &self.bounds)?;
+        let mut document = parse_query(text)?;
+        guard::check(&document, &self.bounds)?;
+        subscription_root::flatten(&mut document)?;
+        self.types.check(&document)?;
+        Ok(document)
     }
 
     pub(super) fn meter(&self) -> &CacheCounts {
@@ -174,14 +214,6 @@ impl Cache {
             self.bytes -= forgotten.len();
         }
     }
-}
-
-fn parse(text: &str, bounds: &DocumentBounds) -> Result<ExecutableDocument, Refused> {
-    guard::check_text(text, bounds)?;
-    let mut document = parse_query(text)?;
-    guard::check(&document, bounds)?;
-    subscription_root::flatten(&mut document)?;
-    Ok(document)
 }
 
 fn pick(document: &ExecutableDocument, wanted: Option<&str>) -> Result<(OperationType, Option<Name>), Refused> {

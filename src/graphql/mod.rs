@@ -12,6 +12,7 @@ mod free;
 mod guard;
 mod id;
 mod lexer;
+mod literal;
 mod loader;
 mod mutation;
 mod query;
@@ -27,7 +28,7 @@ mod variable;
 
 pub use api::Api;
 pub use cost::Cost;
-pub use document::{Documents, Prepared, Refused, RefusedKind};
+pub use document::{Documents, Prepared, Ready, Refused, RefusedKind};
 pub use error::{Code, RETRY_AFTER_MS};
 pub use guard::DocumentBounds;
 pub use mutation::Mutation;
@@ -62,16 +63,14 @@ pub trait Executor: Send + Sync + 'static {
 /// As long as it is held, a viewer is here.
 pub type Here = Box<dyn Send + Sync>;
 
-/// `complexity_max`: fields that one answer may come to, each counted as often as the lists around it may have elements.
-fn schema(complexity_max: usize, validation: ValidationMode) -> ChatSchema {
-    let builder = Schema::build(Query, Mutation, Subscription).disable_suggestions();
-    builder.limit_complexity(complexity_max).validation_mode(validation).finish()
+fn schema(validation: ValidationMode) -> ChatSchema {
+    Schema::build(Query, Mutation, Subscription).disable_suggestions().validation_mode(validation).finish()
 }
 
 /// The schema in its text form.
 pub fn sdl() -> String {
     let options = SDLExportOptions::new().include_specified_by().use_space_ident().indent_width(2);
-    schema(usize::MAX, ValidationMode::Strict).sdl_with_options(options.prefer_single_line_descriptions())
+    schema(ValidationMode::Strict).sdl_with_options(options.prefer_single_line_descriptions())
 }
 
 /// True where nothing was executed: errors of execution have a path, those of a request have none.

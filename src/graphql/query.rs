@@ -2,7 +2,7 @@
 
 use async_graphql::{Context, ID, Object};
 
-use super::connection::{PageArguments, page_complexity};
+use super::connection::PageArguments;
 use super::cursor::List;
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::conversation_id;
@@ -23,7 +23,6 @@ impl Query {
     }
 
     /// Objects by their ids, at most 100: answered in order, null where there is none that the viewer may see.
-    #[graphql(complexity = "ids.len().saturating_mul(child_complexity).saturating_add(1)")]
     async fn nodes(&self, ctx: &Context<'_>, #[graphql(desc = "The objects' ids.")] ids: Vec<ID>) -> Result<Vec<Nullable<Node>>> {
         if ids.len() > NODES_MAX {
             return Err(Error::bad_input(&["ids"], format!("at most {NODES_MAX} ids in one call")));
@@ -53,7 +52,6 @@ impl Query {
     }
 
     /// The viewer's conversations, the most recently active first.
-    #[graphql(complexity = "page_complexity(first, last, child_complexity)")]
     async fn inbox(
         &self,
         ctx: &Context<'_>,

@@ -1,14 +1,14 @@
 //! Variables, held against the types that an operation declares for them, before anything is executed.
 //!
-//! The library does this as a part of validating the document, each time. The document stays as it is, so that part is done once, and this
-//! part with each request. What a scalar of the contract may be (a DateTime, a UUID) is said by that scalar while it is read.
+//! The library does this as a part of validating the document, each time, and not where a literal around a variable was wrong. The document
+//! stays as it is, so that part is done once (`literal`), and this part with each request. What a scalar of the contract may be (a DateTime,
+//! a UUID) is said by that scalar while it is read.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use async_graphql::indexmap::IndexMap;
-use async_graphql::parser::parse_schema;
-use async_graphql::parser::types::{BaseType, InputValueDefinition, OperationDefinition, Type, TypeKind, TypeSystemDefinition};
+use async_graphql::parser::types::{BaseType, InputValueDefinition, OperationDefinition, Type, TypeDefinition, TypeKind};
 use async_graphql::{Name, Value, Variables};
 
 /// A name that a client made up is cut to so many characters.
@@ -25,45 +25,60 @@ enum Input {
     Object(Vec<Field>),
 }
 
+/// A field of an input, or an argument.
 #[derive(Debug)]
-struct Field {
-    name: Name,
-    ty: Type,
+pub(super) struct Field {
+    pub(super) name: Name,
+    pub(super) ty: Type,
     has_default: bool,
 }
 
 impl Inputs {
-    /// Those of a schema in its text form.
-    pub(super) fn of(sdl: &str) -> Self {
-        let schema = parse_schema(sdl).map(|schema| schema.definitions).unwrap_or_default();
-        let inputs = schema.into_iter().filter_map(|definition| {
-            let TypeSystemDefinition::Type(definition) = definition else { return None };
-            let input = match definition.node.kind {
+    /// Those of a schema.
+    pub(super) fn of<'a>(types: impl IntoIterator<Item = &'a TypeDefinition>) -> Self {
+        let inputs = types.into_iter().filter_map(|definition| {
+            let input = match &definition.kind {
                 TypeKind::Scalar => Input::Scalar,
-                TypeKind::Enum(one) => Input::Enum(one.values.into_iter().map(|value| value.node.value.node).collect()),
-                TypeKind::InputObject(object) => Input::Object(object.fields.into_iter().map(|field| Field::from(field.node)).collect()),
+                TypeKind::Enum(one) => Input::Enum(one.values.iter().map(|value| value.node.value.node.clone()).collect()),
+                TypeKind::InputObject(object) => Input::Object(object.fields.iter().map(|field| Field::of(&field.node)).collect()),
                 TypeKind::Object(_) | TypeKind::Interface(_) | TypeKind::Union(_) => return None,
             };
-            Some((definition.node.name.node, input))
+            Some((definition.name.node.clone(), input))
         });
-        Self(inputs.collect())
+        let built_in = ["Int", "Float", "String", "Boolean", "ID"].map(|name| (Name::new(name), Input::Scalar));
+        Self(inputs.chain(built_in).collect())
     }
 
-    /// Why these variables are none of this operation's, in a sentence.
-    pub(super) fn check(&self, operation: &OperationDefinition, variables: &Variables) -> Result<(), String> {
+    /// What an operation declares, and nothing else, from what was given and from its defaults; or why that cannot be, in a sentence.
+    pub(super) fn accept(&self, operation: &OperationDefinition, mut given: Variables) -> Result<Variables, String> {
+        let mut accepted = Variables::default();
         for definition in &operation.variable_definitions {
             let (name, ty) = (&definition.node.name.node, &definition.node.var_type.node);
-            match variables.get(name) {
-                Some(value) => self.value(ty, value, Place::Variable(name))?,
-                None if ty.nullable || definition.node.default_value.is_some() => {}
-                None => return Err(Place::Variable(name).missing(ty)),
-            }
+            let value = match (given.remove(name), &definition.node.default_value) {
+                (Some(value), _) => {
+                    self.value(ty, &value, Place::Variable(name))?;
+                    value
+                }
+                (None, Some(default)) => default.node.clone(),
+                (None, None) if ty.nullable => continue,
+                (None, None) => return Err(Place::Variable(name).missing(ty)),
+            };
+            accepted.insert(name.clone(), value);
         }
-        Ok(())
+        Ok(accepted)
     }
 
-    fn value(&self, ty: &Type, value: &Value, place: Place<'_>) -> Result<(), String> {
+    pub(super) fn has(&self, ty: &Type) -> bool {
+        match &ty.base {
+            BaseType::Named(name) => self.0.contains_key(name),
+            BaseType::List(of) => self.has(of),
+        }
+    }
+
+    pub(super) fn value(&self, ty: &Type, value: &Value, place: Place<'_>) -> Result<(), String> {
         match (value, &ty.base) {
+            // JSON has none of these: a variable stands here, which has its own type.
+            (Value::Binary(_), _) => Ok(()),
             (Value::Null, _) if ty.nullable => Ok(()),
             (Value::Null, _) => Err(place.said(format_args!("must not be null; it is of the type `{ty}`"))),
             (Value::List(values), BaseType::List(of)) => {
@@ -89,7 +104,7 @@ impl Inputs {
                 }
                 false
             }
-            // A type that is none is for validation to name.
+            // A type that is none was refused with its document.
             (_, Some(Input::Scalar) | None) => true,
         };
         if is_of_its_kind { Ok(()) } else { Err(place.said(format_args!("must be of the type `{name}`"))) }
@@ -112,25 +127,28 @@ impl Inputs {
     }
 }
 
-impl From<InputValueDefinition> for Field {
-    fn from(definition: InputValueDefinition) -> Self {
-        Self { name: definition.name.node, ty: definition.ty.node, has_default: definition.default_value.is_some() }
+impl Field {
+    pub(super) fn of(definition: &InputValueDefinition) -> Self {
+        let (name, ty) = (definition.name.node.clone(), definition.ty.node.clone());
+        Self { name, ty, has_default: definition.default_value.is_some() }
     }
 }
 
 fn one_of(names: &[Name], value: &Value, place: Place<'_>) -> Result<(), String> {
     // JSON has no enum values, only text.
-    if matches!(value, Value::String(name) if names.iter().any(|known| known == name)) {
+    let is_one = matches!(value, Value::String(name) if names.iter().any(|known| known == name));
+    if is_one || matches!(value, Value::Enum(name) if names.contains(name)) {
         return Ok(());
     }
     let names: Vec<_> = names.iter().map(Name::as_str).collect();
     Err(place.said(format_args!("must be one of {}", names.join(", "))))
 }
 
-/// Where in the variables one is.
+/// Where in the variables, or the arguments, one is.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+pub(super) enum Place<'a> {
     Variable(&'a Name),
+    Argument(&'a Name),
     Field(&'a Self, &'a Name),
     Item(&'a Self, usize),
 }
@@ -138,7 +156,8 @@ enum Place<'a> {
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Variable(name) => write!(f, "${name}"),
+            Self::Variable(name) => write!(f, "variable `${name}"),
+            Self::Argument(name) => write!(f, "argument `{name}"),
             Self::Field(of, name) => write!(f, "{of}.{name}"),
             Self::Item(of, index) => write!(f, "{of}[{index}]"),
         }
@@ -147,7 +166,7 @@ impl fmt::Display for Place<'_> {
 
 impl Place<'_> {
     fn said(self, what: fmt::Arguments<'_>) -> String {
-        format!("The variable `{self}` {what}.")
+        format!("The {self}` {what}.")
     }
 
     fn missing(self, ty: &Type) -> String {
@@ -157,7 +176,8 @@ impl Place<'_> {
 
 #[cfg(test)]
 mod tests {
-    use async_graphql::parser::parse_query;
+    use async_graphql::parser::types::TypeSystemDefinition;
+    use async_graphql::parser::{parse_query, parse_schema};
     use serde_json::{Value as Json, json};
 
     use super::*;
@@ -165,27 +185,37 @@ mod tests {
     const SDL: &str = "scalar Any enum Role { OWNER MEMBER } input Part { url: String!, size: Int = 3 } \
                        input Draft { id: ID!, body: String! = \"\", parts: [Part!], any: Any, role: Role, draft: Draft }";
 
-    fn check(declared: &str, variables: Json) -> Result<(), String> {
+    fn accept(declared: &str, variables: Json) -> Result<Variables, String> {
         let document = parse_query(format!("query ({declared}) {{ a }}")).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
-        Inputs::of(SDL).check(&operation.node, &Variables::from_json(variables))
+        let schema = parse_schema(SDL).unwrap();
+        let types = schema.definitions.iter().map(|definition| match definition {
+            TypeSystemDefinition::Type(definition) => &definition.node,
+            TypeSystemDefinition::Schema(_) | TypeSystemDefinition::Directive(_) => panic!("it has types alone"),
+        });
+        Inputs::of(types).accept(&operation.node, Variables::from_json(variables))
     }
 
     #[test]
     fn what_is_declared_is_let_through() {
         for (declared, variables) in [
-            ("$a: Int!, $b: Int! = 1, $c: Int", json!({ "a": 1, "c": null, "unknown": [] })),
+            ("$a: Int!, $c: Int", json!({ "a": 1, "c": null })),
             ("$a: [[Int!]!]!", json!({ "a": [[1, 2], 3] })),
             ("$a: [Int]", json!({ "a": 3 })),
             ("$a: [Int]", json!({ "a": [null] })),
             ("$a: Float, $b: Boolean", json!({ "a": 1, "b": true })),
             ("$a: ID, $b: ID", json!({ "a": 1, "b": "1" })),
             ("$a: Any", json!({ "a": { "x": [1, { "y": null }] } })),
-            ("$a: Nowhere", json!({ "a": 1 })),
             ("$a: Draft", json!({ "a": { "id": "1", "parts": [{ "url": "u" }], "role": "OWNER", "draft": { "id": 2 } } })),
         ] {
-            assert_eq!(check(declared, variables.clone()), Ok(()), "{declared} {variables}");
+            assert_eq!(accept(declared, variables.clone()).unwrap(), Variables::from_json(variables), "{declared}");
         }
+    }
+
+    #[test]
+    fn defaults_are_filled_in_and_what_was_not_declared_is_left_out() {
+        let accepted = accept("$a: Int = 7, $b: Int = 7, $c: Int", json!({ "b": 1, "unknown": [0, 0] })).unwrap();
+        assert_eq!(accepted, Variables::from_json(json!({ "a": 7, "b": 1 })));
     }
 
     #[test]
@@ -215,7 +245,7 @@ mod tests {
                 "The variable `$a.draft` has a field `text` that `Draft` does not have.",
             ),
         ] {
-            assert_eq!(check(declared, variables).unwrap_err(), said);
+            assert_eq!(accept(declared, variables).unwrap_err(), said);
         }
     }
 }

@@ -8,13 +8,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use tokio::time::Instant;
 
 use super::address::Address;
 use super::answer::Problem;
-use crate::graphql::Prepared;
+use crate::graphql::Cost;
 use crate::metrics::{IntCounter, IntCounterVec, Metrics};
 use crate::model::UserId;
 use crate::rate::{Buckets, Rate, TooFast};
@@ -95,13 +94,12 @@ impl Gate {
     }
 
     /// Lets an operation be executed, for its price.
-    pub(super) fn admit(&self, caller: &Caller, prepared: &Prepared, variables: &Variables) -> Result<(), Problem> {
+    pub(super) fn admit(&self, caller: &Caller, operation: OperationType, cost: Cost) -> Result<(), Problem> {
         if !self.bounds.is_on {
             return Ok(());
         }
-        let cost = prepared.cost(variables);
         let tokens = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        match (&caller.viewer, prepared.operation) {
+        match (&caller.viewer, operation) {
             (Some(viewer), OperationType::Mutation) => paid(self.mutations.take(viewer, tokens(cost.roots), Instant::now())),
             _ => self.pay(caller, tokens(1 + cost.fields / FIELDS_A_TOKEN)),
         }

@@ -109,8 +109,7 @@ impl Actor {
     pub(crate) async fn ask(&self, document: &str, variables: Value) -> Answer {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);
-        let variables = Variables::from_json(variables);
-        prepared.check(&variables).unwrap();
+        let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
         let response = self.api.execute(&prepared, variables, self.user.clone()).await;
         Answer(serde_json::to_value(response).unwrap())
     }
@@ -123,7 +122,13 @@ impl Actor {
     pub(crate) fn subscribe(&self, document: &str, variables: Value) -> Stream {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_eq!(prepared.operation, OperationType::Subscription);
-        Stream(self.api.subscribe(&prepared, Variables::from_json(variables), self.user.clone()))
+        let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
+        Stream(self.api.subscribe(&prepared, variables, self.user.clone()))
+    }
+
+    /// Why this is not even executed.
+    pub(crate) fn refused(&self, document: &str, variables: Value) -> String {
+        self.api.prepare(document, None).unwrap().accept(Variables::from_json(variables)).unwrap_err().to_string()
     }
 
     /// The id of the direct conversation with this user.

@@ -6,7 +6,7 @@ use async_graphql::{ID, Object, SimpleObject};
 
 use super::{ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole, User, message_edge, missing};
 use crate::chat::HistoryRequest;
-use crate::graphql::connection::{Connection, Edge, PageArguments, page_complexity};
+use crate::graphql::connection::{Connection, Edge, PageArguments};
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
@@ -77,7 +77,6 @@ impl Conversation {
     }
 
     /// Those who are in it now, by the bytes of their usernames.
-    #[graphql(complexity = "page_complexity(first, last, child_complexity)")]
     async fn participants(
         &self,
         #[graphql(desc = "At most this many, from the beginning or behind `after`. 0 to 100; 20 by default.")] first: Option<i32>,
@@ -100,7 +99,6 @@ impl Conversation {
 
     /// Newest first: the clustering order. `from` and `until` cut a time range, of which `hasNextPage` and `hasPreviousPage` then speak;
     /// `around` centres the page on a message of this conversation and goes with neither cursors nor a range.
-    #[graphql(complexity = "page_complexity(first, last, child_complexity)")]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the field, as the contract has them")]
     async fn messages(
         &self,

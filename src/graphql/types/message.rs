@@ -6,11 +6,11 @@ use async_graphql::resolver_utils::enum_value;
 use async_graphql::{Context, ID, InputObject, Object, ScalarType, SimpleObject, Value};
 use futures_util::future::try_join;
 
-use super::reaction::{self, REACTIONS_COUNTED, Reaction};
+use super::reaction::{self, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
 use super::{Conversation, MessageKind, User};
 use crate::chat::AttachmentDraft;
-use crate::graphql::connection::{Connection, Edge, PageArguments, page_complexity};
+use crate::graphql::connection::{Connection, Edge, PageArguments};
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
@@ -122,7 +122,6 @@ impl Message {
     }
 
     /// The reactions to it, one for each emoji, by the bytes of these. None once deleted.
-    #[graphql(complexity = "REACTIONS_COUNTED * child_complexity + 1")]
     async fn reactions(&self) -> Result<Vec<Reaction>> {
         reaction::reactions(&self.scope, &self.message).await
     }
@@ -135,7 +134,6 @@ impl Message {
 
     /// How far it has come at each of the other participants who were there when it was sent and have not left, by the bytes of their
     /// usernames.
-    #[graphql(complexity = "page_complexity(first, last, child_complexity)")]
     async fn receipts(
         &self,
         #[graphql(desc = "At most this many, from the beginning or behind `after`. 0 to 100; 20 by default.")] first: Option<i32>,

@@ -5,13 +5,10 @@ use std::sync::Arc;
 use async_graphql::Object;
 
 use super::User;
-use crate::graphql::connection::{PageArguments, page_complexity};
+use crate::graphql::connection::PageArguments;
 use crate::graphql::error::Result;
 use crate::graphql::scope::Scope;
 use crate::model;
-
-/// For how many kinds each message counts in the complexity of a document. There may be 20, and rarely are more than these.
-pub(super) const REACTIONS_COUNTED: usize = 3;
 
 pub(in crate::graphql) struct Reaction {
     scope: Scope,
@@ -49,7 +46,6 @@ impl Reaction {
     }
 
     /// The first of them, by the bytes of their usernames.
-    #[graphql(complexity = "page_complexity(first, None, child_complexity)")]
     async fn users(&self, #[graphql(desc = "At most this many. 0 to 100; 20 by default.")] first: Option<i32>) -> Result<Vec<User>> {
         let (_, count) = PageArguments { first, ..PageArguments::default() }.direction_and_count()?;
         Ok(self.reaction().users.iter().take(count).map(|user| User::new(&self.scope, user.clone())).collect())

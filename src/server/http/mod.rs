@@ -26,6 +26,7 @@ use super::gate::Caller;
 use super::operation::{LogLine, Sentence};
 use super::request::{Asked, GraphqlRequest, Parameters, bad_json, not_a_request};
 use crate::auth::Identity;
+use crate::graphql::Ready;
 use crate::model::Timestamp;
 
 /// A body over its bound is read on and thrown away up to so many times the bound, so that its sender gets to read why.
@@ -216,11 +217,11 @@ async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock,
         (OperationType::Subscription, wire) => wire,
         (OperationType::Mutation | OperationType::Query, _) => None,
     };
-    let variables = request.variables(doors.bounds.variables_bytes)?;
-    if let Err(why) = prepared.check(&variables) {
-        return priced(why.into());
-    }
-    doors.gate.admit(&knock.caller, &prepared, &variables)?;
+    let Ready { variables, cost } = match prepared.accept(request.variables(doors.bounds.variables_bytes)?) {
+        Ok(accepted) => accepted,
+        Err(why) => return priced(why.into()),
+    };
+    doors.gate.admit(&knock.caller, prepared.operation, cost)?;
     let viewer = knock.caller.viewer;
     if let Some(wire) = wire {
         return Feed::open(doors, wire, prepared, variables, viewer, knock.expires_at).map(Outcome::Subscribed);

@@ -21,7 +21,7 @@ use super::outbox::{Full, Outbox};
 use super::protocol::{self, Close, Incoming, Outgoing};
 use super::rate::Bucket;
 use super::timers::{Due, Timers};
-use crate::graphql::{Here, Prepared};
+use crate::graphql::{Here, Prepared, Ready};
 use crate::model::UserId;
 use crate::server::address::Address;
 use crate::server::answer::{Answer, Code, Delivery, Problem};
@@ -271,8 +271,8 @@ impl Connection {
         let prepared = prepared.map_err(|why| gate.refusal(caller, why.into()))?;
         line.operation(&prepared);
         let variables = request.variables(self.doors.bounds.variables_bytes)?;
-        prepared.check(&variables).map_err(|why| gate.refusal(caller, why.into()))?;
-        gate.admit(caller, &prepared, &variables)?;
+        let Ready { variables, cost } = prepared.accept(variables).map_err(|why| gate.refusal(caller, why.into()))?;
+        gate.admit(caller, prepared.operation, cost)?;
         Ok((prepared, variables))
     }
 
