@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
+use super::roster::Seen;
 use super::{Chat, Error, Result};
 use crate::model::{Conversation, ConversationId, ConversationKind, InboxRow, MembershipState, PageRequest, UserId};
 use crate::store::Seat;
@@ -43,10 +43,10 @@ impl Chat {
 }
 
 /// How long a stream may rest on a membership that it read. Here a departure is known at once; it may happen on another server.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Whether the viewer of a stream is still in its conversation: asked before anything is given.
-pub(super) struct Watch {
+pub struct Watch {
     chat: Chat,
     viewer: UserId,
     conversation: Arc<Conversation>,
@@ -57,12 +57,22 @@ pub(super) struct Watch {
 impl Watch {
     /// The stream listens already: so nobody leaves unheard.
     pub(super) async fn begin(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Self> {
-        let (departures, looked_at) = (chat.0.departures.load(Ordering::SeqCst), Instant::now());
-        let conversation = chat.conversation_of(viewer, id).await?;
-        Ok(Self { chat: chat.clone(), viewer: viewer.clone(), conversation, departures, looked_at })
+        let looked = Self::look(chat, viewer, id).await?;
+        looked.ok_or(Error::NotFound("the conversation"))
     }
 
-    pub(super) fn viewer(&self) -> &UserId {
+    /// `None` to a stranger.
+    async fn look(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Option<Self>> {
+        let of =
+            |conversation, departures, looked_at| Self { chat: chat.clone(), viewer: viewer.clone(), conversation, departures, looked_at };
+        if let Some(seen) = Seen::with(chat, viewer, id).await? {
+            return Ok(Some(of(seen.conversation, seen.departures, seen.looked_at)));
+        }
+        let (departures, looked_at) = (chat.departures(), Instant::now());
+        Ok(chat.conversation(viewer, id).await?.map(|conversation| of(conversation, departures, looked_at)))
+    }
+
+    pub fn viewer(&self) -> &UserId {
         &self.viewer
     }
 
@@ -71,14 +81,20 @@ impl Watch {
         &self.conversation
     }
 
+    /// Where one server writes, it knows of every departure.
     pub(super) async fn may_still_see(&mut self) -> Result<bool> {
-        let (departures, now) = (self.chat.0.departures.load(Ordering::SeqCst), Instant::now());
-        if departures == self.departures && now < self.looked_at + LOOK_EVERY {
+        let is_young = !self.chat.is_shared() || self.looked_at.elapsed() < LOOK_EVERY;
+        if is_young && self.chat.departures() == self.departures {
             return Ok(true);
         }
-        let Some(conversation) = self.chat.conversation(&self.viewer, self.conversation.id).await? else { return Ok(false) };
-        (self.conversation, self.departures, self.looked_at) = (conversation, departures, now);
+        let Some(looked) = Self::look(&self.chat, &self.viewer, self.conversation.id).await? else { return Ok(false) };
+        *self = looked;
         Ok(true)
+    }
+
+    /// Whether the viewer is in it now, by their own place in it: then all that was read for them until now was theirs to see.
+    pub async fn is_in(&self) -> bool {
+        matches!(self.chat.conversation(&self.viewer, self.conversation.id).await, Ok(Some(_)))
     }
 }
 

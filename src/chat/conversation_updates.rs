@@ -4,7 +4,6 @@
 //! participant's present one first.
 
 use std::collections::VecDeque;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -13,20 +12,19 @@ use super::access::Watch;
 use super::given::Given;
 use super::inbox_updates::POSITION_EVERY;
 use super::message_updates::before_by;
+use super::replay::{Events, Reader};
+use super::same::Same;
 use super::{Chat, Result};
 use crate::bus::{Heard, Subscription};
-use crate::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, Event, Message, Notice, OrderKey, PageRequest, TimeUuid, Topic, UserId,
-};
-
-/// Messages, and changes, read from the store at a time.
-const REPLAY_PAGE: usize = 100;
+use crate::model::{Change, ChangeKind, ConversationId, Event, Message, Notice, OrderKey, TimeUuid, Topic, UserId};
 
 /// Where the stream is, and what happened there. Without an event it is only the position.
 #[derive(Debug, Clone)]
 pub struct ConversationUpdate {
     pub position: OrderKey,
     pub event: Option<ConversationEvent>,
+    /// Where another stream may have the same one.
+    pub same: Option<Same>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,7 +41,7 @@ pub enum ConversationEvent {
 
 impl ConversationEvent {
     /// What a change comes to that is of no message.
-    fn of(change: &Change) -> Option<Self> {
+    pub(super) fn of(change: &Change) -> Option<Self> {
         let user = || change.user.clone();
         match change.kind {
             ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged | ChangeKind::MessageLate => None,
@@ -72,8 +70,6 @@ pub struct ConversationUpdates {
     is_behind: bool,
     /// Markers were missed: they are not logged, so the present ones are told again.
     has_missed_markers: bool,
-    /// Where the reading of what was missed ends.
-    ceiling: Option<OrderKey>,
     quiet_since: Instant,
 }
 
@@ -89,7 +85,7 @@ impl Chat {
         let watch = Watch::begin(self, viewer, conversation).await?;
         let position = match after {
             Some(after) => after,
-            None => self.events_position(conversation).await?,
+            None => Reader { chat: self, viewer, conversation, heard: &heard }.position().await?,
         };
         let mut updates = ConversationUpdates {
             chat: self.clone(),
@@ -99,11 +95,10 @@ impl Chat {
             heard,
             position,
             place: before_by(position, self.0.store.overlap_micros()),
-            given: Given::default(),
-            pending: VecDeque::from([ConversationUpdate { position, event: None }]),
+            given: Given::from(position, self.is_shared()),
+            pending: VecDeque::from([ConversationUpdate { position, event: None, same: None }]),
             is_behind: after.is_some(),
             has_missed_markers: false,
-            ceiling: None,
             quiet_since: Instant::now(),
         };
         if after.is_some() {
@@ -129,7 +124,7 @@ impl ConversationUpdates {
             Ok(false) => {
                 self.has_ended = true;
                 let event = ConversationEvent::ParticipantRemoved(self.watch.viewer().clone());
-                Some(Ok(ConversationUpdate { position: update.position, event: Some(event) }))
+                Some(Ok(ConversationUpdate { position: update.position, event: Some(event), same: None }))
             }
             Err(error) => Some(Err(error)),
         }
@@ -154,48 +149,38 @@ impl ConversationUpdates {
         }
     }
 
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader { chat: &self.chat, viewer: self.watch.viewer(), conversation: self.conversation, heard: &self.heard }
+    }
+
     /// Every participant's present marker. A large conversation tells none.
     async fn take_markers(&mut self) -> Result<()> {
         if self.watch.conversation().is_large {
             return Ok(());
         }
-        let participants = self.chat.0.store.participants(self.conversation, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
-        let moved =
-            participants.items.into_iter().filter(|participant| participant.read_up_to.max(participant.delivered_up_to) > OrderKey::MIN);
-        for participant in moved {
-            let event = Some(ConversationEvent::MarkerMoved(participant.user));
-            self.pending.push_back(ConversationUpdate { position: self.position, event });
+        let markers = self.reader().markers().await?;
+        for (place, user) in markers.users.iter().enumerate() {
+            let event = Some(ConversationEvent::MarkerMoved(user.clone()));
+            self.pending.push_back(ConversationUpdate { position: self.position, event, same: Some(markers.source.at(place)) });
         }
         Ok(())
     }
 
     /// Reads the next piece of what was missed: messages and changes, up to where both are known.
     async fn read_on(&mut self) -> Result<()> {
-        let _turn = self.chat.0.replays.turn(self.watch.viewer()).await?;
-        let store = &self.chat.0.store;
-        // What is stored from now on is heard. To read it too, in two reads at two moments, could put a message before an earlier change.
-        let ceiling = match self.ceiling {
-            Some(ceiling) => ceiling,
-            None => store.newest_events(&[self.conversation]).await?.pop().flatten().map_or(OrderKey::MIN, TimeUuid::order_key),
-        };
-        let cut = Cut { start: Bound::Excluded(self.place), end: Bound::Included(ceiling) };
-        let page = store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
-        let mut changes = store.changes(self.conversation, self.place, REPLAY_PAGE).await?;
-        let changes_end = changes.get(REPLAY_PAGE - 1).map(|change| change.id.order_key());
-        let messages_end = page.items.first().filter(|_| page.has_previous).map(|message| message.id.order_key());
-        let end = [changes_end, messages_end].into_iter().flatten().min().filter(|end| *end < ceiling);
-        let is_known = |id: TimeUuid| id.order_key() <= end.unwrap_or(ceiling);
-        changes.retain(|change| is_known(change.id));
-        let messages = page.items.into_iter().filter(|message| is_known(message.id));
-        let mut events: Vec<_> = messages.map(|message| (message.id, ConversationEvent::MessageAdded(message))).collect();
-        let (changed, halves) = self.changed(changes).await?;
-        events.extend(changed);
-        events.sort_unstable_by_key(|(id, _)| *id);
-        self.ceiling = end.map(|_| ceiling);
+        let piece = self.reader().events(self.place).await?;
+        let Events { source, events, halves, end } = piece.as_ref();
+        let from = self.place;
         self.place = self.place.max(end.unwrap_or(OrderKey::MIN));
         self.is_behind = end.is_some();
-        for (id, event) in events {
-            self.give(id, event);
+        for (place, (id, event)) in events.iter().enumerate() {
+            if id.order_key() > from {
+                self.give(*id, event.clone(), source.at(place));
+            }
         }
         // Given as they are now, and once more when they are heard.
         halves.iter().for_each(|id| self.given.forget(*id));
@@ -203,23 +188,6 @@ impl ConversationUpdates {
             self.take_markers().await?;
         }
         Ok(())
-    }
-
-    /// Changes with their messages as they are now, and those of them that may be seen only in part yet.
-    async fn changed(&self, changes: Vec<Change>) -> Result<(Vec<(TimeUuid, ConversationEvent)>, Vec<TimeUuid>)> {
-        let keys: Vec<_> = changes.iter().map(|change| (self.conversation, change.message)).collect();
-        let messages = self.chat.0.store.messages(&keys).await?;
-        let halves = changes.iter().zip(&messages).filter(|(change, message)| !is_seen_in(change, message.as_deref()));
-        let halves = halves.filter(|_| self.chat.is_shared()).map(|(change, _)| change.id).collect();
-        let event = |(change, message): (Change, Option<Arc<Message>>)| {
-            let event = match ConversationEvent::of(&change) {
-                Some(event) => event,
-                None if change.kind == ChangeKind::MessageLate => ConversationEvent::MessageAdded(message?),
-                None => ConversationEvent::MessageChanged(change.kind, message?),
-            };
-            Some((change.id, event))
-        };
-        Ok((changes.into_iter().zip(messages).filter_map(event).collect(), halves))
     }
 
     fn take(&mut self, heard: Heard) {
@@ -230,29 +198,30 @@ impl ConversationUpdates {
             return;
         };
         let Notice { id, event, .. } = notice.as_ref();
+        let same = Same::heard(&notice);
         match event {
-            Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message))),
-            Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message))),
+            Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message)), same),
+            Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message)), same),
             Event::Changed(_, change) => {
                 if let Some(event) = ConversationEvent::of(change) {
-                    self.give(*id, event);
+                    self.give(*id, event, same);
                 }
             }
             Event::MarkerMoved(_, user) => {
                 let event = Some(ConversationEvent::MarkerMoved(user.clone()));
-                self.pending.push_back(ConversationUpdate { position: self.position, event });
+                self.pending.push_back(ConversationUpdate { position: self.position, event, same: Some(same) });
             }
             Event::Inbox(_) | Event::Typing(..) | Event::Presence(_) => {}
         }
     }
 
-    fn give(&mut self, id: TimeUuid, event: ConversationEvent) {
+    fn give(&mut self, id: TimeUuid, event: ConversationEvent, same: Same) {
         self.position = self.position.max(id.order_key());
         self.place = self.place.max(id.order_key());
         // A late message comes under its own id and under that of the change that tells of it: it is one event.
         let identity = if let ConversationEvent::MessageAdded(message) = &event { message.id } else { id };
         if self.given.insert(identity) {
-            self.pending.push_back(ConversationUpdate { position: self.position, event: Some(event) });
+            self.pending.push_back(ConversationUpdate { position: self.position, event: Some(event), same: Some(same) });
         }
     }
 
@@ -264,7 +233,7 @@ impl ConversationUpdates {
             None => {
                 self.position = self.position.max(settled);
                 self.place = self.place.max(self.position);
-                self.pending.push_back(ConversationUpdate { position: self.position, event: None });
+                self.pending.push_back(ConversationUpdate { position: self.position, event: None, same: None });
             }
         }
     }

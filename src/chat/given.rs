@@ -2,34 +2,53 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::model::TimeUuid;
+use crate::model::{OrderKey, TimeUuid};
 
 /// More than can wait on the bus beside a page from the store.
 const GIVEN_MAX: usize = 1_024;
 
-#[derive(Default)]
-pub(super) struct Given {
-    order: VecDeque<TimeUuid>,
-    ids: HashSet<TimeUuid>,
+pub(super) enum Given {
+    /// Where one server gives all ids they come in order, and the last one says it all.
+    UpTo(OrderKey),
+    Lately {
+        order: VecDeque<TimeUuid>,
+        ids: HashSet<TimeUuid>,
+    },
 }
 
 impl Given {
+    /// Of a stream that begins at this place.
+    pub(super) fn from(place: OrderKey, is_shared: bool) -> Self {
+        if is_shared { Self::Lately { order: VecDeque::new(), ids: HashSet::new() } } else { Self::UpTo(place) }
+    }
+
     /// Whether it is new.
     pub(super) fn insert(&mut self, id: TimeUuid) -> bool {
-        if !self.ids.insert(id) {
-            return false;
+        match self {
+            Self::UpTo(last) => {
+                let is_new = id.order_key() > *last;
+                *last = id.order_key().max(*last);
+                is_new
+            }
+            Self::Lately { order, ids } => {
+                if !ids.insert(id) {
+                    return false;
+                }
+                order.push_back(id);
+                if order.len() > GIVEN_MAX
+                    && let Some(oldest) = order.pop_front()
+                {
+                    ids.remove(&oldest);
+                }
+                true
+            }
         }
-        self.order.push_back(id);
-        if self.order.len() > GIVEN_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
-        true
     }
 
     /// It may come once more.
     pub(super) fn forget(&mut self, id: TimeUuid) {
-        self.ids.remove(&id);
+        if let Self::Lately { ids, .. } = self {
+            ids.remove(&id);
+        }
     }
 }

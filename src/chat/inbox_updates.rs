@@ -94,7 +94,7 @@ impl InboxUpdates {
 
     /// Puts all entries that changed after the position into the queue.
     async fn read_changes(&mut self) -> Result<()> {
-        let _turn = self.chat.0.replays.turn(&self.viewer).await?;
+        let _turn = self.chat.0.turns.turn(&self.viewer).await?;
         let settled = self.chat.updates_position();
         let from = before_by(self.position, self.chat.0.store.overlap_micros());
         let changes = self.chat.0.store.inbox_changes(&self.viewer, from, self.chat.0.bounds.inbox_replay_max).await?;

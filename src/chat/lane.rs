@@ -81,6 +81,12 @@ enum Batch {
 const FINISH_MAX: Duration = Duration::from_secs(30);
 
 impl Lanes {
+    /// Conversations that a task works for, and jobs that wait in their queues.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let queues = self.queues.lock().expect("no panic while holding the queues");
+        (queues.len(), queues.values().map(|queue| queue.jobs.len()).sum())
+    }
+
     pub(super) async fn finish(&self) {
         self.tasks.close();
         if tokio::time::timeout(FINISH_MAX, self.tasks.wait()).await.is_err() {

@@ -1,7 +1,6 @@
 //! Sending, and reading messages by their ids.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::draft::Draft;
 use super::lane::Work;
@@ -14,7 +13,7 @@ impl Chat {
     /// Under an idempotency key of the last 24 hours the answer is the message of the first try, or `Conflict` where that said something
     /// else.
     pub async fn send(&self, viewer: &UserId, conversation: ConversationId, mut draft: Draft) -> Result<Arc<Message>> {
-        draft.departures = self.0.departures.load(Ordering::SeqCst);
+        draft.departures = self.departures();
         self.seat_to_write(viewer, conversation).await?;
         self.pace(&self.0.sends, viewer)?;
         if let Some(reply_to) = draft.reply_to {

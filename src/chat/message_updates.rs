@@ -4,17 +4,22 @@
 //! A reader that falls behind loses its place on the bus and not a message: it reads the store from the last message it was given.
 
 use std::collections::VecDeque;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use super::access::Watch;
 use super::given::Given;
+use super::replay::Reader;
+use super::same::Same;
 use super::{Chat, Result};
 use crate::bus::{Heard, Subscription};
-use crate::model::{ChangeKind, ConversationId, Cut, Event, Message, OrderKey, PageRequest, Topic, UserId};
+use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId};
 
-/// Messages read from the store at a time.
-const REPLAY_PAGE: usize = 100;
+/// A new message.
+#[derive(Debug, Clone)]
+pub struct MessageUpdate {
+    pub message: Arc<Message>,
+    pub same: Same,
+}
 
 pub struct MessageUpdates {
     chat: Chat,
@@ -24,7 +29,9 @@ pub struct MessageUpdates {
     /// The greatest id that was given, or the place where the stream began.
     last: OrderKey,
     given: Given,
-    replay: Option<VecDeque<Arc<Message>>>,
+    replay: Option<VecDeque<MessageUpdate>>,
+    /// Whether the store may hold more than was read.
+    is_behind: bool,
     /// Where the log is to be read for messages that became visible long after their ids. `None` where it was.
     late_from: Option<OrderKey>,
 }
@@ -34,12 +41,14 @@ impl Chat {
     pub async fn message_updates(&self, viewer: &UserId, conversation: ConversationId, after: Option<OrderKey>) -> Result<MessageUpdates> {
         let heard = self.0.bus.subscribe(Topic::Conversation(conversation));
         let watch = Watch::begin(self, viewer, conversation).await?;
-        let (last, replay) = match after {
-            Some(after) => (before_by(after, self.0.store.overlap_micros()), Some(VecDeque::new())),
-            None => (self.events_position(conversation).await?, None),
+        let last = match after {
+            Some(after) => before_by(after, self.0.store.overlap_micros()),
+            None => Reader { chat: self, viewer, conversation, heard: &heard }.position().await?,
         };
-        let late_from = replay.as_ref().filter(|_| self.is_shared()).map(|_| last);
-        Ok(MessageUpdates { chat: self.clone(), conversation, watch, heard, last, given: Given::default(), replay, late_from })
+        let given = Given::from(last, self.is_shared());
+        let late_from = after.filter(|_| self.is_shared()).map(|_| last);
+        let (replay, is_behind) = (None, after.is_some());
+        Ok(MessageUpdates { chat: self.clone(), conversation, watch, heard, last, given, replay, is_behind, late_from })
     }
 }
 
@@ -50,26 +59,32 @@ pub(super) fn before_by(place: OrderKey, micros: i64) -> OrderKey {
 
 impl MessageUpdates {
     /// The next message. `None` when the viewer is not in the conversation any more.
-    pub async fn next(&mut self) -> Option<Result<Arc<Message>>> {
-        let message = match self.read_or_hear().await? {
-            Ok(message) => message,
+    pub async fn next(&mut self) -> Option<Result<MessageUpdate>> {
+        let update = match self.read_or_hear().await? {
+            Ok(update) => update,
             Err(error) => return Some(Err(error)),
         };
         match self.watch.may_still_see().await {
-            Ok(true) => Some(Ok(message)),
+            Ok(true) => Some(Ok(update)),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
     }
 
-    async fn read_or_hear(&mut self) -> Option<Result<Arc<Message>>> {
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    async fn read_or_hear(&mut self) -> Option<Result<MessageUpdate>> {
         loop {
-            while let Some(message) = self.replay.as_mut().and_then(VecDeque::pop_front) {
-                if let Some(message) = self.give(message) {
-                    return Some(Ok(message));
+            while let Some(replay) = &mut self.replay {
+                match replay.pop_front() {
+                    Some(update) if self.give(&update.message) => return Some(Ok(update)),
+                    Some(_) => {}
+                    None => self.replay = None,
                 }
             }
-            if self.replay.is_some() {
+            if self.is_behind {
                 match self.read_on().await {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
@@ -78,8 +93,8 @@ impl MessageUpdates {
             match self.heard.next().await? {
                 Heard::Notice(notice) => {
                     if let Event::MessageAdded(message) = &notice.event {
-                        if let Some(message) = self.give(Arc::clone(message)) {
-                            return Some(Ok(message));
+                        if self.give(message) {
+                            return Some(Ok(MessageUpdate { message: Arc::clone(message), same: Same::heard(&notice) }));
                         }
                     } else if self.is_own_departure(&notice.event) {
                         match self.watch.may_still_see().await {
@@ -91,7 +106,7 @@ impl MessageUpdates {
                 }
                 Heard::Gap => {
                     self.last = before_by(self.last, self.chat.0.store.overlap_micros());
-                    self.replay = Some(VecDeque::new());
+                    self.is_behind = true;
                     self.late_from = self.chat.is_shared().then_some(self.last);
                 }
             }
@@ -102,31 +117,34 @@ impl MessageUpdates {
         matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.watch.viewer())
     }
 
-    /// Reads the next page of what was missed; the stream is live when there is no more.
+    /// Reads the next piece of what was missed; the stream is live when there is no more.
     async fn read_on(&mut self) -> Result<()> {
-        let _turn = self.chat.0.replays.turn(self.watch.viewer()).await?;
-        let cut = Cut { start: Bound::Excluded(self.last), end: Bound::Unbounded };
-        // The list shows the newest first, so the oldest that are missing are its last.
-        let page = self.chat.0.store.history(self.conversation, &cut, &PageRequest::last(REPLAY_PAGE)).await?;
-        self.replay = match self.late_from {
-            _ if !page.items.is_empty() => Some(page.items.into_iter().rev().collect()),
-            Some(from) => Some(self.read_late(from).await?),
-            None => None,
-        };
+        let reader = Reader { chat: &self.chat, viewer: self.watch.viewer(), conversation: self.conversation, heard: &self.heard };
+        let piece = reader.messages(self.last).await?;
+        let mut next: VecDeque<_> =
+            updates(&piece.messages, &piece.source).filter(|update| update.message.id.order_key() > self.last).collect();
+        if !piece.has_more {
+            match self.late_from.take() {
+                Some(from) => {
+                    let late = reader.late(from).await?;
+                    self.late_from = late.next;
+                    next.extend(updates(&late.messages, &late.source));
+                }
+                None => self.is_behind = false,
+            }
+        }
+        self.replay = Some(next);
         Ok(())
     }
 
-    /// The next messages that became visible so late that a stream may have passed their ids.
-    async fn read_late(&mut self, from: OrderKey) -> Result<VecDeque<Arc<Message>>> {
-        let changes = self.chat.0.store.changes(self.conversation, from, REPLAY_PAGE).await?;
-        self.late_from = changes.get(REPLAY_PAGE - 1).map(|change| change.id.order_key());
-        let late = changes.iter().filter(|change| change.kind == ChangeKind::MessageLate);
-        let keys: Vec<_> = late.map(|change| (self.conversation, change.message)).collect();
-        Ok(self.chat.0.store.messages(&keys).await?.into_iter().flatten().collect())
-    }
-
-    fn give(&mut self, message: Arc<Message>) -> Option<Arc<Message>> {
+    /// Whether it was not given yet.
+    fn give(&mut self, message: &Message) -> bool {
         self.last = self.last.max(message.id.order_key());
-        self.given.insert(message.id).then_some(message)
+        self.given.insert(message.id)
     }
+}
+
+fn updates(messages: &[Arc<Message>], source: &super::same::Source) -> impl Iterator<Item = MessageUpdate> {
+    let update = |(place, message): (usize, &Arc<Message>)| MessageUpdate { message: Arc::clone(message), same: source.at(place) };
+    messages.iter().enumerate().map(update)
 }

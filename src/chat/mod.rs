@@ -15,6 +15,7 @@ mod history;
 mod horizon;
 mod inbox;
 mod inbox_updates;
+mod joined;
 mod lane;
 mod lookout;
 mod marker;
@@ -25,7 +26,10 @@ mod presence_updates;
 mod profile;
 mod reaction;
 mod receipt;
+mod replay;
 mod revision;
+mod roster;
+mod same;
 mod send;
 mod settle;
 mod told;
@@ -41,21 +45,24 @@ use tokio::time::Instant;
 
 use crate::bus::Bus;
 use crate::clock::{Clock, IdGenerator};
+use crate::metrics::Metrics;
 use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
 use crate::rate::{Buckets, Rate};
 use crate::store::{self, Store};
 
+pub use access::Watch;
 pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
 pub use draft::{AttachmentDraft, Draft, DraftInput};
-pub use error::{Error, Result};
+pub use error::{Error, Result, StoreFailure};
 pub use flags::EntrySettings;
 pub use history::HistoryRequest;
 pub use inbox::{InboxFilter, InboxPage, InboxSummary};
 pub use inbox_updates::{InboxUpdate, InboxUpdates};
-pub use message_updates::MessageUpdates;
+pub use message_updates::{MessageUpdate, MessageUpdates};
 pub use presence::Here;
 pub use presence_updates::{PresenceUpdate, PresenceUpdates};
 pub use profile::ProfileInput;
+pub use same::Same;
 pub use typing::{TypingUpdate, TypingUpdates};
 
 /// What is bounded here, with the defaults of the design.
@@ -153,7 +160,10 @@ struct Inner {
     directs: Buckets,
     typing: Buckets,
     presence: presence::Keeper,
-    replays: turn::Line,
+    /// Of those who read what they missed.
+    turns: turn::Line,
+    replays: replay::Replays,
+    rosters: roster::Rosters,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
     imported_at: Timestamp,
@@ -170,12 +180,13 @@ impl Chat {
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
         let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids), store.overlap_micros() > 0);
-        let sends = Buckets::new(Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
-        let directs = Buckets::new(Rate::per_hour(bounds.rates.directs_per_hour));
-        let typing = Buckets::new(Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
+        let sends = Buckets::new("sends", Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
+        let directs = Buckets::new("directs", Rate::per_hour(bounds.rates.directs_per_hour));
+        let typing = Buckets::new("typing", Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
         let presence = presence::Keeper::new(bus.clone(), Arc::clone(&clock), &bounds);
-        let replays = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
-        let (lanes, departures, told) = Default::default();
+        let turns = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
+        let (lanes, departures, told, replays) = Default::default();
+        let rosters = roster::Rosters::default();
         let inner = Inner {
             store,
             bus,
@@ -189,7 +200,9 @@ impl Chat {
             directs,
             typing,
             presence,
+            turns,
             replays,
+            rosters,
             bounds,
             imported_at,
         };
@@ -209,6 +222,19 @@ impl Chat {
     /// The same, from the bucket of something narrower.
     fn pace_of(&self, buckets: &Buckets, key: &impl Hash) -> Result<()> {
         if self.0.bounds.rates.is_on { Ok(buckets.take(key, 1, Instant::now())?) } else { Ok(()) }
+    }
+
+    /// Tells what it counts of itself, and what its bus does.
+    pub fn register(&self, metrics: &Metrics) {
+        self.0.bus.register(metrics);
+        [&self.0.sends, &self.0.directs, &self.0.typing].iter().for_each(|buckets| buckets.register(metrics));
+        let of = |read: fn(&Inner) -> f64| {
+            let chat = self.clone();
+            move || read(&chat.0)
+        };
+        metrics.read("wideroom_queues", "Conversations that something is being written to.", of(|inner| inner.lanes.waiting().0 as f64));
+        metrics.read("wideroom_queue_jobs", "Writes that wait in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
+        metrics.read("wideroom_replays", "Reads of what resumed subscriptions missed.", of(|inner| inner.turns.taken() as f64));
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -234,6 +260,10 @@ impl Chat {
     /// Somebody left a conversation: whoever gets something from now on looks first whether they still may.
     fn departed(&self) {
         self.0.departures.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn departures(&self) -> u64 {
+        self.0.departures.load(Ordering::SeqCst)
     }
 
     /// What this server tells itself is not to be told once more when it is found in the store.

@@ -54,7 +54,7 @@ impl Chat {
         }
         let heard = users.iter().map(|user| self.0.bus.subscribe(Topic::Presence(user.clone()))).collect();
         // It reads much for somebody with many groups: a few of these at a time.
-        let turn = self.0.replays.turn(viewer).await?;
+        let turn = self.0.turns.turn(viewer).await?;
         let ties = self.ties(viewer, &users).await?;
         drop(turn);
         let pending = users.iter().zip(&ties).filter(|(_, tie)| tie.is_some()).map(|(user, _)| user.clone()).collect();

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
@@ -62,7 +61,7 @@ impl Worker {
 
     /// Nothing is said by one who has left: who did so while their send waited is answered like a stranger. `None`: all were answered.
     async fn leave_out_who_left(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
-        let departures = self.chat.0.departures.load(Ordering::SeqCst);
+        let departures = self.chat.departures();
         let mut present = HashMap::new();
         for send in sends.iter().filter(|send| send.draft.departures != departures) {
             if !present.contains_key(&send.sender) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::access::Watch;
+use super::same::Same;
 use super::{Chat, Result};
 use crate::bus::{Heard, Subscription};
 use crate::model::{Conversation, ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId};
@@ -20,10 +21,12 @@ const TYPISTS_MAX: usize = 100;
 const QUIET: Duration = Duration::from_secs(3_600);
 
 /// A user begins to type, or stops.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct TypingUpdate {
     pub user: UserId,
     pub is_typing: bool,
+    /// Where another stream may have the same one.
+    pub same: Option<Same>,
 }
 
 pub struct TypingUpdates {
@@ -72,6 +75,10 @@ impl TypingUpdates {
         }
     }
 
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
     async fn hear(&mut self) -> Option<TypingUpdate> {
         loop {
             let first_end = self.typists.values().min().copied().unwrap_or_else(|| Instant::now() + QUIET);
@@ -86,7 +93,7 @@ impl TypingUpdates {
                     let ended = self.typists.iter().find(|(_, end)| **end <= now).map(|(user, _)| user.clone());
                     if let Some(user) = ended {
                         self.typists.remove(&user);
-                        return Some(TypingUpdate { user, is_typing: false });
+                        return Some(TypingUpdate { user, is_typing: false, same: None });
                     }
                 }
             }
@@ -103,6 +110,6 @@ impl TypingUpdates {
         } else {
             self.typists.remove(user).is_some()
         };
-        is_news.then(|| TypingUpdate { user: user.clone(), is_typing: *is_typing })
+        is_news.then(|| TypingUpdate { user: user.clone(), is_typing: *is_typing, same: Some(Same::heard(notice)) })
     }
 }

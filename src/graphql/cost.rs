@@ -23,10 +23,9 @@ pub struct Cost {
 
 impl Prepared {
     pub fn cost(&self, variables: &Variables) -> Cost {
-        let found = self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref());
-        let Some((_, operation)) = found else { return Cost { fields: 0, roots: 0 } };
-        let teller = Teller { document: &self.document, operation: &operation.node, variables };
-        let root = &operation.node.selection_set.node;
+        let Some(operation) = self.definition() else { return Cost { fields: 0, roots: 0 } };
+        let teller = Teller { document: &self.document, operation, variables };
+        let root = &operation.selection_set.node;
         Cost { fields: teller.fields(root), roots: teller.roots(root) }
     }
 }
@@ -118,7 +117,7 @@ mod tests {
     use crate::graphql::{DocumentBounds, Documents};
 
     fn cost(text: &str, variables: serde_json::Value) -> Cost {
-        let prepared = Documents::new(DocumentBounds::default()).prepare(text, None).unwrap();
+        let prepared = Documents::new(DocumentBounds::default(), "").prepare(text, None).unwrap();
         prepared.cost(&Variables::from_json(variables))
     }
 

@@ -75,6 +75,11 @@ impl Error {
         Self::new(Code::NotFound, format!("{what} was not found"))
     }
 
+    /// What is wrong went to the log.
+    pub(super) fn internal() -> Self {
+        Self::new(Code::Internal, "something is wrong here; it is logged")
+    }
+
     pub(super) fn bad_input(path: &[&str], message: impl Into<String>) -> Self {
         let path: Vec<_> = path.iter().map(|part| async_graphql::Value::from(*part)).collect();
         Self::new(Code::BadUserInput, message).with("inputPath", async_graphql::Value::List(path))
@@ -93,6 +98,12 @@ impl Error {
 impl From<Error> for async_graphql::Error {
     fn from(error: Error) -> Self {
         error.0
+    }
+}
+
+impl From<Error> for ServerError {
+    fn from(error: Error) -> Self {
+        error.0.into_server_error(async_graphql::Pos::default())
     }
 }
 
@@ -117,20 +128,27 @@ impl From<chat::Error> for Error {
     }
 }
 
-/// The cause goes to the log; the client gets no word of it.
-fn from_store(cause: &store::Error) -> Error {
+/// The cause goes to the log, once; the client gets no word of it.
+fn from_store(failure: &chat::StoreFailure) -> Error {
+    let (cause, is_news) = (&failure.cause, failure.is_news());
     match cause {
         store::Error::Unavailable(_) => {
-            tracing::warn!(error = %cause, "an operation was not done");
+            if is_news {
+                tracing::warn!(error = %cause, "an operation was not done");
+            }
             Error::new(Code::Unavailable, "the store is not available, try again later").with(OUTCOME, NOT_DONE)
         }
         store::Error::OutcomeUnknown(_) => {
-            tracing::warn!(error = %cause, "the outcome of an operation is not known");
+            if is_news {
+                tracing::warn!(error = %cause, "the outcome of an operation is not known");
+            }
             chat::Error::OutcomeUnknown.into()
         }
         store::Error::Corrupt { .. } => {
-            tracing::error!(error = %cause, "an operation met a damaged row");
-            Error::new(Code::Internal, "something is wrong here; it is logged")
+            if is_news {
+                tracing::error!(error = %cause, "an operation met a damaged row");
+            }
+            Error::internal()
         }
     }
 }

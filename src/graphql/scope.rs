@@ -7,6 +7,7 @@ use async_graphql::Context;
 
 use super::error::{Error, Result};
 use super::loader::Loaders;
+use super::updates::Desk;
 use crate::chat::Chat;
 use crate::model::UserId;
 
@@ -15,11 +16,17 @@ pub(super) struct Session {
     chat: Chat,
     viewer: Option<UserId>,
     scope: OnceLock<Scope>,
+    /// Where a stream that many may share is opened, or shown.
+    pub(super) desk: Option<Desk>,
 }
 
 impl Session {
     pub(super) fn new(chat: Chat, viewer: Option<UserId>) -> Self {
-        Self { chat, viewer, scope: OnceLock::new() }
+        Self { chat, viewer, scope: OnceLock::new(), desk: None }
+    }
+
+    pub(super) fn at(chat: Chat, viewer: Option<UserId>, desk: Desk) -> Self {
+        Self { desk: Some(desk), ..Self::new(chat, viewer) }
     }
 
     fn viewer(&self) -> Result<&UserId> {
@@ -40,7 +47,7 @@ pub(super) struct Inner {
 }
 
 impl Scope {
-    fn new(chat: &Chat, viewer: &UserId) -> Self {
+    pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
         Self(Arc::new(Inner { chat: chat.clone(), viewer: viewer.clone(), loaders: Loaders::new(chat, viewer) }))
     }
 

@@ -1,14 +1,18 @@
 //! The subscriptions: streams of the chat to payloads, each with a scope of its own, so that no event shows what an earlier one read.
 
 use async_graphql::{Context, ID, SimpleObject, Subscription, Union};
-use futures_util::{Stream, stream};
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt as _};
 
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use super::id::{GlobalId, conversation_of};
-use super::scope::Scope;
+use super::scope::{Scope, Session};
 use super::types::{Conversation, InboxEntryEdge, Message, MessageEdge, Participant, Presence, User, message_edge};
-use crate::chat::{self, ConversationUpdate, InboxUpdate, PresenceUpdate, TypingUpdate};
+use super::updates::{Desk, Feed, Update, Updates};
+use crate::chat::{
+    self, ConversationUpdate, ConversationUpdates, InboxUpdate, MessageUpdate, MessageUpdates, PresenceUpdate, TypingUpdate, TypingUpdates,
+};
 use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
 
 /// A new message.
@@ -154,6 +158,102 @@ struct PresencePayload {
     presence: Presence,
 }
 
+/// What a stream of the chat tells, as it is shown. Such a stream may have many equal subscribers.
+trait Shown: Sized + Send + 'static {
+    type Payload: Send;
+    type Updates: Into<Updates> + Send + 'static;
+
+    /// `None` for what another stream tells.
+    fn of(update: Update) -> Option<Self>;
+
+    fn show(self, scope: &Scope, conversation: ConversationId) -> impl Future<Output = Result<Self::Payload>> + Send;
+}
+
+impl Shown for MessageUpdate {
+    type Payload = MessageAddedPayload;
+    type Updates = MessageUpdates;
+
+    fn of(update: Update) -> Option<Self> {
+        if let Update::Message(update) = update { Some(update) } else { None }
+    }
+
+    async fn show(self, scope: &Scope, _: ConversationId) -> Result<MessageAddedPayload> {
+        Ok(MessageAddedPayload { message_edge: message_edge(scope, self.message) })
+    }
+}
+
+impl Shown for ConversationUpdate {
+    type Payload = ConversationEventPayload;
+    type Updates = ConversationUpdates;
+
+    fn of(update: Update) -> Option<Self> {
+        if let Update::Event(update) = update { Some(update) } else { None }
+    }
+
+    async fn show(self, scope: &Scope, conversation: ConversationId) -> Result<ConversationEventPayload> {
+        conversation_payload(scope, conversation, self).await
+    }
+}
+
+impl Shown for TypingUpdate {
+    type Payload = TypingPayload;
+    type Updates = TypingUpdates;
+
+    fn of(update: Update) -> Option<Self> {
+        if let Update::Typing(update) = update { Some(update) } else { None }
+    }
+
+    async fn show(self, scope: &Scope, _: ConversationId) -> Result<TypingPayload> {
+        Ok(TypingPayload { user: User::new(scope, self.user), is_typing: self.is_typing })
+    }
+}
+
+/// The payloads of what is opened; or, where that is to be handed over, none; or those of what another stream tells.
+async fn payloads<U: Shown>(
+    ctx: &Context<'_>,
+    conversation: ConversationId,
+    open: impl AsyncFnOnce(&Scope) -> chat::Result<U::Updates>,
+) -> Result<BoxStream<'static, Result<U::Payload>>> {
+    let scope = Scope::fresh(ctx)?;
+    match &ctx.data_unchecked::<Session>().desk {
+        Some(Desk::Opening(slot)) => {
+            Desk::hand_over(slot, open(&scope).await?.into());
+            Ok(stream::empty().boxed())
+        }
+        Some(Desk::Showing(feed)) => {
+            let feed = feed.lock().expect("nobody panics while taking it").take();
+            Ok(stream::unfold(feed, move |feed: Option<Feed>| async move {
+                let mut feed = feed?;
+                let (scope, update) = feed.recv().await?;
+                let payload = match update.map(U::of) {
+                    Ok(update) => update?.show(&scope, conversation).await,
+                    Err(error) => Err(error.into()),
+                };
+                Some((payload, Some(feed)))
+            })
+            .boxed())
+        }
+        None => {
+            let updates = open(&scope).await?.into();
+            Ok(own::<U>(scope, conversation, updates))
+        }
+    }
+}
+
+/// Each payload has a scope of its own. The stream ends with its error: the client comes back with its cursor.
+fn own<U: Shown>(scope: Scope, conversation: ConversationId, updates: Updates) -> BoxStream<'static, Result<U::Payload>> {
+    stream::unfold(Some((updates, scope)), move |state: Option<(Updates, Scope)>| async move {
+        let (mut updates, scope) = state?;
+        let payload = match updates.next().await?.map(U::of) {
+            Ok(update) => update?.show(&scope.renewed(), conversation).await,
+            Err(error) => Err(error.into()),
+        };
+        let state = payload.is_ok().then_some((updates, scope));
+        Some((payload, state))
+    })
+    .boxed()
+}
+
 pub struct Subscription;
 
 /// What can be listened to. A stream resumed from its cursor has no gap.
@@ -166,22 +266,11 @@ impl Subscription {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation's id.")] conversation_id: ID,
         #[graphql(desc = "A cursor of Conversation.messages, of this subscription, or an eventsCursor.")] after: Option<String>,
-    ) -> Result<impl Stream<Item = Result<MessageAddedPayload>> + use<>> {
-        let scope = Scope::fresh(ctx)?;
+    ) -> Result<BoxStream<'static, Result<MessageAddedPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let after = after.map(|text| message_place(conversation, &text)).transpose()?;
-        let updates = scope.chat.message_updates(&scope.viewer, conversation, after).await?;
-        Ok(stream::unfold(Some((updates, scope)), async |state| {
-            let (mut updates, scope) = state?;
-            match updates.next().await? {
-                Ok(message) => {
-                    let message_edge = message_edge(&scope.renewed(), message);
-                    Some((Ok(MessageAddedPayload { message_edge }), Some((updates, scope))))
-                }
-                // The stream ends with its error: the client comes back with its cursor.
-                Err(error) => Some((Err(error.into()), None)),
-            }
-        }))
+        let open = async |scope: &Scope| scope.chat.message_updates(&scope.viewer, conversation, after).await;
+        payloads::<MessageUpdate>(ctx, conversation, open).await
     }
 
     /// Everything that changes in one conversation. The first payload has no event: only the position. With `after`: then the present
@@ -191,20 +280,11 @@ impl Subscription {
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation's id.")] conversation_id: ID,
         #[graphql(desc = "An eventsCursor, or a cursor of this subscription.")] after: Option<String>,
-    ) -> Result<impl Stream<Item = Result<ConversationEventPayload>> + use<>> {
-        let scope = Scope::fresh(ctx)?;
+    ) -> Result<BoxStream<'static, Result<ConversationEventPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let after = after.map(|text| events_place(conversation, &text)).transpose()?;
-        let updates = scope.chat.conversation_updates(&scope.viewer, conversation, after).await?;
-        Ok(stream::unfold(Some((updates, scope)), move |state: Option<_>| async move {
-            let (mut updates, scope) = state?;
-            let update = match updates.next().await? {
-                Ok(update) => conversation_payload(&scope.renewed(), conversation, update).await,
-                Err(error) => Err(error.into()),
-            };
-            let state = update.is_ok().then_some((updates, scope));
-            Some((update, state))
-        }))
+        let open = async |scope: &Scope| scope.chat.conversation_updates(&scope.viewer, conversation, after).await;
+        payloads::<ConversationUpdate>(ctx, conversation, open).await
     }
 
     /// The viewer's inbox entries as they change, in all conversations, new and removed ones included. The first payload has no event:
@@ -234,19 +314,10 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "The conversation's id.")] conversation_id: ID,
-    ) -> Result<impl Stream<Item = Result<TypingPayload>> + use<>> {
-        let scope = Scope::fresh(ctx)?;
-        let updates = scope.chat.typing_updates(&scope.viewer, conversation_of(&conversation_id)?).await?;
-        Ok(stream::unfold(Some((updates, scope)), async |state| {
-            let (mut updates, scope) = state?;
-            match updates.next().await? {
-                Ok(TypingUpdate { user, is_typing }) => {
-                    let user = User::new(&scope.renewed(), user);
-                    Some((Ok(TypingPayload { user, is_typing }), Some((updates, scope))))
-                }
-                Err(error) => Some((Err(error.into()), None)),
-            }
-        }))
+    ) -> Result<BoxStream<'static, Result<TypingPayload>>> {
+        let conversation = conversation_of(&conversation_id)?;
+        let open = async |scope: &Scope| scope.chat.typing_updates(&scope.viewer, conversation).await;
+        payloads::<TypingUpdate>(ctx, conversation, open).await
     }
 
     /// Coming and going of at most 100 users: first the present state of each, then changes. Those whose presence the viewer may not see

@@ -1,5 +1,6 @@
 //! What goes out: our own answer, with a code in every error, and no `data` where nothing was executed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
 pub(super) use crate::graphql::Code;
-use crate::graphql::{RETRY_AFTER_MS, Refused, RefusedKind};
+use crate::graphql::{Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal};
 
 /// When to come back where all places are taken.
 const ROOM_AFTER: Duration = Duration::from_secs(5);
@@ -76,6 +77,31 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
 }
 
+/// What a subscription tells.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    Own(Answer),
+    /// Without errors, and the same bytes as others get.
+    Shared(Payload),
+}
+
+impl Delivery {
+    /// The last word of a subscription that cannot go on.
+    pub(super) fn refusal(&self) -> Option<&Answer> {
+        match self {
+            Self::Own(answer) => Some(answer).filter(|answer| answer.is_refusal()),
+            Self::Shared(_) => None,
+        }
+    }
+
+    pub(super) fn json(&self) -> Cow<'_, str> {
+        match self {
+            Self::Own(answer) => answer.json().into(),
+            Self::Shared(payload) => payload.get().into(),
+        }
+    }
+}
+
 impl Answer {
     pub(super) fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
         let value = value.into();
@@ -111,6 +137,7 @@ impl Answer {
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
+        let is_refusal = is_refusal(&response);
         let Response { data, extensions: outer, mut errors, .. } = response;
         for error in &mut errors {
             // Only the library leaves the code out, of errors in documents and variables.
@@ -119,8 +146,6 @@ impl From<Response> for Answer {
                 extensions.set("code", Code::BadUserInput.as_str());
             }
         }
-        // Errors of execution have a path; those of validation have none.
-        let is_refusal = data == Value::Null && !errors.is_empty() && errors.iter().all(|error| error.path.is_empty());
         if is_refusal {
             // One document may be wrong in a thousand places.
             errors.truncate(REFUSAL_ERRORS_MAX);

@@ -151,7 +151,7 @@ impl World {
         viewer: &UserId,
         document: &str,
         variables: Value,
-    ) -> futures_util::stream::BoxStream<'static, async_graphql::Response> {
+    ) -> futures_util::stream::BoxStream<'static, wideroom::graphql::Told> {
         let prepared = self.api.prepare(document, None).unwrap();
         self.api.subscribe(&prepared, Variables::from_json(variables), Some(viewer.clone()))
     }

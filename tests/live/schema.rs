@@ -7,7 +7,7 @@ use async_graphql::{Context, Error, ErrorExtensions, Object, Request, Response, 
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, future};
 use tokio::sync::watch;
-use wideroom::graphql::{DocumentBounds, Documents, Executor, Here, Prepared, Refused};
+use wideroom::graphql::{self, DocumentBounds, Documents, Executor, Here, Prepared, Refused};
 use wideroom::model::UserId;
 
 /// How many of `forever`, `flood` and `slow` are alive.
@@ -21,7 +21,8 @@ pub(super) struct TestApi {
 impl TestApi {
     pub(super) fn new(alive: Alive) -> Self {
         let schema = Schema::build(Query, Mutation, Told).data(alive).finish();
-        Self { schema, documents: Documents::new(DocumentBounds::default()) }
+        let documents = Documents::new(DocumentBounds::default(), &schema.sdl());
+        Self { schema, documents }
     }
 
     fn request(prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {
@@ -46,8 +47,8 @@ impl Executor for TestApi {
         Box::new(())
     }
 
-    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Response> {
-        self.schema.execute_stream(Self::request(prepared, variables, viewer))
+    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, graphql::Told> {
+        self.schema.execute_stream(Self::request(prepared, variables, viewer)).map(graphql::Told::Own).boxed()
     }
 }
 

@@ -22,7 +22,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 async fn hear(updates: &mut MessageUpdates, id: MessageId) -> Arc<Message> {
     soon(async {
         loop {
-            let message = updates.next().await.unwrap().unwrap();
+            let message = updates.next().await.unwrap().unwrap().message;
             if message.id == id {
                 return message;
             }

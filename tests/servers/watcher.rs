@@ -78,7 +78,7 @@ pub(super) async fn watch_messages(course: &Course, viewer: &UserId, conversatio
         let mut updates = course.server().chat.message_updates(viewer, conversation, Some(after)).await.unwrap();
         let mut here = HashSet::new();
         while let Some(next) = course.next(cut, updates.next()).await {
-            let message = next.expect("the viewer stays").unwrap();
+            let message = next.expect("the viewer stays").unwrap().message;
             assert!(here.insert(message.id), "twice on one connection");
             seen.repeats += usize::from(!seen.messages.insert(message.id));
             after = message.id.order_key();

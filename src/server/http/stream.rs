@@ -18,7 +18,7 @@ use super::wire::Wire;
 use crate::graphql::{Here, Prepared};
 use crate::model::{Timestamp, UserId};
 use crate::server::Doors;
-use crate::server::answer::{Answer, Code, Problem};
+use crate::server::answer::{Code, Delivery, Problem};
 use crate::server::expiry::Expiry;
 use crate::server::gate::Counted;
 use crate::server::operation::LogLine;
@@ -26,7 +26,7 @@ use crate::server::operation::LogLine;
 pub(super) struct Feed {
     doors: Arc<Doors>,
     pub(super) wire: Wire,
-    answers: BoxStream<'static, Answer>,
+    deliveries: BoxStream<'static, Delivery>,
     expiry: Option<Expiry>,
     _place: OwnedSemaphorePermit,
     _own: Option<Counted<UserId>>,
@@ -47,14 +47,15 @@ impl Feed {
             return Err(stopping());
         }
         let Ok(place) = Arc::clone(&doors.stream_places).try_acquire_owned() else {
+            doors.meter.refusals.with_label_values(&["streams"]).inc();
             let sentence = "There are too many open streams here; try again later.";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
         };
         let own = viewer.as_ref().map(|viewer| doors.gate.stream_of(viewer)).transpose()?.flatten();
         let expiry = expires_at.map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
         let here = viewer.as_ref().map(|viewer| doors.executor.arrive(viewer));
-        let answers = doors.subscribe(prepared, variables, viewer);
-        Ok(Self { doors: Arc::clone(doors), wire, answers, expiry, _place: place, _own: own, _here: here })
+        let deliveries = doors.subscribe(prepared, variables, viewer);
+        Ok(Self { doors: Arc::clone(doors), wire, deliveries, expiry, _place: place, _own: own, _here: here })
     }
 
     pub(super) fn body(self, mut line: LogLine) -> Body {
@@ -86,7 +87,7 @@ enum Phase {
 enum Woken {
     Stopping,
     Alarm,
-    Told(Option<Answer>),
+    Told(Option<Delivery>),
 }
 
 impl Telling {
@@ -112,11 +113,11 @@ impl Telling {
                 biased;
                 () = self.feed.doors.stop.cancelled() => Woken::Stopping,
                 () = sleep_until(alarm_at) => Woken::Alarm,
-                answer = self.feed.answers.next() => Woken::Told(answer),
+                delivery = self.feed.deliveries.next() => Woken::Told(delivery),
             };
             match woken {
                 Woken::Stopping => return self.cut(stopping()),
-                Woken::Told(answer) => return self.told(answer),
+                Woken::Told(delivery) => return self.told(delivery.as_ref()),
                 Woken::Alarm => {
                     let now = Instant::now();
                     let clock = self.feed.doors.clock.as_ref();
@@ -132,21 +133,18 @@ impl Telling {
         }
     }
 
-    fn told(&mut self, answer: Option<Answer>) -> Bytes {
+    fn told(&mut self, delivery: Option<&Delivery>) -> Bytes {
         let wire = self.feed.wire;
-        match answer {
-            None => {
-                self.phase = Phase::Over;
-                wire.complete().into()
-            }
-            // The last word of a subscription that cannot go on.
-            Some(answer) if answer.is_refusal() => {
-                self.phase = Phase::Over;
-                answer.code().clone_into(&mut self.code);
-                (wire.next(&answer) + wire.complete()).into()
-            }
-            Some(answer) => wire.next(&answer).into(),
+        let Some(delivery) = delivery else {
+            self.phase = Phase::Over;
+            return wire.complete().into();
+        };
+        if let Some(answer) = delivery.refusal() {
+            self.phase = Phase::Over;
+            answer.code().clone_into(&mut self.code);
+            return (wire.next(answer) + wire.complete()).into();
         }
+        wire.deliver(delivery).into()
     }
 
     fn cut(&mut self, problem: Problem) -> Bytes {

@@ -4,10 +4,12 @@
 //! - `multipart/mixed` by Apollo's protocol for subscriptions, where the boundary *ends* a part: it is sent with the part, because a client
 //!   cannot know that a part is whole before it has seen it.
 
+use std::collections::BTreeMap;
+
 use axum::body::Bytes;
 use serde::Serialize;
 
-use crate::server::answer::{Answer, Problem};
+use crate::server::answer::{Answer, Delivery, Problem};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
@@ -55,10 +57,17 @@ impl Wire {
         }
     }
 
+    pub(super) fn deliver(self, delivery: &Delivery) -> String {
+        match (self, delivery) {
+            (_, Delivery::Own(answer)) => self.next(answer),
+            (Self::Events, Delivery::Shared(payload)) => event(payload.get()),
+            (Self::Parts, Delivery::Shared(payload)) => part(&BTreeMap::from([("payload", payload)])),
+        }
+    }
+
     pub(super) fn next(self, answer: &Answer) -> String {
         match self {
-            // JSON has no line breaks of its own, so that one line of data is enough.
-            Self::Events => format!("event: next\ndata: {}\n\n", answer.json()),
+            Self::Events => event(&answer.json()),
             // An answer that failed here, in the midst of it, is none of the subscription's.
             Self::Parts if answer.is_refusal() && answer.status.is_server_error() => part(&Part { payload: None, fatal: Some(answer) }),
             Self::Parts => part(&Part { payload: Some(answer), fatal: None }),
@@ -93,7 +102,12 @@ impl Wire {
     }
 }
 
-fn part(part: &Part<'_>) -> String {
+/// JSON has no line breaks of its own, so that one line of data is enough.
+fn event(json: &str) -> String {
+    format!("event: next\ndata: {json}\n\n")
+}
+
+fn part(part: &impl Serialize) -> String {
     let json = serde_json::to_string(part).expect("an answer is a tree of text and numbers");
     format!("\r\ncontent-type: application/json\r\n\r\n{json}\r\n--graphql")
 }

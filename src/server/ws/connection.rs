@@ -18,13 +18,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::linger;
 use super::operations::Operations;
 use super::outbox::{Full, Outbox};
-use super::protocol::{Close, Incoming, Outgoing};
+use super::protocol::{self, Close, Incoming, Outgoing};
 use super::rate::Bucket;
 use super::timers::{Due, Timers};
 use crate::graphql::{Here, Prepared};
 use crate::model::UserId;
 use crate::server::address::Address;
-use crate::server::answer::{Answer, Code, Problem};
+use crate::server::answer::{Answer, Code, Delivery, Problem};
 use crate::server::gate::{Caller, Counted};
 use crate::server::operation::{LogLine, Sentence};
 use crate::server::request::GraphqlRequest;
@@ -72,7 +72,7 @@ enum Woken {
     Written(Result<(), axum::Error>),
     Read(Option<Result<Message, axum::Error>>),
     Answered(Arc<str>, Answer),
-    Told(Arc<str>, Option<Answer>),
+    Told(Arc<str>, Option<Delivery>),
 }
 
 impl Connection {
@@ -80,7 +80,7 @@ impl Connection {
         let (sink, stream) = socket.split();
         let (bounds, now) = (&doors.bounds.sockets, Instant::now());
         Self {
-            outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes),
+            outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes, doors.meter.waiting.clone()),
             operations: Operations::default(),
             address,
             session: Session::Waiting,
@@ -103,6 +103,7 @@ impl Connection {
             End::Gone => tracing::debug!("a socket is gone"),
             End::Close(close) => {
                 tracing::debug!(code = close.code, "a socket is closed");
+                self.doors.meter.closes.with_label_values(&[close.code.to_string()]).inc();
                 if close == Close::slow_consumer() {
                     self.outbox.forget();
                 }
@@ -145,7 +146,7 @@ impl Connection {
             frame = self.stream.next(), if read_at.is_none() => Woken::Read(frame),
             Some((id, answer)) = self.operations.requests.next(), if self.outbox.has_room() => Woken::Answered(id, answer),
             // Who reads slowly is told slowly: the subscription waits, and reads the store for what the bus could not keep for it.
-            Some((id, answer)) = self.operations.subscriptions.next(), if self.outbox.has_room() => Woken::Told(id, answer),
+            Some((id, delivery)) = self.operations.subscriptions.next(), if self.outbox.has_room() => Woken::Told(id, delivery),
         };
         match woken {
             Woken::Stopping => {
@@ -161,7 +162,7 @@ impl Connection {
                 self.answered(&id, &answer);
                 Ok(())
             }
-            Woken::Told(id, answer) => self.told(&id, answer),
+            Woken::Told(id, delivery) => self.told(&id, delivery.as_ref()),
         }
     }
 
@@ -236,7 +237,7 @@ impl Connection {
             // It is asked again on the next server.
             return Ok(());
         }
-        let mut line = LogLine::start("ws");
+        let mut line = LogLine::start(&self.doors, "ws");
         line.viewer(viewer.as_ref());
         let request = GraphqlRequest::from_json(payload.get().as_bytes()).map_err(|problem| Close::invalid(problem.sentence))?;
         if let Err(problem) = request.document(self.doors.trusted.as_ref())
@@ -297,17 +298,17 @@ impl Connection {
     }
 
     /// A subscription has something to tell, or is over.
-    fn told(&mut self, id: &str, answer: Option<Answer>) -> Result<(), End> {
-        match answer {
-            None => {
-                self.operations.stop(id, "OK");
-                self.say(&Outgoing::Complete { id })
-            }
-            Some(answer) if answer.is_refusal() => {
+    fn told(&mut self, id: &str, delivery: Option<&Delivery>) -> Result<(), End> {
+        let Some(delivery) = delivery else {
+            self.operations.stop(id, "OK");
+            return self.say(&Outgoing::Complete { id });
+        };
+        match delivery.refusal() {
+            Some(answer) => {
                 self.operations.stop(id, answer.code());
                 self.say(&Outgoing::Error { id, payload: &answer.errors })
             }
-            Some(answer) => self.say(&Outgoing::Next { id, payload: &answer }),
+            None => Ok(self.outbox.tell(protocol::next(id, &delivery.json()))?),
         }
     }
 }

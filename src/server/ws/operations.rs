@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, AbortHandle, Abortable, BoxStream, SelectAll};
 use futures_util::{FutureExt, StreamExt};
 
-use crate::server::answer::Answer;
+use crate::server::answer::{Answer, Delivery};
 use crate::server::operation::LogLine;
 
 type Id = Arc<str>;
@@ -17,8 +17,8 @@ pub(super) struct Operations {
     running: HashMap<Id, Running>,
     /// Each gives one answer.
     pub(super) requests: SelectAll<BoxStream<'static, (Id, Answer)>>,
-    /// Each gives answers, and `None` at its end.
-    pub(super) subscriptions: SelectAll<BoxStream<'static, (Id, Option<Answer>)>>,
+    /// Each gives what it tells, and `None` at its end.
+    pub(super) subscriptions: SelectAll<BoxStream<'static, (Id, Option<Delivery>)>>,
 }
 
 struct Running {
@@ -46,10 +46,10 @@ impl Operations {
         self.requests.push(Abortable::new(answers, registration).boxed());
     }
 
-    pub(super) fn subscription(&mut self, id: &str, line: LogLine, answers: BoxStream<'static, Answer>) {
+    pub(super) fn subscription(&mut self, id: &str, line: LogLine, deliveries: BoxStream<'static, Delivery>) {
         let (id, registration) = self.start(id, line, false);
-        let answers = answers.map(Some).chain(stream::iter([None])).map(move |answer| (Arc::clone(&id), answer));
-        self.subscriptions.push(Abortable::new(answers, registration).boxed());
+        let deliveries = deliveries.map(Some).chain(stream::iter([None])).map(move |delivery| (Arc::clone(&id), delivery));
+        self.subscriptions.push(Abortable::new(deliveries, registration).boxed());
     }
 
     fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> (Id, stream::AbortRegistration) {
@@ -61,7 +61,7 @@ impl Operations {
 
     /// Forgets it. Its stream gives nothing any more, and is dropped when the socket's task next looks at its streams, which this makes it do.
     pub(super) fn stop(&mut self, id: &str, code: &str) {
-        if let Some(running) = self.running.remove(id) {
+        if let Some(mut running) = self.running.remove(id) {
             running.abort.abort();
             running.line.end(code);
         }
@@ -82,7 +82,7 @@ impl Operations {
     pub(super) fn stop_all(&mut self) {
         self.stop_subscriptions();
         self.requests.clear();
-        for (_, running) in self.running.drain() {
+        for (_, mut running) in self.running.drain() {
             running.line.end("GONE");
         }
     }

@@ -196,6 +196,14 @@ impl Outgoing<'_> {
     }
 }
 
+/// [`Outgoing::Next`] around an answer that is JSON already.
+pub(super) fn next(id: &str, payload: &str) -> String {
+    const PARTS: [&str; 3] = [r#"{"type":"next","id":"#, r#","payload":"#, "}"];
+    let id = serde_json::to_string(id).expect("a text is one in JSON");
+    let [before, between, after] = PARTS;
+    [before, &id, between, payload, after].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +212,14 @@ mod tests {
     fn a_reason_fits_into_a_control_frame_and_ends_at_a_character() {
         let close = Close::duplicate(&"ä".repeat(200));
         assert!(close.reason.len() <= REASON_BYTES_MAX && close.reason.len() > REASON_BYTES_MAX - 2);
+    }
+
+    #[test]
+    fn a_frame_around_bytes_is_the_frame_around_what_they_stand_for() {
+        for id in ["1", "6f8a \"quoted\" \\ \u{1}ä"] {
+            let answer = Answer::internal();
+            assert_eq!(next(id, &answer.json()), Outgoing::Next { id, payload: &answer }.json());
+        }
     }
 
     #[test]

@@ -67,24 +67,35 @@ type Columns = (
     Option<Vec<u8>>,
 );
 
+/// What a conversation's row says of itself: kind, name, created_at, created_by, input_hash and is_large.
+pub(super) type ConversationColumns = (Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>);
+
+/// The conversation of a row. `None` where it is only where a conversation would stand.
+pub(super) fn read_conversation(id: ConversationId, columns: ConversationColumns) -> Result<Option<Conversation>> {
+    let (Some(kind), name, created_at, created_by, input_hash, is_large) = columns else { return Ok(None) };
+    let kind = match kind {
+        0 => ConversationKind::Direct,
+        1 => ConversationKind::Group,
+        _ => return Err(corrupt(TABLE, "a conversation is of one of two kinds")),
+    };
+    let hash = |bytes: Vec<u8>| bytes.try_into().map(InputHash).map_err(|_| corrupt(TABLE, "a hash has 32 bytes"));
+    Ok(Some(Conversation {
+        id,
+        kind,
+        name: name.map(|name| GroupName::parse(&name)).transpose().map_err(|error| corrupt(TABLE, error))?,
+        created_at: Timestamp::from_micros(created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?),
+        created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
+        input_hash: input_hash.map(hash).transpose()?,
+        is_large: is_large.unwrap_or_default(),
+    }))
+}
+
 impl Inner {
     pub(super) async fn conversation(&self, id: ConversationId) -> Result<Option<Found>> {
         let row = self.cluster.read_one::<Columns>(&self.statements.conversation.conversation, cells![id]).await?;
-        let Some((Some(kind), name, created_at, created_by, input_hash, is_large, made, last, change)) = row else { return Ok(None) };
-        let kind = match kind {
-            0 => ConversationKind::Direct,
-            1 => ConversationKind::Group,
-            _ => return Err(corrupt(TABLE, "a conversation is of one of two kinds")),
-        };
-        let hash = |bytes: Vec<u8>| bytes.try_into().map(InputHash).map_err(|_| corrupt(TABLE, "a hash has 32 bytes"));
-        let conversation = Conversation {
-            id,
-            kind,
-            name: name.map(|name| GroupName::parse(&name)).transpose().map_err(|error| corrupt(TABLE, error))?,
-            created_at: Timestamp::from_micros(created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?),
-            created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
-            input_hash: input_hash.map(hash).transpose()?,
-            is_large: is_large.unwrap_or_default(),
+        let Some((kind, name, created_at, created_by, input_hash, is_large, made, last, change)) = row else { return Ok(None) };
+        let Some(conversation) = read_conversation(id, (kind, name, created_at, created_by, input_hash, is_large))? else {
+            return Ok(None);
         };
         let made = made.map(|id| time_uuid(TABLE, id)).transpose()?;
         let newest = newest_of(TABLE, last, change)?;

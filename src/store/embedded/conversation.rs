@@ -143,7 +143,7 @@ fn as_it_counts(state: Option<&State>, one: Participant) -> Participant {
 }
 
 /// The first so many of them. Their cells lie side by side, in either direction.
-fn listed(
+pub(super) fn listed(
     view: &View<'_>,
     conversation: ConversationId,
     span: Span,

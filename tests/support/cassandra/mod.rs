@@ -62,13 +62,17 @@ impl Shared {
         format!("cql://{}/{keyspace}?timeout=30s", self.authority)
     }
 
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     pub(crate) async fn session(&self) -> Session {
         session(&self.authority).await
     }
 }
 
 /// A session as `[user:password@]host:port[,host2…]` says.
-async fn session(authority: &str) -> Session {
+pub(crate) async fn session(authority: &str) -> Session {
     builder(authority).build().await.unwrap()
 }
 

@@ -1,0 +1,128 @@
+//! Who is in a conversation, for its streams: read once for all of them, and looked at again as one.
+//!
+//! A conversation that few listen to costs each of them a read of their own place in it. Where many do, the whole list is read, which its
+//! version then stands for: as long as that is the same, so is the list.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use lru::LruCache;
+use tokio::time::Instant;
+
+use super::access::LOOK_EVERY;
+use super::{Chat, Error, Result};
+use crate::model::{Conversation, ConversationId, Page, PageRequest, Participant, TimeUuid, Topic, UserId};
+use crate::store::Members;
+
+/// Fewer than these each look for themselves.
+const LISTENERS_MIN: usize = 4;
+/// Lists that are remembered.
+const ROSTERS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
+/// The list may change while it is read.
+const TRIES_MAX: usize = 3;
+
+pub(super) struct Rosters(Mutex<LruCache<ConversationId, Arc<Desk>>>);
+
+/// One conversation's. Held while it is read, so that one reads and the others wait.
+type Desk = tokio::sync::Mutex<State>;
+
+#[derive(Default)]
+struct State {
+    seen: Option<Seen>,
+    /// When it could last not be read, and why: for those who waited for it.
+    failed: Option<(Instant, Error)>,
+}
+
+/// A list, and how old it is.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) conversation: Arc<Conversation>,
+    joined: Arc<HashSet<UserId>>,
+    version: Option<TimeUuid>,
+    /// Of this process, before it was looked at.
+    pub(super) departures: u64,
+    pub(super) looked_at: Instant,
+}
+
+impl Default for Rosters {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(ROSTERS_MAX)))
+    }
+}
+
+impl Rosters {
+    fn desk(&self, conversation: ConversationId) -> Arc<Desk> {
+        let mut desks = self.0.lock().expect("no panic while holding the rosters");
+        Arc::clone(desks.get_or_insert(conversation, Arc::default))
+    }
+}
+
+impl Seen {
+    /// Where many listen to the conversation: a list that shows this viewer in it. `None`: one has to look for oneself.
+    pub(super) async fn with(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Option<Self>> {
+        let listeners = chat.0.bus.listener_count(&Topic::Conversation(id));
+        if listeners < LISTENERS_MIN {
+            return Ok(None);
+        }
+        let asked_at = Instant::now();
+        let desk = chat.0.rosters.desk(id);
+        let mut state = desk.lock().await;
+        if let Some((at, error)) = &state.failed
+            && *at >= asked_at
+        {
+            return Err(error.clone());
+        }
+        if !state.seen.as_ref().is_some_and(|seen| seen.is_fresh(chat)) {
+            match Self::look(chat, id, state.seen.take(), listeners).await {
+                Ok(seen) => (state.seen, state.failed) = (seen, None),
+                Err(error) => {
+                    state.failed = Some((Instant::now(), error.clone()));
+                    return Err(error);
+                }
+            }
+        }
+        // Who is not in it may have come a moment ago.
+        Ok(state.seen.clone().filter(|seen| seen.joined.contains(viewer)))
+    }
+
+    pub(super) fn is_fresh(&self, chat: &Chat) -> bool {
+        self.departures == chat.departures() && self.looked_at.elapsed() < LOOK_EVERY
+    }
+
+    /// The list, or `None` where there is no such conversation, and where it is too long for so many.
+    async fn look(chat: &Chat, id: ConversationId, before: Option<Self>, listeners: usize) -> Result<Option<Self>> {
+        for _ in 0..TRIES_MAX {
+            let (departures, looked_at) = (chat.departures(), Instant::now());
+            let Some(members) = chat.0.store.members(id, &[]).await? else { return Ok(None) };
+            let Members { conversation, version, participant_count, .. } = members;
+            if let Some(before) = before.as_ref().filter(|before| before.version == version) {
+                return Ok(Some(Self { conversation, departures, looked_at, ..before.clone() }));
+            }
+            let pages = usize::try_from(participant_count).unwrap_or(usize::MAX) / PageRequest::<()>::COUNT_MAX + 1;
+            if pages > listeners {
+                return Ok(None);
+            }
+            let joined = Arc::new(joined(chat, id).await?);
+            let is_same = chat.0.store.members(id, &[]).await?.is_some_and(|after| after.version == version);
+            if is_same {
+                return Ok(Some(Self { conversation, joined, version, departures, looked_at }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+async fn joined(chat: &Chat, id: ConversationId) -> Result<HashSet<UserId>> {
+    let mut joined = HashSet::new();
+    let mut request = PageRequest::first(PageRequest::<()>::COUNT_MAX);
+    loop {
+        let Page { items, has_next, .. } = chat.0.store.participants(id, &request).await?;
+        let last = items.last().map(|participant: &Participant| participant.user.clone());
+        joined.extend(items.into_iter().map(|participant| participant.user));
+        match last.filter(|_| has_next) {
+            Some(last) => request = PageRequest::first(PageRequest::<()>::COUNT_MAX).after(last),
+            None => return Ok(joined),
+        }
+    }
+}

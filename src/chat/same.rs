@@ -1,0 +1,46 @@
+//! What makes the updates of two streams the same one: that both were heard from one notice, or given by one read.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::model::Notice;
+
+/// The identity of what an update was made of. Whoever shows two updates that are equal in it, at equal positions, shows the same.
+#[derive(Clone)]
+pub struct Same {
+    of: Arc<dyn Any + Send + Sync>,
+    place: usize,
+}
+
+impl Same {
+    pub(super) fn heard(notice: &Arc<Notice>) -> Self {
+        Self { of: Arc::clone(notice) as Arc<dyn Any + Send + Sync>, place: 0 }
+    }
+
+    /// To hash and to compare. It stands for this one as long as this is held, or a clone.
+    pub fn key(&self) -> (usize, usize) {
+        (Arc::as_ptr(&self.of).cast::<u8>() as usize, self.place)
+    }
+}
+
+impl std::fmt::Debug for Same {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.key().fmt(f)
+    }
+}
+
+/// The identity of a read. It does not keep alive what was read.
+pub(super) struct Source(Arc<u8>);
+
+impl Default for Source {
+    fn default() -> Self {
+        Self(Arc::new(0))
+    }
+}
+
+impl Source {
+    /// What stands at this place of it.
+    pub(super) fn at(&self, place: usize) -> Same {
+        Same { of: Arc::clone(&self.0) as Arc<dyn Any + Send + Sync>, place }
+    }
+}

@@ -1,0 +1,335 @@
+//! One execution for all who ask the same: subscribers with equal documents and variables, where nothing in them is the viewer's.
+//!
+//! Each subscriber has a stream of the chat of its own, with its own place and its own membership, which is looked at before each event. Only
+//! what comes of an event is shared: the first of them to get it executes it, the others take its bytes. They are known to be the same by
+//! what they were made of (`chat::Same`). What has an error in it is nobody else's: each executes it on their own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use async_graphql::parser::types::{Directive, ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
+use async_graphql::{Name, Request, Response, Value, Variables};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use lru::LruCache;
+use serde_json::value::RawValue;
+use tokio::sync::{OnceCell, mpsc};
+
+use super::api::Schemas;
+use super::document::Prepared;
+use super::error::Error;
+use super::free::Free;
+use super::scope::{Scope, Session};
+use super::updates::{Desk, Feed, Update, Updates};
+use crate::chat::{self, Chat, Same};
+use crate::model::{OrderKey, UserId};
+
+/// What a subscriber is told.
+#[derive(Debug, serde::Serialize)]
+#[serde(untagged)]
+pub enum Told {
+    Own(Response),
+    /// Without errors, and the same bytes as others get.
+    Shared(Payload),
+}
+
+/// An answer in its JSON.
+pub type Payload = Arc<RawValue>;
+
+/// Executions that wait for the next event, of one shape.
+const PRESSES_MAX: usize = 4;
+/// What was shown lately, in as many parts. Beyond this each shows it again.
+const MEMOS: usize = 16;
+const MEMO_ENTRIES_MAX: usize = 512;
+const MEMO_BYTES_MAX: usize = 1 << 20;
+
+/// What makes two subscriptions equal: the document and the operation in it, and all variables but where it begins.
+type ShapeKey = (usize, Option<Name>, String);
+
+/// All that is shared.
+pub(super) struct Shared {
+    schemas: Schemas,
+    chat: Chat,
+    shapes: Mutex<HashMap<ShapeKey, Weak<Shape>>>,
+    serial: AtomicU64,
+    memos: [Mutex<Memo>; MEMOS],
+}
+
+struct Memo {
+    shown: LruCache<MemoKey, (Arc<Shown>, usize)>,
+    bytes: usize,
+}
+
+/// Which shape, at which position, of what made.
+type MemoKey = (u64, OrderKey, (usize, usize));
+
+struct Shown {
+    payload: OnceCell<Payload>,
+    /// As long as it is held, its key stands for nothing else.
+    _same: Same,
+}
+
+/// Equal subscriptions, as long as there is one.
+struct Shape {
+    shared: Arc<Shared>,
+    key: ShapeKey,
+    serial: u64,
+    free: Free,
+    prepared: Prepared,
+    variables: Variables,
+    presses: Mutex<Vec<Press>>,
+}
+
+/// An execution that waits for updates, and gives an answer for each.
+struct Press {
+    feed: mpsc::Sender<(Scope, chat::Result<Update>)>,
+    answers: BoxStream<'static, Response>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while it is held")
+}
+
+impl Shared {
+    pub(super) fn new(schemas: Schemas, chat: Chat) -> Arc<Self> {
+        let memo = || Mutex::new(Memo { shown: LruCache::unbounded(), bytes: 0 });
+        let memos = std::array::from_fn(|_| memo());
+        Arc::new(Self { schemas, chat, shapes: Mutex::default(), serial: AtomicU64::new(0), memos })
+    }
+
+    fn request(&self, prepared: &Prepared, variables: Variables, session: Session) -> Request {
+        super::api::request(prepared, variables).data(session)
+    }
+
+    /// What the viewer is told, where nothing in the operation is theirs.
+    pub(super) fn subscribe(
+        self: &Arc<Self>,
+        prepared: Prepared,
+        free: Free,
+        variables: Variables,
+        viewer: Option<UserId>,
+    ) -> BoxStream<'static, Told> {
+        let shared = Arc::clone(self);
+        let opened = async move {
+            let slot = Arc::default();
+            let session = Session::at(shared.chat.clone(), viewer, Desk::Opening(Arc::clone(&slot)));
+            let answer = shared.schemas.of(&prepared).execute_stream(shared.request(&prepared, variables.clone(), session)).next().await;
+            match (answer, Desk::take_over(&slot)) {
+                (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
+                (None, Some(updates)) => {
+                    prepared.passed();
+                    told(shared.shape(prepared, free, variables), updates)
+                }
+                (None, None) => stream::empty().boxed(),
+            }
+        };
+        stream::once(opened).flatten().boxed()
+    }
+
+    fn shape(self: &Arc<Self>, prepared: Prepared, free: Free, variables: Variables) -> Arc<Shape> {
+        let key = (Arc::as_ptr(&prepared.document) as usize, prepared.name.clone(), deciding(&prepared, &variables));
+        let mut shapes = lock(&self.shapes);
+        if let Some(shape) = shapes.get(&key).and_then(Weak::upgrade) {
+            return shape;
+        }
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let shape = Shape { shared: Arc::clone(self), key: key.clone(), serial, free, prepared, variables, presses: Mutex::default() };
+        let shape = Arc::new(shape);
+        shapes.insert(key, Arc::downgrade(&shape));
+        shape
+    }
+
+    fn memo(&self, key: &MemoKey) -> MutexGuard<'_, Memo> {
+        let mut hasher = DefaultHasher::new();
+        key.0.hash(&mut hasher);
+        lock(&self.memos[hasher.finish() as usize % MEMOS])
+    }
+}
+
+impl Memo {
+    fn shown(&mut self, key: MemoKey, same: &Same) -> Arc<Shown> {
+        let new = || (Arc::new(Shown { payload: OnceCell::new(), _same: same.clone() }), 0);
+        let shown = Arc::clone(&self.shown.get_or_insert(key, new).0);
+        self.forget();
+        shown
+    }
+
+    fn weigh(&mut self, key: &MemoKey, bytes: usize) {
+        if let Some((_, weight)) = self.shown.peek_mut(key) {
+            self.bytes = self.bytes + bytes - *weight;
+            *weight = bytes;
+        }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        while self.shown.len() > MEMO_ENTRIES_MAX || self.bytes > MEMO_BYTES_MAX {
+            let Some((_, (_, weight))) = self.shown.pop_lru() else { break };
+            self.bytes -= weight;
+        }
+    }
+}
+
+/// The variables, as text, without those that say nothing but where the stream begins.
+fn deciding(prepared: &Prepared, variables: &Variables) -> String {
+    let begin = prepared.definition().map(|operation| begins(&prepared.document, operation)).unwrap_or_default();
+    let deciding: BTreeMap<_, _> = variables.iter().filter(|(name, _)| !begin.contains(name)).collect();
+    serde_json::to_string(&deciding).expect("variables are a tree of text and numbers")
+}
+
+/// The variables that stand in the `after` of the root field, and nowhere else.
+fn begins(document: &ExecutableDocument, operation: &OperationDefinition) -> Vec<Name> {
+    let Some(Selection::Field(root)) = operation.selection_set.node.items.first().map(|item| &item.node) else { return Vec::new() };
+    let root = &root.node;
+    let (mut begin, mut others) = (Vec::new(), Vec::new());
+    variables_in(root, |argument| argument == "after", &mut begin);
+    variables_in(root, |argument| argument != "after", &mut others);
+    used_inside(document, root, &mut others);
+    begin.retain(|name| !others.contains(name));
+    begin
+}
+
+fn used_inside(document: &ExecutableDocument, root: &Field, used: &mut Vec<Name>) {
+    let mut open: Vec<&SelectionSet> = vec![&root.selection_set.node];
+    while let Some(set) = open.pop() {
+        for item in &set.items {
+            item.node.directives().iter().for_each(|directive| variables_in_directive(&directive.node, used));
+            match &item.node {
+                Selection::Field(field) => {
+                    variables_in(&field.node, |_| true, used);
+                    open.push(&field.node.selection_set.node);
+                }
+                Selection::InlineFragment(inline) => open.push(&inline.node.selection_set.node),
+                Selection::FragmentSpread(spread) => {
+                    open.extend(document.fragments.get(&spread.node.fragment_name.node).map(|fragment| &fragment.node.selection_set.node));
+                }
+            }
+        }
+    }
+}
+
+fn variables_in(field: &Field, is_wanted: impl Fn(&str) -> bool, found: &mut Vec<Name>) {
+    for (_, value) in field.arguments.iter().filter(|(argument, _)| is_wanted(&argument.node)) {
+        let Ok(_) = value.node.clone().into_const_with(|name| note(name, found));
+    }
+}
+
+fn variables_in_directive(directive: &Directive, found: &mut Vec<Name>) {
+    for (_, value) in &directive.arguments {
+        let Ok(_) = value.node.clone().into_const_with(|name| note(name, found));
+    }
+}
+
+fn note(name: Name, found: &mut Vec<Name>) -> Result<Value, Infallible> {
+    found.push(name);
+    Ok(Value::Null)
+}
+
+impl Drop for Shape {
+    fn drop(&mut self) {
+        let mut shapes = lock(&self.shared.shapes);
+        // Another one may have taken its place already.
+        if shapes.get(&self.key).is_some_and(|shape| shape.strong_count() == 0) {
+            shapes.remove(&self.key);
+        }
+    }
+}
+
+/// What one subscriber is told, until the stream of the chat ends, or fails.
+fn told(shape: Arc<Shape>, updates: Updates) -> BoxStream<'static, Told> {
+    stream::unfold(Some((shape, updates)), async |state| {
+        let (shape, mut updates) = state?;
+        let told = match updates.next().await? {
+            Ok(update) => shape.show(&updates, update).await,
+            // The stream ends with its error: the client comes back with its cursor.
+            Err(error) => Told::Own(shape.print(&updates, Err(error)).await),
+        };
+        let state = (!told.is_last()).then_some((shape, updates));
+        Some((told, state))
+    })
+    .boxed()
+}
+
+impl Told {
+    /// The field at the root could not be answered.
+    fn is_last(&self) -> bool {
+        match self {
+            Self::Own(response) => response.errors.iter().any(|error| error.path.len() <= 1),
+            Self::Shared(_) => false,
+        }
+    }
+
+    fn shared(response: &Response) -> Option<Payload> {
+        #[derive(serde::Serialize)]
+        struct Plain<'a> {
+            data: &'a Value,
+        }
+        let is_plain = response.errors.is_empty() && response.extensions.is_empty();
+        let plain = Plain { data: &response.data };
+        is_plain.then(|| serde_json::value::to_raw_value(&plain).expect("an answer is a tree of text and numbers").into())
+    }
+}
+
+impl From<Response> for Told {
+    fn from(response: Response) -> Self {
+        Self::Own(response)
+    }
+}
+
+impl Shape {
+    async fn show(self: &Arc<Self>, updates: &Updates, update: Update) -> Told {
+        // Whoever is alone shares with nobody.
+        let same = if Arc::strong_count(self) > 1 { update.same() } else { None };
+        let Some((position, same)) = same else { return Told::Own(self.print(updates, Ok(update)).await) };
+        let key = (self.serial, position, same.key());
+        let shown = self.shared.memo(&key).shown(key, same);
+        if let Some(payload) = shown.payload.get() {
+            return Told::Shared(Arc::clone(payload));
+        }
+        let execute = async || {
+            let is_read = self.free.reads || update.is_read();
+            let response = self.print(updates, Ok(update.clone())).await;
+            match Told::shared(&response) {
+                // Who was removed meanwhile may have been shown less than others are.
+                Some(payload) if !is_read || updates.watch().is_in().await => {
+                    self.shared.memo(&key).weigh(&key, payload.get().len());
+                    Ok(payload)
+                }
+                Some(_) | None => Err(response),
+            }
+        };
+        match shown.payload.get_or_try_init(execute).await {
+            Ok(payload) => Told::Shared(Arc::clone(payload)),
+            Err(response) => Told::Own(response),
+        }
+    }
+
+    /// Executes the document for one update. Where this is dropped in the midst of it, so is the execution.
+    async fn print(&self, updates: &Updates, update: chat::Result<Update>) -> Response {
+        let watch = updates.watch();
+        let waiting = lock(&self.presses).pop();
+        let mut press = waiting.unwrap_or_else(|| self.press(watch.viewer()));
+        let scope = Scope::new(&self.shared.chat, watch.viewer());
+        let fed = press.feed.try_send((scope, update));
+        let answer = if fed.is_ok() { press.answers.next().await } else { None };
+        let Some(answer) = answer else {
+            tracing::error!("an execution ended before its subscription");
+            return Response::from_errors(vec![Error::internal().into()]);
+        };
+        let mut presses = lock(&self.presses);
+        if presses.len() < PRESSES_MAX {
+            presses.push(press);
+        }
+        answer
+    }
+
+    fn press(&self, viewer: &UserId) -> Press {
+        let (feed, updates): (_, Feed) = mpsc::channel(1);
+        let session = Session::at(self.shared.chat.clone(), Some(viewer.clone()), Desk::Showing(Mutex::new(Some(updates))));
+        let request = self.shared.request(&self.prepared, self.variables.clone(), session);
+        Press { feed, answers: self.shared.schemas.of(&self.prepared).execute_stream(request) }
+    }
+}

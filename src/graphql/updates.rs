@@ -1,0 +1,114 @@
+//! Streams of the chat that may have many equal subscribers, and what they tell, on the way between the resolvers and whoever drives them.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+
+use super::scope::Scope;
+use crate::chat::{
+    self, ConversationEvent, ConversationUpdate, ConversationUpdates, MessageUpdate, MessageUpdates, Same, TypingUpdate, TypingUpdates,
+    Watch,
+};
+use crate::model::OrderKey;
+
+/// A stream that was opened.
+pub(super) enum Updates {
+    Messages(MessageUpdates),
+    Events(ConversationUpdates),
+    Typing(TypingUpdates),
+}
+
+/// What one of them tells.
+#[derive(Clone)]
+pub(super) enum Update {
+    Message(MessageUpdate),
+    Event(ConversationUpdate),
+    Typing(TypingUpdate),
+}
+
+impl Updates {
+    pub(super) async fn next(&mut self) -> Option<chat::Result<Update>> {
+        Some(match self {
+            Self::Messages(updates) => updates.next().await?.map(Update::Message),
+            Self::Events(updates) => updates.next().await?.map(Update::Event),
+            Self::Typing(updates) => updates.next().await?.map(Update::Typing),
+        })
+    }
+
+    pub(super) fn watch(&self) -> &Watch {
+        match self {
+            Self::Messages(updates) => updates.watch(),
+            Self::Events(updates) => updates.watch(),
+            Self::Typing(updates) => updates.watch(),
+        }
+    }
+}
+
+impl From<MessageUpdates> for Updates {
+    fn from(updates: MessageUpdates) -> Self {
+        Self::Messages(updates)
+    }
+}
+
+impl From<ConversationUpdates> for Updates {
+    fn from(updates: ConversationUpdates) -> Self {
+        Self::Events(updates)
+    }
+}
+
+impl From<TypingUpdates> for Updates {
+    fn from(updates: TypingUpdates) -> Self {
+        Self::Typing(updates)
+    }
+}
+
+impl Update {
+    /// By what it is known again, where another stream may have the same one: whoever shows it there shows the same.
+    pub(super) fn same(&self) -> Option<(OrderKey, &Same)> {
+        match self {
+            Self::Message(update) => Some((OrderKey::MIN, &update.same)),
+            Self::Event(update) => Some((update.position, update.same.as_ref()?)),
+            Self::Typing(update) => Some((OrderKey::MIN, update.same.as_ref()?)),
+        }
+    }
+
+    /// Whether something is read to show it, whatever is asked of it.
+    pub(super) fn is_read(&self) -> bool {
+        match self {
+            Self::Message(_) | Self::Typing(_) => false,
+            Self::Event(update) => match &update.event {
+                None
+                | Some(
+                    ConversationEvent::MessageAdded(_) | ConversationEvent::MessageChanged(..) | ConversationEvent::ParticipantRemoved(_),
+                ) => false,
+                Some(
+                    ConversationEvent::ParticipantAdded(_)
+                    | ConversationEvent::RoleChanged(_)
+                    | ConversationEvent::Renamed
+                    | ConversationEvent::MarkerMoved(_),
+                ) => true,
+            },
+        }
+    }
+}
+
+/// What stands between a resolver and whoever drives a stream that many may share.
+pub(super) enum Desk {
+    /// The stream is opened, and handed over.
+    Opening(Arc<Mutex<Option<Updates>>>),
+    /// What another stream told is shown, one after the other.
+    Showing(Mutex<Option<Feed>>),
+}
+
+/// Updates to be shown, each with the scope to show it in.
+pub(super) type Feed = mpsc::Receiver<(Scope, chat::Result<Update>)>;
+
+impl Desk {
+    pub(super) fn hand_over(slot: &Mutex<Option<Updates>>, updates: Updates) {
+        *slot.lock().expect("nobody panics while handing over") = Some(updates);
+    }
+
+    pub(super) fn take_over(slot: &Mutex<Option<Updates>>) -> Option<Updates> {
+        slot.lock().expect("nobody panics while handing over").take()
+    }
+}
