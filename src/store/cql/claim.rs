@@ -3,7 +3,6 @@
 //! A key is claimed before its message's id is used, by a lightweight transaction. The row says where the message goes, so that whoever
 //! finishes it writes the same into the same bucket.
 
-use futures_util::future::try_join_all;
 use scylla::DeserializeRow;
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
@@ -11,14 +10,13 @@ use uuid::Uuid;
 use super::Inner;
 use super::bucket::Bucket;
 use super::cell::{cells, time_uuid};
+use super::cluster::at_once;
 use super::error::corrupt;
 use super::statement::statements;
 use crate::model::{ConversationId, IdempotencyKey, InputHash, Message, UserId};
 use crate::store::{EarlierSend, NewMessage, Result};
 
 const TABLE: &str = "sends_by_key";
-/// Requests for one batch at the same time.
-const AT_ONCE: usize = 32;
 /// A key that expires just now may be claimed by others meanwhile.
 const TRIES_MAX: usize = 4;
 
@@ -71,14 +69,11 @@ enum Claimed {
 /// Claims the keys of those that have one. Answers with those that are to be kept, each where its key says, and those whose key is taken.
 pub(super) async fn claim<'a>(inner: &Inner, placed: Vec<Placed<'a>>) -> Result<(Vec<Placed<'a>>, Vec<(usize, EarlierSend)>)> {
     let (mut kept, mut taken) = (Vec::with_capacity(placed.len()), Vec::new());
-    let mut index = 0;
-    for some in placed.chunks(AT_ONCE) {
-        for (one, claimed) in some.iter().zip(try_join_all(some.iter().map(|one| claim_one(inner, one))).await?) {
-            match claimed {
-                Claimed::Ours(bucket) => kept.push(Placed { bucket, ..*one }),
-                Claimed::Taken(earlier) => taken.push((index, earlier)),
-            }
-            index += 1;
+    let claims = at_once(placed.iter().map(|one| claim_one(inner, one)).collect()).await?;
+    for (index, (one, claimed)) in placed.iter().zip(claims).enumerate() {
+        match claimed {
+            Claimed::Ours(bucket) => kept.push(Placed { bucket, ..*one }),
+            Claimed::Taken(earlier) => taken.push((index, earlier)),
         }
     }
     Ok((kept, taken))
@@ -142,9 +137,5 @@ pub(super) async fn earlier_sends(
         let Some((Some(id), hash)) = row else { return Ok(None) };
         Ok(Some(read_earlier(id, hash)?).filter(|earlier| is_alive(inner, earlier)))
     };
-    let mut found = Vec::with_capacity(keys.len());
-    for some in keys.chunks(AT_ONCE) {
-        found.extend(try_join_all(some.iter().map(each)).await?);
-    }
-    Ok(found)
+    at_once(keys.iter().map(each).collect()).await
 }

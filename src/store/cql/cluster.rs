@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::response::query_result::QueryResult;
@@ -191,15 +191,9 @@ fn is_same_cell(one: &Cell, other: &Cell) -> bool {
     }
 }
 
-/// The answers of several questions that are asked at the same time, so many of them at once.
+/// The answers of several questions, in their order: so many are asked at once, and the next as soon as the first of them is answered.
 pub(super) async fn at_once<T>(questions: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
-    let mut answers = Vec::with_capacity(questions.len());
-    let mut questions = questions.into_iter();
-    while questions.len() > 0 {
-        let piece: Vec<_> = questions.by_ref().take(AT_ONCE_MAX).collect();
-        answers.extend(try_join_all(piece).await?);
-    }
-    Ok(answers)
+    stream::iter(questions).buffered(AT_ONCE_MAX).try_collect().await
 }
 
 fn rows<R>(statement: &PreparedStatement, answer: QueryResult) -> Result<Vec<R>>
