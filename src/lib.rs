@@ -18,7 +18,7 @@
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages.
-//! - [`cli`]: the commands; [`transfer`] is the import format that one of them reads.
+//! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write.
 //! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`metrics`] (what is counted), [`config`] and [`telemetry`].
 //!
 //! # Invariants
