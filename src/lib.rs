@@ -19,7 +19,7 @@
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages; and
 //!   [`server::admin`], the operators' own: metrics, health, backups.
-//! - [`cli`]: the commands; [`transfer`] is the import format that one of them reads.
+//! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write.
 //! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`metrics`] (what is counted), [`config`] and [`telemetry`].
 //!
 //! # Invariants

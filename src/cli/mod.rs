@@ -184,7 +184,7 @@ const VERIFY: &str = "\
 Read the whole store and say whether what follows from messages and participants agrees with them: the heads of conversations, counts, \
 the lists of inboxes, pairs and, on a cluster, the index of buckets. Each kind of disagreement is counted, with an example.
 
-Messages are the truth, and are never changed. `--repair` makes the rest agree with them. The exit code is 0 where all agrees or was \
+What was written is the truth, and is never changed. `--repair` makes the rest agree with them. The exit code is 0 where all agrees or was \
 repaired, and 1 where not. On an embedded store the server must be stopped meanwhile; on a cluster too, or what is just being written \
 may be found.";
 
