@@ -27,8 +27,8 @@ pub(super) fn run(flags: &ExportFlags) -> Result<(), Error> {
     let config = flags.given.config()?;
     telemetry::init("warn", config.log_format)?;
     open::existing(&config)?;
-    let output = output(&flags.file)?;
-    stop::run(|stop| export(config, output, stop))
+    let (output, name) = (output(&flags.file)?, open::name(&config));
+    stop::run(|stop| export(config, output, name, stop))
 }
 
 fn output(path: &Path) -> Result<Output, Error> {
@@ -45,7 +45,7 @@ fn output(path: &Path) -> Result<Output, Error> {
     }
 }
 
-async fn export(config: Config, output: Output, stop: Stop) -> Result<(), Error> {
+async fn export(config: Config, output: Output, name: String, stop: Stop) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = open::store(&config, clock.clone()).await?;
     if matches!(config.store, StoreChoice::Cql(_)) {
@@ -55,7 +55,7 @@ async fn export(config: Config, output: Output, stop: Stop) -> Result<(), Error>
     let outcome = match output {
         Output::Stdout => to_pipe(&export, tokio::io::stdout()).await,
         Output::Pipe(file) => to_pipe(&export, tokio::fs::File::from_std(file)).await,
-        Output::File(path) => to_file(&export, path, open::name(&config)).await,
+        Output::File(path) => to_file(&export, path, name).await,
     };
     let closed = store.close().await;
     outcome?;

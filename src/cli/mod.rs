@@ -17,6 +17,7 @@ mod serve;
 mod settings;
 mod stop;
 mod token;
+mod verify;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -65,6 +66,8 @@ enum Command {
     Import(ImportFlags),
     #[command(about = "Write everything of the store to a file", long_about = EXPORT, after_help = EXPORT_EXAMPLES)]
     Export(ExportFlags),
+    #[command(about = "Say whether the store agrees with itself", long_about = VERIFY, after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyFlags),
     #[command(about = "Make the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateFlags),
     #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
@@ -177,6 +180,19 @@ Examples:
   wideroom export - --store cql://10.0.0.1/wideroom | gzip > chats.jsonl.gz
   wideroom export - | wideroom import - --store cql://10.0.0.1/wideroom";
 
+const VERIFY: &str = "\
+Read the whole store and say whether what follows from messages and participants agrees with them: the heads of conversations, counts, \
+the lists of inboxes, pairs and, on a cluster, the index of buckets. Each kind of disagreement is counted, with an example.
+
+Messages are the truth, and are never changed. `--repair` makes the rest agree with them. The exit code is 0 where all agrees or was \
+repaired, and 1 where not. On an embedded store the server must be stopped meanwhile; on a cluster too, or what is just being written \
+may be found.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  wideroom verify --data /var/lib/wideroom
+  wideroom verify --repair --store cql://10.0.0.1/wideroom";
+
 const MIGRATE: &str = "\
 Make the keyspace and its tables on a cluster of Cassandra or ScyllaDB, or bring them to the version of this program.
 
@@ -215,6 +231,15 @@ struct ExportFlags {
     /// The file, or `-` for standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    given: Given<STORE>,
+}
+
+#[derive(clap::Args)]
+struct VerifyFlags {
+    /// Make agree what does not
+    #[arg(long, env = "WIDEROOM_REPAIR", hide_env_values = true)]
+    repair: bool,
     #[command(flatten)]
     given: Given<STORE>,
 }
@@ -273,6 +298,10 @@ enum Error {
     Export(#[from] transfer::export::Error),
     #[error("there is no store in {}", .0.display())]
     NoStore(PathBuf),
+    #[error("what does not agree: {0}; `wideroom verify --repair` repairs it")]
+    NotSound(u64),
+    #[error("what does not agree and could not be repaired: {0}")]
+    NotRepaired(u64),
     #[error("{} cannot be written: {source}", path.display())]
     Output { path: PathBuf, source: io::Error },
     #[error("{} cannot be read: {source}", path.display())]
@@ -343,6 +372,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Token(flags)) => token::run(flags),
         Some(Command::Import(flags)) => import::run(flags),
         Some(Command::Export(flags)) => export::run(flags),
+        Some(Command::Verify(flags)) => verify::run(flags),
         Some(Command::Migrate(flags)) => migrate::run(flags),
         Some(Command::Backup(flags)) => backup::run(flags),
         Some(Command::CheckConfig(given)) => check_config::run(given),

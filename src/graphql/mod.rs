@@ -20,6 +20,7 @@ mod scope;
 mod shared;
 mod subscription;
 mod subscription_root;
+mod swift;
 mod types;
 mod updates;
 mod variable;

@@ -175,7 +175,7 @@ impl TimeUuid {
         } else if rest <= REST_MAX {
             (ticks, rest)
         } else {
-            (ticks + 1, 0)
+            (ticks.saturating_add(1), 0)
         };
         let (ticks, rest) = if ticks > TICKS_MAX { (TICKS_MAX, REST_MAX) } else { (ticks, rest) };
         Self(OrderKey((u128::from(ticks) << 64 | u128::from(rest)).to_be_bytes()))

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
@@ -137,7 +138,13 @@ measured! {
     all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
     all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
     all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPlaces)>;
-    all_reactions(conversation: ConversationId, message: MessageId, after: Option<&(Emoji, UserId)>, limit: usize) -> Vec<(Emoji, UserId)>;
+    all_reactions(
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize
+    ) -> Vec<(Emoji, UserId)>;
+    verify(after: Option<&VerifyPlace>, repair: bool) -> Verified;
     note(name: &str) -> Option<String>;
     set_note(name: &str, value: Option<&str>) -> ();
     close() -> ();

@@ -4,15 +4,16 @@
 
 pub mod cql;
 pub mod embedded;
+mod everything;
 mod measured;
-
-pub use self::measured::Measured;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::everything::{Finding, ImportPlaces, ImportRow, Imported, Verified, VerifyPlace, activity_to_give};
+pub use self::measured::Measured;
 use crate::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash,
     Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, ReadMarker, Revision, Role, TimeUuid,
@@ -258,98 +259,6 @@ pub struct ChangedRow {
     pub row: Option<InboxRow>,
 }
 
-/// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
-#[derive(Debug, Clone)]
-pub enum ImportRow {
-    User {
-        user: UserId,
-        profile: Profile,
-    },
-    Conversation {
-        conversation: Conversation,
-        last_activity: Option<Timestamp>,
-    },
-    Participant {
-        conversation: ConversationId,
-        user: UserId,
-        membership: Membership,
-        places: ImportPlaces,
-    },
-    Message(Arc<Message>),
-    /// One that is on.
-    Reaction {
-        conversation: ConversationId,
-        message: MessageId,
-        emoji: Emoji,
-        user: UserId,
-    },
-}
-
-impl ImportRow {
-    pub fn conversation(&self) -> Option<ConversationId> {
-        match self {
-            Self::User { .. } => None,
-            Self::Conversation { conversation, .. } => Some(conversation.id),
-            Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => Some(*conversation),
-            Self::Message(message) => Some(message.conversation),
-        }
-    }
-}
-
-/// How far a participant has come, and how they have set their entry, as an import brings it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ImportPlaces {
-    /// The receipts' maximum.
-    pub read_up_to: Option<MessageId>,
-    /// From where on all is unread, where that is not just behind `read_up_to`: what was marked unread lies before that, what one joined
-    /// to or sent oneself behind it.
-    pub unread_from: Option<MessageId>,
-    pub delivered_up_to: Option<MessageId>,
-    pub flags: Flags,
-}
-
-impl ImportPlaces {
-    /// Of a participant whose entry's marker is at `read`.
-    pub fn of(participant: &Participant, read: OrderKey, flags: Flags) -> Self {
-        Self {
-            read_up_to: TimeUuid::from_order_key(participant.read_up_to),
-            unread_from: (read != participant.read_up_to).then(|| TimeUuid::first_after(read)),
-            delivered_up_to: TimeUuid::from_order_key(participant.delivered_up_to),
-            flags,
-        }
-    }
-
-    /// The marker that follows. `None` where nothing was read.
-    pub fn marker(&self) -> Option<ReadMarker> {
-        match (self.unread_from, self.read_up_to) {
-            (Some(from), _) => Some(ReadMarker { epoch: 1, up_to: from.order_key().before() }),
-            (None, Some(read_up_to)) => Some(ReadMarker { epoch: 0, up_to: read_up_to.order_key() }),
-            (None, None) => None,
-        }
-    }
-}
-
-/// The activity that an import must give, so that a conversation stands there where it stands here. `None` where it follows from the last
-/// message, or from the making.
-pub fn activity_to_give(conversation: &Conversation, last_message: Option<MessageId>, last_activity: Timestamp) -> Option<Timestamp> {
-    let follows = last_message.map_or(conversation.created_at, MessageId::moment);
-    (last_activity != follows).then_some(last_activity)
-}
-
-/// What became of one row of an import.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Imported {
-    Added,
-    /// It was there already, and stays as it was.
-    Unchanged,
-    /// Its conversation is not there (yet): nothing of it was kept.
-    ConversationMissing,
-    /// The message that it is a reaction to is not there (yet): nothing of it was kept.
-    MessageMissing,
-    /// It cannot be kept beside what is there; the sentence says why.
-    Refused(&'static str),
-}
-
 /// Where everything is kept.
 ///
 /// Reads for a loader take a slice of keys and answer in its order; reads for a list take a [`PageRequest`]. Writes are kept, durably and
@@ -540,6 +449,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         after: Option<&(Emoji, UserId)>,
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>>;
+
+    /// Looks at the next piece of everything: whether what follows from messages and people, which are the truth, agrees with them. Heads,
+    /// counts, lists of inboxes, pairs, and on a cluster the index of buckets. What does not is found, and with `repair` made so.
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified>;
 
     /// Something an importer wants to find again, such as how far it came. Kept with the next or an earlier import, never before it.
     async fn note(&self, name: &str) -> Result<Option<String>>;

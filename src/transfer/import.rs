@@ -68,6 +68,9 @@ pub struct Progress {
     pub offset: u64,
     pub lines: u64,
     pub held_bytes: u64,
+    /// An export begins with a header, and is whole where it has its end.
+    pub has_header: bool,
+    pub has_end: bool,
     pub counts: Counts,
 }
 
@@ -171,6 +174,8 @@ impl Run<'_> {
         let mut batches = self.read(input, Numbering::Counted);
         while let Some(batch) = self.next(&mut batches).await? {
             let (offset, lines) = (batch.offset, batch.lines);
+            self.progress.has_header |= batch.has_header;
+            self.progress.has_end |= batch.has_end;
             self.keep(batch, Missing::Hold, tell).await?;
             (self.progress.offset, self.progress.lines) = (offset, lines);
             self.spool.sync().await.map_err(Error::Hold)?;
@@ -189,6 +194,10 @@ impl Run<'_> {
             }
         }
         let is_interrupted = self.import.stop.is_cancelled();
+        if self.progress.has_header && !self.progress.has_end && !is_interrupted {
+            let reason = "the file is not whole: it begins as an export, and its end is missing".to_owned();
+            self.broken(&Fault { line: self.progress.lines + 1, reason }, tell);
+        }
         if is_interrupted {
             self.progress = before_held;
         } else {

@@ -12,7 +12,8 @@ use crate::model::{
 };
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 
 #[derive(Default)]
@@ -195,6 +196,9 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn receivers(&self, _: ConversationId, _: MessageId, _: &UserId, _: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        unreachable!("not part of an import")
+    }
+    async fn verify(&self, _: Option<&VerifyPlace>, _: bool) -> Result<Verified> {
         unreachable!("not part of an import")
     }
     async fn all_users(&self, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Profile)>> {

@@ -11,6 +11,7 @@ mod bare;
 mod cassandra;
 mod cluster;
 mod costs;
+mod crowds;
 mod documents;
 mod driver;
 mod measure;
@@ -60,11 +61,11 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 5] = ["costs", "documents", "open", "throughput", "cluster"];
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster]
+const PARTS: [&str; 6] = ["costs", "documents", "open", "throughput", "cluster", "crowds"];
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
-Without the name of a part all parts are measured. `cluster` wants a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
+Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -85,9 +86,12 @@ fn main() {
     if wanted[4] {
         runtime.block_on(cluster::measure(&size));
     }
+    if wanted[5] {
+        runtime.block_on(crowds::measure(&size));
+    }
 }
 
-async fn run(size: Size, [costs, documents, open, throughput, _]: [bool; 5]) {
+async fn run(size: Size, [costs, documents, open, throughput, _, _]: [bool; 6]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
     if documents {

@@ -15,7 +15,8 @@ use crate::world::{Place, World, body, client_key};
 const HISTORY: &str = "query($c: ID!, $after: String, $until: DateTime) { conversation(id: $c) {
     messages(first: 50, after: $after, until: $until) { edges { cursor node { id body createdAt sender { username } } }
         pageInfo { hasNextPage endCursor } } } }";
-const INBOX: &str = "{ inbox(first: 20) { edges { cursor node { lastMessage { id body createdAt } unreadCount conversation { id name } } }
+pub const INBOX: &str =
+    "{ inbox(first: 20) { edges { cursor node { lastMessage { id body createdAt } unreadCount conversation { id name } } }
     pageInfo { hasNextPage endCursor } updatesCursor } }";
 const UNREAD: &str = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount } } }";
 const MARK_READ: &str = "mutation($c: ID!, $m: ID!) { markRead(input: { conversationId: $c, messageId: $m }) { inboxEntry { id } } }";

@@ -65,7 +65,7 @@ fn from_elsewhere() -> String {
         &format!(r#"{{"type":"participant",{direct},"username":"person-01"}}"#),
         &format!(r#"{{"type":"message",{direct},"id":"{id}","sender":"person-01","body":"from elsewhere","editedAt":"2026-01-02T00:00:00Z"}}"#),
         &format!(r#"{{"type":"reaction",{direct},"messageId":"{id}","emoji":"❤","username":"person-00"}}"#),
-        r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440002","name":"Without owner","createdAt":"2026-01-01T00:00:00Z","participants":[{"username":"person-03"},{"username":"person-04","leftAt":"2026-01-02T00:00:00Z","muted":true}]}"#,
+        r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440002","name":"Without owner","createdAt":"2026-01-01T00:00:00Z","lastActivityAt":"2026-01-05T00:00:00Z","participants":[{"username":"person-03"},{"username":"person-04","leftAt":"2026-01-02T00:00:00Z","muted":true}]}"#,
     ]
     .join("\n")
 }
@@ -160,7 +160,7 @@ async fn seen(lived: &Lived, program: &Program, server: &Server) -> (Vec<History
     for n in [0, 1, 2, 3, 9, 20] {
         let mut user = caller(program, server, &name(n)).await;
         inboxes.push(read::inbox(&mut user).await.entries);
-        let document = "{ viewer { displayName avatarUrl } inbox(first: 50) { edges { cursor node { muted pinned archived conversation { id name kind
+        let document = "{ viewer { displayName avatarUrl } inbox(first: 10) { edges { cursor node { isMuted isPinned isArchived conversation { id name kind
             messages(first: 9) { edges { cursor node { status editedAt attachments { url sizeBytes } reactions { emoji count viewerHasReacted } } } } } } } } }";
         others.push(user.data(document, &json!({})).await.unwrap());
     }
@@ -225,6 +225,11 @@ async fn from_a_laptop_to_a_cluster_and_back_nothing_is_another_one() {
     let back = Program::new();
     imported(&back, &cluster, "there.jsonl");
     assert_same(&there, &exported(&back, "back.jsonl"));
+
+    for program in [&lived.program, &cluster, &back] {
+        let ended = program.run(&["verify"]);
+        assert!(ended.succeeded().starts_with("sound: "), "{}", ended.stdout);
+    }
 
     // A cursor made on one is good on the others, in every direction.
     let mut all = Vec::new();

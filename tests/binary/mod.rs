@@ -13,6 +13,7 @@ pub(crate) mod read;
 mod shutdown;
 mod socket_doors;
 pub(crate) mod stage;
+mod verify;
 
 /// Random numbers, which need not be good.
 pub(crate) struct Dice(u64);

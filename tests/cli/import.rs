@@ -71,6 +71,18 @@ fn lines_may_come_in_any_order() {
     assert_eq!(program.run_with_input(&["import", "-"], &text).succeeded(), summary("0 / 0", "1 / 0", "1 / 0", "20 / 0", 0));
 }
 
+#[test]
+fn an_export_that_was_cut_off_is_not_taken_for_a_whole_one() {
+    let program = Program::new();
+    let header = r#"{"type":"header","format":1}"#;
+    let ended = program.run_with_input(&["import", "-"], &format!("{header}\n{}{}", conversation(), messages(2)));
+    assert_eq!((ended.code, ended.stdout), (Some(1), summary("0 / 0", "1 / 0", "1 / 0", "2 / 0", 1)));
+    let sentence = "line 5: the file is not whole: it begins as an export, and its end is missing\n";
+    assert!(ended.stderr.starts_with(sentence), "{}", ended.stderr);
+    let whole = format!("{header}\n{}{}{{\"type\":\"end\",\"lines\":4}}\n", conversation(), messages(2));
+    program.run_with_input(&["import", "-"], &whole).succeeded();
+}
+
 /// A reaction waits for its message, and that for its conversation.
 #[test]
 fn reactions_may_come_first() {

@@ -9,6 +9,7 @@ mod import;
 mod logs;
 mod serve;
 mod token;
+mod verify;
 
 use std::path::Path;
 

@@ -11,7 +11,8 @@ use wideroom::model::{
 };
 use wideroom::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -209,6 +210,10 @@ impl Store for Slow {
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
         self.inner.import(rows).await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+        self.inner.verify(after, repair).await
     }
 
     async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {

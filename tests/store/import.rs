@@ -319,6 +319,9 @@ pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn Store) {
     let input_hash = InputHash::of_send(young.content.as_ref().unwrap(), young.reply_to);
     let recognised = Some(EarlierSend { message: young.id, input_hash });
     assert_eq!(store.earlier_sends(room(1), &keys).await.unwrap(), [None, recognised, None]);
+    // Of one that was deleted since, no second message is made either: no input has its hash.
+    let deleted = only(store.earlier_sends(room(1), &[(ann.clone(), key("gone"))]).await.unwrap());
+    assert_eq!(deleted.map(|send| send.message), Some(id(-HOUR)));
     // What a live send left behind is not overwritten by an older one.
     let live = message(7, "live");
     let kept = new(live.clone());

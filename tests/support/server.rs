@@ -69,6 +69,13 @@ impl Server {
         self.process.child.id()
     }
 
+    /// What it has in memory.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1_024
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name);
     }

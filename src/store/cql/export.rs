@@ -1,26 +1,20 @@
 //! What an export reads of the cluster: whole tables in the order of their tokens, and of each conversation its own partitions.
-//!
-//! A piece of a table begins at the token of the row that the one before ended with, as several rows may share a token: those up to that
-//! row are passed over.
 
-use scylla::deserialize::row::DeserializeRow;
-use scylla::statement::prepared::PreparedStatement;
 use uuid::Uuid;
 
 use super::Inner;
-use super::cell::{Cell, IntoCell, cells, user};
+use super::cell::{cells, user};
 use super::cluster::at_once;
 use super::conversation::read_conversation;
 use super::inbox_row::row_as_written;
 use super::participant::as_given;
 use super::profile::told;
 use super::register::LastMessage;
+use super::scan::{behind, row_limit};
 use super::statement::statements;
 use crate::model::{Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
 use crate::store::{ImportPlaces, Result, activity_to_give};
 
-/// The smallest token.
-const FIRST: i64 = i64::MIN;
 /// Rows of one read.
 const ROWS_MAX: usize = 1_000;
 
@@ -47,48 +41,12 @@ statements! {
     }
 }
 
-/// The rows of a table behind the one with this key. Fewer than so many only at the end of the table.
-async fn behind<R, K: IntoCell>(
-    inner: &Inner,
-    statements: (&PreparedStatement, &PreparedStatement),
-    after: Option<K>,
-    limit: usize,
-    is_after: impl Fn(&R) -> bool,
-) -> Result<Vec<R>>
-where
-    R: for<'frame> DeserializeRow<'frame, 'frame>,
-{
-    let (first, from) = statements;
-    let Some(after) = after.map(IntoCell::into_cell) else {
-        return inner.cluster.read(first, cells![FIRST, row_limit(limit)]).await;
-    };
-    let mut overread = limit + 1;
-    loop {
-        let values: Vec<Cell> = vec![after.clone(), row_limit(overread).into_cell()];
-        let mut rows: Vec<R> = inner.cluster.read(from, values).await?;
-        let is_all = rows.len() < overread;
-        if let Some(place) = rows.iter().position(&is_after) {
-            rows.drain(..=place);
-        }
-        if is_all || rows.len() >= limit {
-            rows.truncate(limit);
-            return Ok(rows);
-        }
-        // Other rows of the same token stood before it.
-        overread *= 2;
-    }
-}
-
-fn row_limit(limit: usize) -> i32 {
-    i32::try_from(limit).unwrap_or(i32::MAX)
-}
-
 type UserColumns = (String, Option<String>, Option<String>, Option<i64>);
 
 pub(super) async fn users(inner: &Inner, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
     let statements = &inner.statements.export;
     let is_after = |row: &UserColumns| after.is_some_and(|after| after.as_str() == row.0);
-    let rows = behind(inner, (&statements.users, &statements.users_from), after, limit, is_after).await?;
+    let rows = behind(inner, (&statements.users, &statements.users_from), after.map(|user| cells![user]), limit, is_after).await?;
     let each = |(name, display_name, avatar_url, last_seen_at): UserColumns| {
         let last_seen_at = last_seen_at.map(Timestamp::from_micros);
         Ok((user("users", &name)?, Profile { display_name: told(display_name), avatar_url: told(avatar_url), last_seen_at }))
@@ -111,7 +69,7 @@ pub(super) async fn conversations(
     loop {
         let wanted = (limit - found.len()).min(ROWS_MAX);
         let is_after = |row: &ConversationColumns| after.is_some_and(|after| after.0 == row.0);
-        let rows = behind(inner, statements, after, wanted, is_after).await?;
+        let rows = behind(inner, statements, after.map(|id| cells![id]), wanted, is_after).await?;
         let is_last = rows.len() < wanted;
         after = rows.last().map_or(after, |row| Some(ConversationId(row.0)));
         for row in rows {

@@ -218,13 +218,13 @@ async fn add_user(inner: &Inner, user: &UserId, profile: &Profile) -> Result<()>
 
 /// Remembers the key of a young message, so that a retry from before the import is recognised after it. One that a send left stays.
 pub(super) async fn remember_key(inner: &Inner, message: &Message, bucket: Bucket) -> Result<()> {
-    let (Some(key), Some(content)) = (&message.client_key, &message.content) else { return Ok(()) };
+    let Some(key) = &message.client_key else { return Ok(()) };
     let until = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
     let left = (until.micros() - inner.clock.now().micros()) / 1_000_000;
     if left <= 0 {
         return Ok(());
     }
-    let hash = InputHash::of_send(content, message.reply_to).0.to_vec();
+    let hash = InputHash::of_imported(message).0.to_vec();
     let (width, start) = (bucket.width.number(), bucket.start);
     let left = i32::try_from(left).unwrap_or(i32::MAX);
     let values: Cells = cells![message.conversation, &message.sender, key.as_str(), message.id, width, start, hash, left];

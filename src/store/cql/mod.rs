@@ -9,7 +9,7 @@
 //! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
 //! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //! - For inboxes: `inbox_row` reads entries, `hint` finds them, `head` knows where large conversations stand.
-//! - For exports: `export` reads whole tables, by their tokens.
+//! - For all at once: `scan` reads whole tables by their tokens, `export` what an export takes, `verify` looks whether all agrees.
 //! - For imports: `import` decides about each row, `import_message` chooses buckets, `import_write` writes.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
@@ -49,12 +49,15 @@ mod reaction;
 mod register;
 mod revision;
 mod roster;
+mod scan;
 mod schema;
 mod skew;
 mod span;
 mod statement;
 #[cfg(test)]
 mod statements_test;
+mod verify;
+mod verify_conversation;
 mod wake;
 mod walk;
 mod width;
@@ -78,7 +81,8 @@ use self::skew::Skew;
 use self::statement::Profiles;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
@@ -194,6 +198,8 @@ statement_groups! {
     revision,
     roster,
     skew,
+    verify,
+    verify_conversation,
     wake,
 }
 
@@ -431,6 +437,10 @@ impl Store for Cql {
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
         export::reactions(&self.inner, conversation, message, after, limit).await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+        verify::verify(&self.inner, after, repair).await
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {

@@ -209,14 +209,14 @@ impl Draft<'_> {
 
     /// So that a retry from before the import is recognised after it.
     fn remember_key(&mut self, message: &Message) -> Result<()> {
-        let (Some(client_key), Some(content)) = (&message.client_key, &message.content) else { return Ok(()) };
+        let Some(client_key) = &message.client_key else { return Ok(()) };
         if message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS) <= self.core.clock.now() {
             return Ok(());
         }
         if self.has(&key::send_by_key(message.conversation, &message.sender, client_key))? {
             return Ok(());
         }
-        for op in message::send_by_key(message, client_key, InputHash::of_send(content, message.reply_to)) {
+        for op in message::send_by_key(message, client_key, InputHash::of_imported(message)) {
             if let Op::Put(key, value) = op {
                 self.put(key, value);
             }

@@ -404,6 +404,16 @@ pub(super) fn reactions_after(conversation: ConversationId, message: MessageId, 
     }
 }
 
+/// Of all messages of a conversation.
+pub(super) fn reactions_in(conversation: ConversationId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes)
+}
+
+/// To which message.
+pub(super) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
+}
+
 /// With which emoji, and whose.
 pub(super) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
     let rest = bytes.get(33..)?;
@@ -450,6 +460,43 @@ pub(super) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
 
 fn conversation_id(bytes: &[u8; 16]) -> Option<ConversationId> {
     Some(ConversationId(uuid::Uuid::from_bytes(*bytes)))
+}
+
+// Whole lists, for one who looks at all of them.
+
+pub(super) fn all_activities() -> Span {
+    Span { table: Table::Activity, start: Vec::new(), end: vec![0xff; 64] }
+}
+
+pub(super) fn all_busy() -> Span {
+    all_after(Tag::BusyByUser, None)
+}
+
+pub(super) fn all_larges() -> Span {
+    all_after(Tag::LargeByUser, None)
+}
+
+pub(super) fn all_pairs() -> Span {
+    all_after(Tag::Pair, None)
+}
+
+/// What of a span lies behind the key with these bytes.
+pub(super) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
+    match bytes {
+        Some(bytes) => {
+            let key = Key { table: span.table, bytes };
+            span.behind(&Span::of_key(key))
+        }
+        None => span,
+    }
+}
+
+/// Whose inbox a row of a list belongs to, and which conversation it lists.
+pub(super) fn listing_of(row: &Key) -> Option<(UserId, ConversationId)> {
+    let named = if row.table == Table::Activity { &row.bytes[..] } else { row.bytes.get(1..)? };
+    let (user, _) = split_name(named)?;
+    let id = if row.table == Table::Activity { inbox_key(&row.bytes)?.conversation } else { listed_id(&row.bytes)? };
+    Some((user, id))
 }
 
 // Expiry: hour ‖ table ‖ key of what expires. An hour's rows have all expired once it has begun.

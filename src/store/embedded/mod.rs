@@ -25,6 +25,7 @@ mod record;
 mod revision;
 mod state;
 mod upkeep;
+mod verify;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -45,7 +46,8 @@ use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -515,6 +517,10 @@ impl Store for Embedded {
     ) -> Result<Vec<(Emoji, UserId)>> {
         let after = after.cloned();
         self.read(move |core| export::reactions(core, conversation, message, after.as_ref(), limit)).await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+        self.verified(after, repair).await
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {
