@@ -8,7 +8,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, HistogramOpts, Opts, PullingGauge, Registry, TextEncoder};
 
-pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, TEXT_FORMAT};
+pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, TEXT_FORMAT};
 
 /// Seconds, from a read in memory to the deadline of a request.
 pub const LATENCIES: &[f64] =
@@ -35,10 +35,6 @@ pub fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 
 pub fn gauge(name: &str, help: &str) -> IntGauge {
     IntGauge::new(name, help).expect(WELL_NAMED)
-}
-
-pub fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-    IntGaugeVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
 }
 
 pub fn histogram(name: &str, help: &str, buckets: &[f64]) -> Histogram {

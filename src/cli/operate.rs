@@ -1,16 +1,58 @@
-//! What the operator's door asks of a running server: whether it lives, whether it is ready, and a copy of its store.
+//! The operators' door of a running server: where it is, and what it asks: whether the server lives, whether it is ready, and a copy of its store.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::body::Bytes;
 use futures_util::StreamExt as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
+use super::Error;
 use super::stop::Stop;
-use crate::server::admin::{NoBackup, Operated, Pieces};
+use crate::auth::{Auth, BACKUP_AUDIENCE, TokenRules};
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::server;
+use crate::server::admin::{self, Admin, NoBackup, Operated, Pieces};
 use crate::store::embedded::Embedded;
 use crate::store::{self, NOTE_IMPORTED_AT, Store};
+
+/// What those who look after the server are given.
+pub(super) struct Operators {
+    pub(super) running: Arc<Running>,
+    pub(super) metrics: Metrics,
+    /// Whether somebody asked for the address.
+    pub(super) is_given: bool,
+}
+
+impl Operators {
+    /// Listens for them. The usual address may be another server's already, and nobody asked for it: then this one goes without.
+    pub(super) fn listen(&self, config: &Config) -> Result<Option<TcpListener>, Error> {
+        let Some(address) = config.admin_listen else { return Ok(None) };
+        match server::listen(address) {
+            Ok(listener) => Ok(Some(listener)),
+            Err(error) if !self.is_given => {
+                tracing::warn!(%address, %error, "no metrics, no health and no backups: name another --admin-listen, or `off`");
+                Ok(None)
+            }
+            Err(source) => Err(Error::AdminListen { address, source }),
+        }
+    }
+
+    /// Serves them until the token is cancelled.
+    pub(super) fn serve(self, listener: TcpListener, data: &Path, over: CancellationToken) -> Result<JoinHandle<()>, Error> {
+        let rules = TokenRules { audience: Some(BACKUP_AUDIENCE.to_owned()), ..TokenRules::default() };
+        let auth = Auth::open(data)?.with_rules(rules)?;
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "metrics, health and backups");
+        }
+        Ok(tokio::spawn(admin::run(listener, Admin { operated: self.running, metrics: self.metrics, auth }, over)))
+    }
+}
 
 pub(super) struct Running {
     pub(super) store: Arc<dyn Store>,

@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::operate::Running;
+use super::operate::{Operators, Running};
 use super::settings::{Given, SERVE};
 use super::stop::{self, Stop};
 use super::{Error, open, print, process};
-use crate::auth::{Auth, BACKUP_AUDIENCE, TokenRules};
+use crate::auth::Auth;
 use crate::bus::Bus;
 use crate::chat::Chat;
 use crate::clock::{Clock, SystemClock};
@@ -22,7 +20,6 @@ use crate::config::{ADMIN_LISTEN, Config, StoreChoice};
 use crate::graphql::{Api, Executor};
 use crate::metrics::Metrics;
 use crate::model::UserId;
-use crate::server::admin::{self, Admin};
 use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Doors, TrustedDocuments};
 use crate::store::{Measured, NOTE_IMPORTED_AT, Store};
@@ -66,39 +63,6 @@ async fn serve(config: Config, is_admin_given: bool, auth: Arc<Auth>, stop: Stop
     closed?;
     tracing::info!("closed in order");
     Ok(())
-}
-
-/// What those who look after the server are given.
-struct Operators {
-    running: Arc<Running>,
-    metrics: Metrics,
-    /// Whether somebody asked for the address.
-    is_given: bool,
-}
-
-impl Operators {
-    /// Listens for them. The usual address may be another server's already, and nobody asked for it: then this one goes without.
-    fn listen(&self, config: &Config) -> Result<Option<TcpListener>, Error> {
-        let Some(address) = config.admin_listen else { return Ok(None) };
-        match server::listen(address) {
-            Ok(listener) => Ok(Some(listener)),
-            Err(error) if !self.is_given => {
-                tracing::warn!(%address, %error, "no metrics, no health and no backups: name another --admin-listen, or `off`");
-                Ok(None)
-            }
-            Err(source) => Err(Error::AdminListen { address, source }),
-        }
-    }
-
-    /// Serves them until the token is cancelled.
-    fn serve(self, listener: TcpListener, data: &Path, over: CancellationToken) -> Result<JoinHandle<()>, Error> {
-        let rules = TokenRules { audience: Some(BACKUP_AUDIENCE.to_owned()), ..TokenRules::default() };
-        let auth = Auth::open(data)?.with_rules(rules)?;
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "metrics, health and backups");
-        }
-        Ok(tokio::spawn(admin::run(listener, Admin { operated: self.running, metrics: self.metrics, auth }, over)))
-    }
 }
 
 async fn serve_store(

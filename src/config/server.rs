@@ -1,0 +1,167 @@
+//! The server itself: where it listens, where it keeps what it keeps, what it logs.
+
+use std::path::PathBuf;
+
+use super::{LogFormat, Scope, Setting, StoreChoice, parse_duration, value};
+use crate::store::cql::AddressError;
+
+/// The one setting that a server may go without, where nobody asked for it.
+pub const ADMIN_LISTEN: &str = "admin-listen";
+
+/// All settings but those of access and the bounds, in the order in which the help shows them.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "listen",
+        environment: "WIDEROOM_LISTEN",
+        scope: Scope::Serve,
+        value_name: Some("ADDRESS"),
+        help: "The address and port to listen on; port 0 takes a free one",
+        get: |config| config.listen.to_string(),
+        set: |config, text| {
+            config.listen = text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: ADMIN_LISTEN,
+        environment: "WIDEROOM_ADMIN_LISTEN",
+        scope: Scope::Serve,
+        value_name: Some("ADDRESS"),
+        help: "Where operators find /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` is for nowhere",
+        get: |config| config.admin_listen.map_or_else(|| "off".to_owned(), |address| address.to_string()),
+        set: |config, text| {
+            let address = || text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:9090, or `off`");
+            config.admin_listen = if text == "off" { None } else { Some(address()?) };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "data",
+        environment: "WIDEROOM_DATA",
+        scope: Scope::Data,
+        value_name: Some("DIR"),
+        help: "The data folder, made where there is none: the signing key, and the embedded store",
+        get: |config| config.data.display().to_string(),
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("must name a folder".to_owned());
+            }
+            config.data = PathBuf::from(text);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "store",
+        environment: "WIDEROOM_STORE",
+        scope: Scope::Store,
+        value_name: Some("STORE"),
+        help: "Where messages are kept: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`, on Cassandra or ScyllaDB",
+        // Without user and password.
+        get: |config| match &config.store {
+            StoreChoice::Embedded => "embedded".to_owned(),
+            StoreChoice::Cql(address) => address.to_string(),
+        },
+        set: |config, text| {
+            config.store = match text {
+                "embedded" => StoreChoice::Embedded,
+                url if url.starts_with("cql:") => StoreChoice::Cql(url.parse().map_err(|error: AddressError| error.to_string())?),
+                _ => return Err("must be `embedded` or begin with cql://".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "demo",
+        environment: "WIDEROOM_DEMO",
+        scope: Scope::Serve,
+        value_name: None,
+        help: "Load the sample into the store if it is empty; only on an address of this machine",
+        get: |config| config.demo.to_string(),
+        set: |config, text| value::set_bool(&mut config.demo, text),
+    },
+    Setting {
+        name: "trusted-documents",
+        environment: "WIDEROOM_TRUSTED_DOCUMENTS",
+        scope: Scope::Serve,
+        value_name: Some("FILE"),
+        help: "Run the documents of this list only: JSON of documents by their ids, as compilers of clients write it; `any` is for no list",
+        get: |config| config.trusted_documents.as_ref().map_or_else(|| "any".to_owned(), |path| path.display().to_string()),
+        set: |config, text| {
+            if text.is_empty() {
+                return Err("must name a file, or be `any`".to_owned());
+            }
+            config.trusted_documents = (text != "any").then(|| PathBuf::from(text));
+            Ok(())
+        },
+    },
+    Setting {
+        name: "drain",
+        environment: "WIDEROOM_DRAIN",
+        scope: Scope::Serve,
+        value_name: Some("TIME"),
+        help: "How long requests under way may take to finish after SIGTERM",
+        get: |config| value::show_duration(config.doors.drain),
+        set: |config, text| {
+            config.doors.drain = parse_duration(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "log",
+        environment: "WIDEROOM_LOG",
+        scope: Scope::Serve,
+        value_name: Some("FILTER"),
+        help: "What is logged to stderr: error, warn, info, debug or trace, also by module, as info,wideroom::store=debug",
+        get: |config| config.log.clone(),
+        set: |config, text| {
+            config.log = text.to_owned();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "log-format",
+        environment: "WIDEROOM_LOG_FORMAT",
+        scope: Scope::Serve,
+        value_name: Some("FORMAT"),
+        help: "How a line of the log looks: text or json",
+        get: |config| match config.log_format {
+            LogFormat::Text => "text".to_owned(),
+            LogFormat::Json => "json".to_owned(),
+        },
+        set: |config, text| {
+            config.log_format = match text {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err("must be text or json".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "cache-size",
+        environment: "WIDEROOM_CACHE_SIZE",
+        scope: Scope::Store,
+        value_name: Some("SIZE"),
+        help: "Memory for blocks of the embedded store",
+        get: |config| value::show_size(config.cache_bytes),
+        set: |config, text| value::set_size(&mut config.cache_bytes, text),
+    },
+    Setting {
+        name: "free-disk-min",
+        environment: "WIDEROOM_FREE_DISK_MIN",
+        scope: Scope::Store,
+        value_name: Some("SIZE"),
+        help: "Writes are refused while less of the disk is free; reads go on",
+        get: |config| value::show_size(config.free_bytes_min),
+        set: |config, text| value::set_size(&mut config.free_bytes_min, text),
+    },
+    Setting {
+        name: "accept-loss",
+        environment: "WIDEROOM_ACCEPT_LOSS",
+        scope: Scope::Store,
+        value_name: None,
+        help: "Open an embedded store that lost acknowledged writes, as after a restored disk; what is lost stays lost",
+        get: |config| config.accept_loss.to_string(),
+        set: |config, text| value::set_bool(&mut config.accept_loss, text),
+    },
+];
