@@ -20,6 +20,7 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::settings::{DATA, Given, STORE};
+use crate::bus::NatsError;
 use crate::model::{UserId, UserIdError};
 use crate::server::TrustedError;
 use crate::store::{self, cql, embedded};
@@ -176,6 +177,8 @@ enum Error {
     Open(#[from] embedded::OpenError),
     #[error(transparent)]
     Cluster(#[from] cql::OpenError),
+    #[error("--nats: {0}")]
+    Nats(#[from] NatsError),
     #[error("only a cluster has tables to make: say which, as in --store cql://127.0.0.1/wideroom")]
     NothingToMigrate,
     #[error(transparent)]

@@ -14,7 +14,7 @@ use crate::auth::Auth;
 use crate::bus::Bus;
 use crate::chat::Chat;
 use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
+use crate::config::{Config, StoreChoice};
 use crate::graphql::{Api, Executor};
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
@@ -53,7 +53,7 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     let listen = |source| Error::Listen { address: config.listen, source };
     let listener = server::listen(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let chat = Chat::open(store.clone(), Bus::default(), clock.clone(), config.chat.clone()).await?;
+    let chat = Chat::open(store.clone(), bus(config).await?, clock.clone(), config.chat.clone()).await?;
     if !chat.ahead_of_clock().is_zero() {
         tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
     }
@@ -72,6 +72,14 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     let served = server::run(listener, doors, pages, stopping).await;
     chat.finish().await;
     served.map_err(Error::Serve)
+}
+
+/// The bus, and where servers tell each other, the way to them. NATS may come later, and go.
+async fn bus(config: &Config) -> Result<Bus, Error> {
+    match (&config.nats, &config.store) {
+        (Some(nats), StoreChoice::Cql(store)) => Ok(Bus::with_nats(nats, &store.keyspace).await?),
+        _ => Ok(Bus::default()),
+    }
 }
 
 /// The list of the only documents that are run. Lists hold old documents too, so that one which would be refused is only named.

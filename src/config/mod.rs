@@ -10,6 +10,7 @@ mod value;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use crate::bus::{NatsAddress, NatsAddressError};
 use crate::model::Unread;
 use crate::store::cql::{Address, AddressError};
 use crate::{auth, chat, graphql, server};
@@ -24,6 +25,8 @@ pub struct Config {
     pub listen: SocketAddr,
     pub data: PathBuf,
     pub store: StoreChoice,
+    /// Over which servers that share a store tell each other where they write.
+    pub nats: Option<NatsAddress>,
     pub demo: bool,
     /// The list of the only documents that are run. `None`: any document is.
     pub trusted_documents: Option<PathBuf>,
@@ -46,6 +49,7 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             data: PathBuf::from("./wideroom-data"),
             store: StoreChoice::Embedded,
+            nats: None,
             demo: false,
             trusted_documents: None,
             log: "info".to_owned(),
@@ -146,6 +150,20 @@ pub const SETTINGS: &[Setting] = &[
                 url if url.starts_with("cql:") => StoreChoice::Cql(url.parse().map_err(|error: AddressError| error.to_string())?),
                 _ => return Err("must be `embedded` or begin with cql://".to_owned()),
             };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "nats",
+        environment: "WIDEROOM_NATS",
+        scope: Scope::Serve,
+        value_name: Some("URL"),
+        help: "Where servers that share a cluster tell each other of what they write: `nats://[user:password@]host[:port]` or `tls://…`; without, each looks every second",
+        // Without user and password.
+        get: |config| config.nats.as_ref().map(ToString::to_string).unwrap_or_default(),
+        set: |config, text| {
+            let address = |text: &str| text.parse().map_err(|error: NatsAddressError| error.to_string());
+            config.nats = (!text.is_empty()).then(|| address(text)).transpose()?;
             Ok(())
         },
     },
@@ -271,6 +289,8 @@ pub enum Error {
     UnreadCap,
     #[error("--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max")]
     MessageBody,
+    #[error("--nats is for servers that share a cluster: it goes with --store cql://…")]
+    NatsAlone,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
     #[error("--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out")]
@@ -303,6 +323,9 @@ impl Config {
         }
         if self.chat.unread_cap > Unread::CAP_MAX {
             return Err(Error::UnreadCap);
+        }
+        if scope >= Scope::Serve && self.nats.is_some() && self.store == StoreChoice::Embedded {
+            return Err(Error::NatsAlone);
         }
         if scope >= Scope::Serve && self.demo && !self.listen.ip().is_loopback() {
             return Err(Error::DemoIsPublic(self.listen));

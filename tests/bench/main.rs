@@ -8,6 +8,7 @@
 mod bare;
 mod costs;
 mod documents;
+mod fanout;
 mod measure;
 mod opening;
 mod operations;
@@ -52,8 +53,10 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 4] = ["costs", "documents", "open", "throughput"];
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput]
+const PARTS: [&str; 5] = ["costs", "documents", "open", "throughput", "fanout"];
+/// Not a part: the bare broadcast, which the parts start.
+const BARE: &str = "bare-sockets";
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [fanout]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured.";
@@ -62,6 +65,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let is_known = |argument: &String| ["--bench", "--quick"].contains(&argument.as_str()) || PARTS.contains(&argument.as_str());
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    if has(BARE) {
+        return runtime().block_on(fanout::serve_bare());
+    }
     // `cargo test --all-targets` starts this binary too, and without `--bench`.
     if !has("--bench") || !arguments.iter().all(is_known) {
         println!("{HELP}");
@@ -69,12 +76,11 @@ fn main() {
     }
     let size = if has("--quick") { QUICK } else { FULL };
     let wanted = PARTS.map(|part| has(part) || !PARTS.iter().any(|part| has(part)));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     // On a worker, as the tasks of the server are.
-    runtime.block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+    runtime().block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
 }
 
-async fn run(size: Size, [costs, documents, open, throughput]: [bool; 4]) {
+async fn run(size: Size, [costs, documents, open, throughput, fanout]: [bool; 5]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
     if documents {
@@ -101,6 +107,9 @@ async fn run(size: Size, [costs, documents, open, throughput]: [bool; 4]) {
     }
     if throughput {
         throughput::measure(&size, &mut verdicts).await;
+    }
+    if fanout {
+        fanout::measure(&mut verdicts).await;
     }
     verdicts.print();
     println!("\nAll of it took {:.0} s.", start.elapsed().as_secs_f64());

@@ -2,6 +2,7 @@
 
 pub mod cassandra;
 pub mod client;
+pub mod nats;
 pub mod node;
 pub mod program;
 pub mod server;
