@@ -19,7 +19,7 @@
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages.
 //! - [`cli`]: the commands; [`transfer`] is the import format that one of them reads.
-//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`config`] and [`telemetry`].
+//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`metrics`] (what is counted), [`config`] and [`telemetry`].
 //!
 //! # Invariants
 //!
@@ -70,6 +70,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod graphql;
+pub mod metrics;
 pub mod model;
 pub mod rate;
 pub mod server;

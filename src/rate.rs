@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::metrics::{self, IntCounter, Metrics};
+
 /// So many in each `per`, and so many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
@@ -58,10 +60,12 @@ pub struct Buckets {
     token: u64,
     full: u64,
     burst: u32,
+    refused: IntCounter,
 }
 
 impl Buckets {
-    pub fn new(rate: Rate) -> Self {
+    /// `what` is the name under which it is counted who was refused.
+    pub fn new(what: &str, rate: Rate) -> Self {
         let burst = rate.burst.max(1);
         let token = nanos(rate.per) / u64::from(rate.count.max(1));
         Self {
@@ -71,7 +75,17 @@ impl Buckets {
             token,
             full: token.saturating_mul(u64::from(burst)),
             burst,
+            refused: metrics::counter_of(
+                "wideroom_rate_refusals_total",
+                "What was refused because a user or an address was too fast.",
+                ("what", what),
+            ),
         }
+    }
+
+    /// Tells how often somebody was refused.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.add(self.refused.clone());
     }
 
     /// Takes so many tokens from the key's bucket, or none. Who wants more than a bucket holds waits for a full one.
@@ -87,6 +101,7 @@ impl Buckets {
         let full_at = place.map_or(now, |place| places[place].1.max(now)).saturating_add(cost);
         let wait = (full_at - now).saturating_sub(self.full);
         if wait > 0 {
+            self.refused.inc();
             return Err(TooFast { retry_after: Duration::from_nanos(wait) });
         }
         // One that is full again is the nearest to full.
@@ -114,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_then_it_goes_at_the_rate() {
-        let buckets = Buckets::new(RATE);
+        let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         for _ in 0..30 {
             buckets.take("alice", 1, start).unwrap();
@@ -127,7 +142,7 @@ mod tests {
 
     #[test]
     fn one_that_is_refused_costs_nothing() {
-        let buckets = Buckets::new(RATE);
+        let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
         for _ in 0..1_000 {
@@ -138,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_has_a_bucket_of_their_own() {
-        let buckets = Buckets::new(RATE);
+        let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
         assert!(buckets.take("alice", 1, start).is_err());
@@ -147,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_costs_more_than_a_bucket_holds_takes_a_full_one() {
-        let buckets = Buckets::new(RATE);
+        let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         assert_eq!(buckets.take("alice", 1_000, start), Ok(()));
         assert_eq!(buckets.take("alice", 1_000, start), Err(TooFast { retry_after: Duration::from_secs(3) }));
@@ -155,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_million_users_take_no_more_memory_than_one() {
-        let buckets = Buckets::new(RATE);
+        let buckets = Buckets::new("test", RATE);
         let bytes = || {
             let places: usize = buckets.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
             places * size_of::<Place>()

@@ -15,6 +15,12 @@ pub enum Error {
     Twice(#[from] tracing_subscriber::util::TryInitError),
 }
 
+/// Whether the filter can be read.
+pub fn check(filter: &str) -> Result<(), Error> {
+    EnvFilter::builder().parse(filter)?;
+    Ok(())
+}
+
 /// Once per process. `filter` as `info` or `info,wideroom::store=debug`.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
     // The driver tells of every node that comes and goes, and of each failed attempt: of that we say ourselves what matters.

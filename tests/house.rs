@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("clock", &["model"]),
-    ("store", &["clock", "model"]),
-    ("bus", &["model"]),
-    ("rate", &[]),
-    ("chat", &["bus", "clock", "model", "rate", "store"]),
+    ("metrics", &[]),
+    ("store", &["clock", "metrics", "model"]),
+    ("bus", &["metrics", "model"]),
+    ("rate", &["metrics"]),
+    ("chat", &["bus", "clock", "metrics", "model", "rate", "store"]),
     // The store's errors are told apart where a client's code is chosen.
-    ("graphql", &["chat", "model", "store"]),
+    ("graphql", &["chat", "metrics", "model", "store"]),
     ("auth", &["clock", "model"]),
-    ("server", &["auth", "clock", "graphql", "model", "rate"]),
+    ("server", &["auth", "clock", "graphql", "metrics", "model", "rate"]),
     ("config", &["auth", "bus", "chat", "graphql", "model", "server", "store"]),
     ("telemetry", &["config"]),
     ("transfer", &["clock", "model", "store"]),
-    ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "model", "server", "store", "telemetry", "transfer"]),
+    ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "metrics", "model", "server", "store", "telemetry", "transfer"]),
 ];
 
 #[test]

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-const FILE_NAME: &str = "token.key";
+/// In the data folder.
+pub const FILE_NAME: &str = "token.key";
 const KEY_BYTES: usize = 32;
 /// More than this in the file is no key of ours.
 const FILE_BYTES_MAX: usize = 1024;

@@ -58,9 +58,10 @@ pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyErr
     let secret = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
     let unusable = |reason| KeyError::Unusable { path: path.to_owned(), reason };
-    // A public key is known to everybody: taken for a secret it would let everybody in.
+    // A public key is known to everybody: taken for a secret it would let everybody in. One in DER may end with a byte like a line break.
     let text = secret.trim_ascii_start();
-    if text.starts_with(PEM_BEGIN.as_bytes()) || text.starts_with(b"{") || text.starts_with(b"ssh-") || is_der(secret) {
+    let is_key = text.starts_with(PEM_BEGIN.as_bytes()) || text.starts_with(b"{") || text.starts_with(b"ssh-");
+    if is_key || [bytes, secret].into_iter().any(is_der) {
         return Err(unusable("it holds a key or a JWKS and no secret: --token-keys-file takes public keys"));
     }
     if secret.len() < SECRET_BYTES_MIN {

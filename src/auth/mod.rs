@@ -17,7 +17,7 @@ use std::time::Duration;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 
-pub use self::key::KeyError;
+pub use self::key::{FILE_NAME as KEY_FILE, KeyError};
 use self::keyring::{FileKind, Keyring};
 use self::keys::Key;
 use crate::clock::{Clock, SystemClock};
@@ -27,6 +27,8 @@ use crate::model::{Timestamp, UserId};
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// By how much the clocks of issuer and server may differ, unless it is said otherwise.
 pub const LEEWAY: Duration = Duration::from_secs(5);
+/// Whom a token must be for that is good for a backup: it opens nothing else, and no other opens this.
+pub const BACKUP_AUDIENCE: &str = "wideroom-backup";
 /// What a token may be signed with. `none` is none of these, and each key is for one of them.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 

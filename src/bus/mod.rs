@@ -12,10 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::Instant;
 
 pub use self::nats::{NatsAddress, NatsAddressError, NatsError};
 pub use self::signal::Signal;
 use self::wire::Wire;
+use crate::metrics::{self, Histogram, IntCounter, LATENCIES, Metrics};
 use crate::model::{Notice, Topic};
 
 /// Notices of a conversation that wait for a reader. One that falls further behind reads the store instead.
@@ -28,6 +30,36 @@ pub struct Bus {
     topics: Arc<Mutex<Topics>>,
     /// Where other servers are heard.
     wire: Option<Arc<Wire>>,
+    meter: Arc<Meter>,
+}
+
+/// What a topic is told, and when.
+#[derive(Clone)]
+struct Word {
+    heard: Heard,
+    at: Instant,
+}
+
+impl Word {
+    fn now(heard: Heard) -> Self {
+        Self { heard, at: Instant::now() }
+    }
+}
+
+struct Meter {
+    told: IntCounter,
+    lag: Histogram,
+    gaps: IntCounter,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            told: metrics::counter("wideroom_bus_notices_total", "Notices that were told to a topic with listeners."),
+            lag: metrics::histogram("wideroom_bus_lag_seconds", "How long a notice waited for a listener.", LATENCIES),
+            gaps: metrics::counter("wideroom_bus_gaps_total", "How often a listener missed notices, and reads the store instead."),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -38,7 +70,7 @@ struct Topics {
 
 /// A topic that somebody listens to.
 struct Told {
-    sender: broadcast::Sender<Heard>,
+    sender: broadcast::Sender<Word>,
     /// When something was last told, or nobody listened.
     last: Moment,
 }
@@ -92,7 +124,9 @@ impl Bus {
 
     /// Tells those who listen now. That nobody does is no failure: what is told was kept, and will be read.
     pub fn publish(&self, topic: &Topic, notice: Arc<Notice>) {
-        self.topics().tell(topic, Heard::Notice(notice));
+        if self.topics().tell(topic, Heard::Notice(notice)) {
+            self.meter.told.inc();
+        }
     }
 
     /// Whether anybody listens: without, a notice need not even be made.
@@ -130,7 +164,7 @@ impl Bus {
         let now = topics.now;
         for told in topics.by_name.values_mut() {
             told.last = now;
-            let _ = told.sender.send(Heard::Gap);
+            let _ = told.sender.send(Word::now(Heard::Gap));
         }
     }
 
@@ -144,6 +178,15 @@ impl Bus {
         self.topics().by_name.keys().any(|topic| matches!(topic, Topic::Inbox(_)))
     }
 
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.add(self.meter.told.clone());
+        metrics.add(self.meter.lag.clone());
+        metrics.add(self.meter.gaps.clone());
+        let bus = self.clone();
+        metrics.read("wideroom_bus_topics", "Topics that somebody listens to.", move || bus.topic_count() as f64);
+    }
+
     /// Topics that somebody listens to.
     pub fn topic_count(&self) -> usize {
         self.topics().by_name.len()
@@ -151,19 +194,19 @@ impl Bus {
 }
 
 impl Topics {
-    fn tell(&mut self, topic: &Topic, heard: Heard) {
-        if let Some(told) = self.by_name.get_mut(topic) {
-            self.now.0 += 1;
-            told.last = self.now;
-            let _ = told.sender.send(heard);
-        }
+    /// Whether anybody listens.
+    fn tell(&mut self, topic: &Topic, heard: Heard) -> bool {
+        let Some(told) = self.by_name.get_mut(topic) else { return false };
+        self.now.0 += 1;
+        told.last = self.now;
+        told.sender.send(Word::now(heard)).is_ok()
     }
 }
 
 /// One listener of one topic.
 pub struct Subscription {
     /// Always there until it is dropped.
-    receiver: Option<broadcast::Receiver<Heard>>,
+    receiver: Option<broadcast::Receiver<Word>>,
     since: Moment,
     topic: Topic,
     bus: Bus,
@@ -173,14 +216,25 @@ impl Subscription {
     /// `None` when there will be nothing more, which no topic says as long as this listener lives.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.recv().await {
-            Ok(Heard::Notice(notice)) => Some(Heard::Notice(notice)),
-            Ok(Heard::Gap) | Err(RecvError::Lagged(_)) => Some(self.gap()),
+            Ok(word) => Some(self.heard(word)),
+            Err(RecvError::Lagged(_)) => Some(self.gap()),
             Err(RecvError::Closed) => None,
+        }
+    }
+
+    fn heard(&mut self, word: Word) -> Heard {
+        match word.heard {
+            Heard::Notice(_) => {
+                self.bus.meter.lag.observe(word.at.elapsed().as_secs_f64());
+                word.heard
+            }
+            Heard::Gap => self.gap(),
         }
     }
 
     /// What is read from now on shows what was missed.
     fn gap(&mut self) -> Heard {
+        self.bus.meter.gaps.inc();
         self.since = self.bus.now();
         Heard::Gap
     }
@@ -197,8 +251,8 @@ impl Subscription {
     /// What was told already and not yet heard. `None`: nothing, for now.
     pub fn try_next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.try_recv() {
-            Ok(Heard::Notice(notice)) => Some(Heard::Notice(notice)),
-            Ok(Heard::Gap) | Err(TryRecvError::Lagged(_)) => Some(self.gap()),
+            Ok(word) => Some(self.heard(word)),
+            Err(TryRecvError::Lagged(_)) => Some(self.gap()),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }

@@ -28,6 +28,15 @@ impl Chat {
         seat.filter(may_see).ok_or(Error::NotFound("the conversation"))
     }
 
+    /// The viewer's place in a conversation that they are about to write to. What other servers wrote there before lies before it.
+    pub(super) async fn seat_to_write(&self, viewer: &UserId, id: ConversationId) -> Result<Seat> {
+        let seat = self.seat_of(viewer, id).await?;
+        if let Some(newest) = seat.newest {
+            self.0.ids.observe(newest);
+        }
+        Ok(seat)
+    }
+
     pub(super) async fn conversation_of(&self, viewer: &UserId, id: ConversationId) -> Result<Arc<Conversation>> {
         self.conversation(viewer, id).await?.ok_or(Error::NotFound("the conversation"))
     }
@@ -54,7 +63,8 @@ impl Watch {
 
     /// `None` to a stranger.
     async fn look(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Option<Self>> {
-        let of = |conversation, departures, looked_at| Self { chat: chat.clone(), viewer: viewer.clone(), conversation, departures, looked_at };
+        let of =
+            |conversation, departures, looked_at| Self { chat: chat.clone(), viewer: viewer.clone(), conversation, departures, looked_at };
         if let Some(seen) = Seen::with(chat, viewer, id).await? {
             return Ok(Some(of(seen.conversation, seen.departures, seen.looked_at)));
         }

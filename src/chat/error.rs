@@ -1,6 +1,7 @@
 //! Why a request of a user was not done, in the user's terms.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::rate::TooFast;
@@ -33,15 +34,29 @@ pub enum Error {
     #[error("it is not known whether this was done: try again, with the same idempotencyKey where there is one")]
     OutcomeUnknown,
     /// The store's words, for the log alone. Shared, because one failed batch fails many.
-    #[error("the store failed: {0}")]
-    Store(#[from] Arc<store::Error>),
+    #[error("the store failed: {}", .0.cause)]
+    Store(Arc<StoreFailure>),
+}
+
+/// Something that the store did not do, and whether it was told of.
+#[derive(Debug)]
+pub struct StoreFailure {
+    pub cause: store::Error,
+    is_told: AtomicBool,
+}
+
+impl StoreFailure {
+    /// Whether this is the first time that somebody asks: a failure is logged once, however many fields of an answer it leaves empty.
+    pub fn is_news(&self) -> bool {
+        !self.is_told.swap(true, Ordering::Relaxed)
+    }
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
-        Self::Store(Arc::new(error))
+        Self::Store(Arc::new(StoreFailure { cause: error, is_told: AtomicBool::new(false) }))
     }
 }
 

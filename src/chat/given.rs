@@ -10,7 +10,10 @@ const GIVEN_MAX: usize = 1_024;
 pub(super) enum Given {
     /// Where one server gives all ids they come in order, and the last one says it all.
     UpTo(OrderKey),
-    Lately { order: VecDeque<TimeUuid>, ids: HashSet<TimeUuid> },
+    Lately {
+        order: VecDeque<TimeUuid>,
+        ids: HashSet<TimeUuid>,
+    },
 }
 
 impl Given {

@@ -92,7 +92,7 @@ impl Chat {
 
     async fn govern(&self, viewer: &UserId, conversation: ConversationId, wish: Wish) -> Result<()> {
         // A stranger takes no place in the queue.
-        self.conversation_of(viewer, conversation).await?;
+        self.seat_to_write(viewer, conversation).await?;
         self.work(conversation, viewer, |reply| Work::Govern(wish, reply)).await
     }
 }

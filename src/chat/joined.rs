@@ -83,7 +83,9 @@ impl<T: Piece> Joined<T> {
         let reads = self.0.lock().expect("no panic while holding the reads");
         let is_wanted = |read: &&Arc<Read<T>>| {
             let is_near = read.conversation == question.conversation && read.from <= question.from && read.began >= question.since;
-            is_near && read.at.elapsed() < LIFETIME && read.outcome.get().is_none_or(|done| done.as_ref().is_ok_and(|piece| piece.covers(question.from)))
+            is_near
+                && read.at.elapsed() < LIFETIME
+                && read.outcome.get().is_none_or(|done| done.as_ref().is_ok_and(|piece| piece.covers(question.from)))
         };
         reads.iter().filter(is_wanted).max_by_key(|read| read.from).cloned()
     }

@@ -18,7 +18,7 @@ use super::group::Wish;
 use super::horizon::Ids;
 use super::reaction::ReactionDraft;
 use super::revision::RevisionDraft;
-use super::send::{SendJob, refuse_all};
+use super::send::SendJob;
 use super::{Chat, Error, Result};
 use crate::bus::Signal;
 use crate::model::{Change, ConversationId, Event, Message, Notice, TimeUuid, Topic, UserId};
@@ -62,14 +62,6 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// A client that has gone does not want the answer.
-    fn refuse(self, error: &Error) {
-        match self {
-            Self::Send(_, reply) | Self::Revise(_, reply) | Self::React(_, reply) => drop(reply.send(Err(error.clone()))),
-            Self::Govern(_, reply) => drop(reply.send(Err(error.clone()))),
-        }
-    }
-
     fn bytes(&self) -> usize {
         match self {
             Self::Send(draft, _) => draft.bytes,
@@ -86,19 +78,16 @@ enum Batch {
     Alone(Job),
 }
 
-impl Batch {
-    fn refuse(self, error: &Error) {
-        match self {
-            Self::Sends(sends) => refuse_all(sends, error),
-            Self::Alone(job) => job.work.refuse(error),
-        }
-    }
-}
-
 /// How long the end of the process waits for sends that are under way.
 const FINISH_MAX: Duration = Duration::from_secs(30);
 
 impl Lanes {
+    /// Conversations that a task works for, and jobs that wait in their queues.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let queues = self.queues.lock().expect("no panic while holding the queues");
+        (queues.len(), queues.values().map(|queue| queue.jobs.len()).sum())
+    }
+
     pub(super) async fn finish(&self) {
         self.tasks.close();
         if tokio::time::timeout(FINISH_MAX, self.tasks.wait()).await.is_err() {
@@ -182,12 +171,7 @@ pub(super) struct Worker {
 
 impl Worker {
     async fn run(self) {
-        let caught_up = self.catch_up().await.map_err(Error::from);
         while let Some(batch) = self.take() {
-            if let Err(error) = &caught_up {
-                batch.refuse(error);
-                continue;
-            }
             match batch {
                 Batch::Sends(sends) => self.send(sends).await,
                 Batch::Alone(Job { user, work, .. }) => self.do_alone(user, work).await,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join;
+
 use super::horizon::Ids;
 use super::{Chat, Error, Result};
 use crate::bus::Signal;
@@ -11,9 +13,9 @@ use crate::store::MarkerMove;
 impl Chat {
     /// Moves the viewer's marker forward to this message, or to the newest one; never back. Answers with the entry as it is then.
     pub async fn mark_read(&self, viewer: &UserId, conversation: ConversationId, message: Option<MessageId>) -> Result<InboxRow> {
-        let row = self.entry_of(viewer, conversation).await?;
+        let (conversation, row) = self.place_of(viewer, conversation).await?;
         let target = match message {
-            Some(id) => Some(self.message_of(conversation, id).await?.id),
+            Some(id) => Some(self.message_of(conversation.id, id).await?.id),
             None => row.last_message,
         };
         match target {
@@ -21,7 +23,7 @@ impl Chat {
             Some(target) if target.order_key() > row.marker.up_to => {
                 // Within the epoch that was seen: a `markUnread` that came meanwhile has a later one, and wins.
                 let marker = ReadMarker { epoch: row.marker.epoch, up_to: target.order_key() };
-                self.move_marker(viewer, row, marker, true).await
+                self.move_marker(viewer, conversation, row, marker, true).await
             }
             _ => Ok(row),
         }
@@ -29,18 +31,22 @@ impl Chat {
 
     /// Moves the viewer's marker back to just before this message. Where it stands there or earlier, nothing changes.
     pub async fn mark_unread(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<InboxRow> {
-        let row = self.entry_of(viewer, conversation).await?;
-        let place = self.message_of(conversation, message).await?.id.order_key().before();
+        let (conversation, row) = self.place_of(viewer, conversation).await?;
+        let place = self.message_of(conversation.id, message).await?.id.order_key().before();
         if row.read_up_to() <= place {
             return Ok(row);
         }
         let marker = ReadMarker { epoch: row.marker.epoch + 1, up_to: place };
-        self.move_marker(viewer, row, marker, false).await
+        self.move_marker(viewer, conversation, row, marker, false).await
     }
 
     pub(super) async fn entry_of(&self, viewer: &UserId, conversation: ConversationId) -> Result<InboxRow> {
-        self.conversation_of(viewer, conversation).await?;
-        self.entry(viewer, conversation).await?.ok_or(Error::NotFound("the conversation"))
+        Ok(self.place_of(viewer, conversation).await?.1)
+    }
+
+    async fn place_of(&self, viewer: &UserId, id: ConversationId) -> Result<(Arc<Conversation>, InboxRow)> {
+        let (conversation, row) = try_join(self.conversation_of(viewer, id), self.entry(viewer, id)).await?;
+        Ok((conversation, row.ok_or(Error::NotFound("the conversation"))?))
     }
 
     /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.
@@ -56,14 +62,26 @@ impl Chat {
         }
     }
 
-    async fn move_marker(&self, viewer: &UserId, row: InboxRow, marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
+    async fn move_marker(
+        &self,
+        viewer: &UserId,
+        conversation: Arc<Conversation>,
+        row: InboxRow,
+        marker: ReadMarker,
+        is_read: bool,
+    ) -> Result<InboxRow> {
         let (chat, viewer) = (self.clone(), viewer.clone());
-        self.to_the_end(async move { chat.keep_marker(&viewer, row, marker, is_read).await }).await
+        self.to_the_end(async move { chat.keep_marker(&viewer, &conversation, row, marker, is_read).await }).await
     }
 
-    async fn keep_marker(&self, viewer: &UserId, row: InboxRow, mut marker: ReadMarker, is_read: bool) -> Result<InboxRow> {
-        // Read before the write: nothing may fail between what is kept and what is told.
-        let conversation = self.conversation_of(viewer, row.conversation).await?;
+    async fn keep_marker(
+        &self,
+        viewer: &UserId,
+        conversation: &Conversation,
+        row: InboxRow,
+        mut marker: ReadMarker,
+        is_read: bool,
+    ) -> Result<InboxRow> {
         let ids = self.0.horizon.begin(1);
         let change = ids.newest();
         if !is_read {
@@ -75,7 +93,7 @@ impl Chat {
         let (ids, ()) = ids.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
         self.tell_inboxes([viewer], row.conversation, (change, ids.settled()), Signal::Inbox);
         if is_read {
-            self.tell_marker(viewer, &conversation, &ids);
+            self.tell_marker(viewer, conversation, &ids);
         }
         Ok(InboxRow { marker: row.marker.max(marker), ..row })
     }

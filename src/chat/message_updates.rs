@@ -122,7 +122,8 @@ impl MessageUpdates {
     async fn read_on(&mut self) -> Result<()> {
         let reader = Reader { chat: &self.chat, viewer: self.watch.viewer(), conversation: self.conversation, heard: &self.heard };
         let piece = reader.messages(self.last).await?;
-        let mut next: VecDeque<_> = updates(&piece.messages, &piece.source).filter(|update| update.message.id.order_key() > self.last).collect();
+        let mut next: VecDeque<_> =
+            updates(&piece.messages, &piece.source).filter(|update| update.message.id.order_key() > self.last).collect();
         if !piece.has_more {
             match self.late_from.take() {
                 Some(from) => {

@@ -45,6 +45,7 @@ use tokio::time::Instant;
 
 use crate::bus::{Bus, Signal};
 use crate::clock::{Clock, IdGenerator};
+use crate::metrics::Metrics;
 use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
 use crate::rate::{Buckets, Rate};
 use crate::store::{self, Store};
@@ -52,7 +53,7 @@ use crate::store::{self, Store};
 pub use access::Watch;
 pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
 pub use draft::{AttachmentDraft, Draft, DraftInput};
-pub use error::{Error, Result};
+pub use error::{Error, Result, StoreFailure};
 pub use flags::EntrySettings;
 pub use history::HistoryRequest;
 pub use inbox::{InboxFilter, InboxPage, InboxSummary};
@@ -179,9 +180,9 @@ impl Chat {
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
         let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids), store.overlap_micros() > 0);
-        let sends = Buckets::new(Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
-        let directs = Buckets::new(Rate::per_hour(bounds.rates.directs_per_hour));
-        let typing = Buckets::new(Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
+        let sends = Buckets::new("sends", Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
+        let directs = Buckets::new("directs", Rate::per_hour(bounds.rates.directs_per_hour));
+        let typing = Buckets::new("typing", Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
         let presence = presence::Keeper::new(bus.clone(), Arc::clone(&clock), &bounds);
         let turns = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
         let (lanes, departures, told, replays) = Default::default();
@@ -221,6 +222,19 @@ impl Chat {
     /// The same, from the bucket of something narrower.
     fn pace_of(&self, buckets: &Buckets, key: &impl Hash) -> Result<()> {
         if self.0.bounds.rates.is_on { Ok(buckets.take(key, 1, Instant::now())?) } else { Ok(()) }
+    }
+
+    /// Tells what it counts of itself, and what its bus does.
+    pub fn register(&self, metrics: &Metrics) {
+        self.0.bus.register(metrics);
+        [&self.0.sends, &self.0.directs, &self.0.typing].iter().for_each(|buckets| buckets.register(metrics));
+        let of = |read: fn(&Inner) -> f64| {
+            let chat = self.clone();
+            move || read(&chat.0)
+        };
+        metrics.read("wideroom_queues", "Conversations that something is being written to.", of(|inner| inner.lanes.waiting().0 as f64));
+        metrics.read("wideroom_queue_jobs", "Writes that wait in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
+        metrics.read("wideroom_replays", "Reads of what resumed subscriptions missed.", of(|inner| inner.turns.turns() as f64));
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -29,7 +29,7 @@ impl Chat {
         emoji: &str,
         is_on: bool,
     ) -> Result<Arc<Message>> {
-        self.conversation_of(viewer, conversation).await?;
+        self.seat_to_write(viewer, conversation).await?;
         let emoji = Emoji::parse(emoji).map_err(|error| Error::bad_input(EMOJI, format!("the emoji {error}")))?;
         let draft = ReactionDraft { message, emoji, is_on };
         self.work(conversation, viewer, |reply| Work::React(draft, reply)).await

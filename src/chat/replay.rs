@@ -8,9 +8,7 @@ use super::joined::{Joined, Piece, Question};
 use super::same::Source;
 use super::{Chat, Result};
 use crate::bus::Subscription;
-use crate::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, Message, OrderKey, PageRequest, TimeUuid, UserId,
-};
+use crate::model::{Change, ChangeKind, Conversation, ConversationId, Cut, Message, OrderKey, PageRequest, TimeUuid, UserId};
 
 /// Messages, and changes, read from the store at a time.
 const PAGE: usize = 100;

@@ -23,7 +23,7 @@ enum Wish {
 impl Chat {
     /// Replaces the text of a message of the viewer's own. The same text again changes nothing.
     pub async fn edit(&self, viewer: &UserId, conversation: ConversationId, message: MessageId, body: String) -> Result<Arc<Message>> {
-        self.conversation_of(viewer, conversation).await?;
+        self.seat_to_write(viewer, conversation).await?;
         // Whether it may be empty depends on the message.
         let body = Body::parse(body, self.0.bounds.body_bytes_max, true).map_err(|error| bad_body(&error))?;
         let draft = RevisionDraft { message, wish: Wish::Edit(body) };
@@ -32,7 +32,7 @@ impl Chat {
 
     /// Takes a message back. Again, it changes nothing.
     pub async fn delete(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Arc<Message>> {
-        let role = self.seat_of(viewer, conversation).await?.membership.role;
+        let role = self.seat_to_write(viewer, conversation).await?.membership.role;
         let draft = RevisionDraft { message, wish: Wish::Delete { role } };
         self.work(conversation, viewer, |reply| Work::Revise(draft, reply)).await
     }

@@ -72,16 +72,6 @@ impl Chat {
 }
 
 impl Worker {
-    /// What others wrote before lies before what is written now.
-    pub(super) async fn catch_up(&self) -> store::Result<()> {
-        if self.chat.is_shared()
-            && let Some(newest) = self.chat.0.store.newest_events(&[self.conversation]).await?.pop().flatten()
-        {
-            self.chat.0.ids.observe(newest);
-        }
-        Ok(())
-    }
-
     pub(super) async fn log_late_messages(&self, messages: &[(MessageId, &UserId)]) -> store::Result<()> {
         let late = messages.iter().filter(|(id, _)| self.chat.is_late(*id));
         let late: Vec<_> = late.map(|(id, sender)| (*id, ChangeKind::MessageLate, *id, (*sender).clone())).collect();

@@ -18,6 +18,7 @@ pub(super) struct Line {
     /// Of those who read or wait now, and of nobody else.
     users: Arc<Mutex<HashMap<UserId, Arc<Semaphore>>>>,
     user_max: usize,
+    all_max: usize,
     wait: Duration,
 }
 
@@ -37,8 +38,14 @@ struct Own {
 
 impl Line {
     pub(super) fn new(user_max: usize, all_max: usize, wait: Duration) -> Self {
-        let all = Arc::new(Semaphore::new(all_max.min(Semaphore::MAX_PERMITS)));
-        Self { all, users: Arc::default(), user_max: user_max.min(Semaphore::MAX_PERMITS), wait }
+        let all_max = all_max.min(Semaphore::MAX_PERMITS);
+        let all = Arc::new(Semaphore::new(all_max));
+        Self { all, all_max, users: Arc::default(), user_max: user_max.min(Semaphore::MAX_PERMITS), wait }
+    }
+
+    /// Turns that are taken now.
+    pub(super) fn turns(&self) -> usize {
+        self.all_max - self.all.available_permits()
     }
 
     /// Waits for a turn.

@@ -1,22 +1,17 @@
 //! `wideroom import`: brings a file or a pipe into the store, and says how it goes.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-
+use super::progress::Reporter;
 use super::stop::{self, Stop};
-use super::{Error, ImportFlags, open, print};
+use super::{Error, GOES_ON, ImportFlags, open, print};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::telemetry;
-use crate::transfer::import::{Counts, Import, Outcome, Progress, Told};
-
-/// Between two lines about the progress, where there is no terminal.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+use crate::transfer::import::{Counts, Import, Outcome, Told};
 
 enum Input {
     File(File),
@@ -54,15 +49,15 @@ async fn import(config: Config, input: Input, stop: Stop) -> Result<(), Error> {
     let is_file = matches!(input, Input::File(_));
     let outcome = match input {
         Input::File(file) => {
-            let mut reporter = Reporter::new(file.metadata().ok().map(|metadata| metadata.len()));
-            let outcome = import.file(file, &mut |told| reporter.tell(&told)).await;
-            reporter.end();
+            let mut teller = Teller::new(file.metadata().ok().map(|metadata| metadata.len()));
+            let outcome = import.file(file, &mut |told| teller.tell(&told)).await;
+            teller.reporter.end();
             outcome
         }
         Input::Pipe(pipe) => {
-            let mut reporter = Reporter::new(None);
-            let outcome = import.pipe(pipe, &mut |told| reporter.tell(&told)).await;
-            reporter.end();
+            let mut teller = Teller::new(None);
+            let outcome = import.pipe(pipe, &mut |told| teller.tell(&told)).await;
+            teller.reporter.end();
             outcome
         }
     };
@@ -71,78 +66,54 @@ async fn import(config: Config, input: Input, stop: Stop) -> Result<(), Error> {
     closed?;
     print(&summary(&counts))?;
     match counts.broken_lines {
-        _ if is_interrupted => Err(Error::Interrupted { goes_on: is_file }),
+        _ if is_interrupted => Err(Error::Interrupted(if is_file { GOES_ON } else { "what was imported stays" })),
         0 => Ok(()),
         count => Err(Error::BrokenLines(count)),
     }
 }
 
 fn summary(counts: &Counts) -> String {
-    let Counts { users, conversations, participants, messages, broken_lines } = counts;
-    let kinds = [("users", users), ("conversations", conversations), ("participants", participants), ("messages", messages)];
+    let Counts { users, conversations, participants, messages, reactions, broken_lines } = counts;
+    let kinds = [
+        ("users", users),
+        ("conversations", conversations),
+        ("participants", participants),
+        ("messages", messages),
+        ("reactions", reactions),
+    ];
     let kinds = kinds.map(|(name, count)| format!("{name} {} / {}", count.added, count.unchanged));
     format!("added / unchanged: {}; broken lines: {broken_lines}", kinds.join(", "))
 }
 
-/// Tells on stderr: a bar on a terminal, else a line now and then.
-struct Reporter {
-    bar: Option<ProgressBar>,
-    began: Instant,
-    told: Instant,
+/// What it tells on stderr.
+struct Teller {
+    reporter: Reporter,
     /// Rows of an earlier run, which are not to this one's credit.
     rows_before: u64,
 }
 
-impl Reporter {
+impl Teller {
     fn new(bytes: Option<u64>) -> Self {
-        let bar = io::stderr().is_terminal().then(|| bar(bytes));
-        Self { bar, began: Instant::now(), told: Instant::now(), rows_before: 0 }
+        let template = match bytes {
+            Some(_) => "{bar:40} {bytes}/{total_bytes}, {msg}, {eta} to go",
+            None => "{spinner} {bytes}, {msg}",
+        };
+        Self { reporter: Reporter::new(bytes, template), rows_before: 0 }
     }
 
     fn tell(&mut self, told: &Told<'_>) {
         match told {
             Told::Resumed(progress) => {
                 self.rows_before = progress.counts.rows();
-                self.line(&format!("wideroom: an earlier import of this file was interrupted; going on after line {}", progress.lines));
+                let lines = progress.lines;
+                self.reporter.line(&format!("wideroom: an earlier import of this file was interrupted; going on after line {lines}"));
             }
-            Told::Broken(fault) => self.line(&format!("line {}: {}", fault.line, fault.reason)),
-            Told::Progress(progress) => self.progress(progress),
+            Told::Broken(fault) => self.reporter.line(&format!("line {}: {}", fault.line, fault.reason)),
+            Told::Progress(progress) => {
+                let rate = self.reporter.rate(progress.counts.rows().saturating_sub(self.rows_before));
+                let bar = format!("{rate} rows/s");
+                self.reporter.progress(progress.offset, &bar, &format!("{} lines read, {bar}", progress.lines));
+            }
         }
     }
-
-    fn progress(&mut self, progress: &Progress) {
-        let rows = progress.counts.rows().saturating_sub(self.rows_before);
-        let rate = rows as f64 / self.began.elapsed().as_secs_f64().max(0.001);
-        if let Some(bar) = &self.bar {
-            bar.set_position(progress.offset);
-            bar.set_message(format!("{rate:.0} rows/s"));
-        } else if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
-            self.line(&format!("wideroom: {} lines read, {rate:.0} rows/s", progress.lines));
-        }
-    }
-
-    fn line(&self, text: &str) {
-        let write = || {
-            let _ = writeln!(io::stderr(), "{text}");
-        };
-        match &self.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn bar(bytes: Option<u64>) -> ProgressBar {
-    let (bar, template) = match bytes {
-        Some(bytes) => (ProgressBar::new(bytes), "{bar:40} {bytes}/{total_bytes}, {msg}, {eta} to go"),
-        None => (ProgressBar::new_spinner(), "{spinner} {bytes}, {msg}"),
-    };
-    bar.with_style(ProgressStyle::with_template(template).expect("the templates are well-formed"))
 }

@@ -1,7 +1,7 @@
 //! `wideroom migrate`: makes the tables on a cluster.
 
 use super::stop::{self, Stop};
-use super::{Error, MigrateFlags, print};
+use super::{Error, GOES_ON, MigrateFlags, print};
 use crate::clock::SystemClock;
 use crate::config::{Config, StoreChoice};
 use crate::store::cql::{self, Migrated};
@@ -20,7 +20,7 @@ async fn migrate(config: Config, replication: Option<usize>, stop: Stop) -> Resu
     eprintln!("making the tables in {address}; a cluster takes some seconds to agree on them");
     let migrated = tokio::select! {
         migrated = cql::migrate(address, replication, &SystemClock) => migrated?,
-        () = stop.cancelled() => return Err(Error::Interrupted { goes_on: true }),
+        () = stop.cancelled() => return Err(Error::Interrupted(GOES_ON)),
     };
     let Migrated { data_centre, replication, applied, version } = migrated;
     let done = if applied.is_empty() { "was there already" } else { "is made" };

@@ -2,14 +2,22 @@
 //!
 //! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage.
 
+mod backup;
+mod check_config;
+mod default_config;
+mod export;
 mod import;
 mod migrate;
 mod open;
+mod operate;
+mod process;
+mod progress;
 mod schema;
 mod serve;
 mod settings;
 mod stop;
 mod token;
+mod verify;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -19,6 +27,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::backup::BackupError;
 use self::settings::{DATA, Given, STORE};
 use crate::bus::NatsError;
 use crate::model::{UserId, UserIdError};
@@ -43,6 +52,7 @@ Examples:
   wideroom --demo                        try it: a server with a sample to look at, on http://127.0.0.1:8080
   wideroom token --user alice            print a token that signs in as alice
   wideroom import chats.jsonl            bring in conversations from elsewhere
+  wideroom export chats.jsonl            write everything to a file, for another store
   wideroom migrate --store cql://…       make the tables on a cluster
 
 `wideroom COMMAND --help` says more about each.";
@@ -55,11 +65,51 @@ enum Command {
     Token(TokenFlags),
     #[command(about = "Bring conversations and their history into the store", long_about = IMPORT, after_help = IMPORT_EXAMPLES)]
     Import(ImportFlags),
+    #[command(about = "Write everything of the store to a file", long_about = EXPORT, after_help = EXPORT_EXAMPLES)]
+    Export(ExportFlags),
+    #[command(about = "Say whether the store agrees with itself", long_about = VERIFY, after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyFlags),
     #[command(about = "Make the tables on a cluster of Cassandra or ScyllaDB", long_about = MIGRATE, after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateFlags),
+    #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
+    Backup(BackupFlags),
+    #[command(about = "Say which settings would be in force, and from where", long_about = CHECK_CONFIG, after_help = CHECK_CONFIG_EXAMPLES)]
+    CheckConfig(Given<{ settings::SERVE }>),
+    #[command(about = "Print a configuration file with every setting and its default", long_about = DEFAULT_CONFIG, after_help = DEFAULT_CONFIG_EXAMPLES)]
+    DefaultConfig,
     #[command(about = "Print the schema of the API", long_about = SCHEMA, after_help = SCHEMA_EXAMPLES)]
     Schema,
 }
+
+const BACKUP: &str = "\
+Copy the store of a running server into a folder, which another server can then be started on.
+
+The copy holds what was acknowledged before it began, all as it was at one moment, and the key of the data folder. The server goes on \
+meanwhile. It is asked at its --admin-listen, and gives a copy to whoever can read the key in its data folder. The folder must be empty, or \
+not be there yet. A copy that was not finished is refused by every server. Only an embedded store is copied; a cluster has its own tools.";
+
+const BACKUP_EXAMPLES: &str = "\
+Examples:
+  wideroom backup /backup/2026-11-21 --data /var/lib/wideroom
+  wideroom serve --data /backup/2026-11-21 --listen 127.0.0.1:8081 --admin-listen off    look at it";
+
+const CHECK_CONFIG: &str = "\
+Say which settings `wideroom serve` would have with the same flags, environment and file, and where each is from.
+
+It reads the files that the settings name (keys, trusted documents), so that a mistake in them shows, and opens and makes nothing. What is \
+printed is a configuration file itself. User and password of a cluster are left out.";
+
+const CHECK_CONFIG_EXAMPLES: &str = "\
+Examples:
+  wideroom check-config --config wideroom.toml
+  wideroom check-config --config wideroom.toml | grep -v '# default'";
+
+const DEFAULT_CONFIG: &str = "\
+Print a configuration file with every setting, what it does, and its default. Nothing is set in it until the # before a key is taken away.";
+
+const DEFAULT_CONFIG_EXAMPLES: &str = "\
+Examples:
+  wideroom default-config > wideroom.toml";
 
 const SCHEMA: &str = "\
 Print the schema of the API in GraphQL's schema language, as it is committed in schema.graphql. Nothing is opened.";
@@ -108,12 +158,41 @@ Lines, with all their fields; only those before the bar are needed:
   participant   conversationId username | state role joinedAt leftAt readUpTo unreadFrom deliveredUpTo
                 muted pinned archivedAt
   message       conversationId id sender | kind body attachments metadata replyTo clientKey editedAt deletedAt
+  reaction      conversationId messageId emoji username
   header, end   first and last line of an export: format exportedAt; lines (how many stand before it)
-`participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids, and hold the time.
+`participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids, and hold the time. `unreadFrom` says from where on
+all is unread, where that is not just behind `readUpTo`.
 
 Examples:
   wideroom import chats.jsonl
   zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
+
+const EXPORT: &str = "\
+Write everything of the store as JSON lines, which `wideroom import` reads into this store or any other: users, conversations, \
+participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions.
+
+What is written so far lies beside FILE in one that ends in `.partial`; it takes the place of FILE once it is whole. An export that was \
+interrupted goes on there when the same command is given again; remove the partial file to begin anew. On an embedded store the server \
+must be stopped meanwhile. On a cluster servers may go on: what they write meanwhile may be missing from the file, so stop them for a move.";
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  wideroom export chats.jsonl --data /var/lib/wideroom
+  wideroom export - --store cql://10.0.0.1/wideroom | gzip > chats.jsonl.gz
+  wideroom export - | wideroom import - --store cql://10.0.0.1/wideroom";
+
+const VERIFY: &str = "\
+Read the whole store and say whether what follows from messages and participants agrees with them: the heads of conversations, counts, \
+the lists of inboxes, pairs and, on a cluster, the index of buckets. Each kind of disagreement is counted, with an example.
+
+Messages are the truth, and are never changed. `--repair` makes the rest agree with them. The exit code is 0 where all agrees or was \
+repaired, and 1 where not. On an embedded store the server must be stopped meanwhile; on a cluster too, or what is just being written \
+may be found.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  wideroom verify --data /var/lib/wideroom
+  wideroom verify --repair --store cql://10.0.0.1/wideroom";
 
 const MIGRATE: &str = "\
 Make the keyspace and its tables on a cluster of Cassandra or ScyllaDB, or bring them to the version of this program.
@@ -149,6 +228,36 @@ struct ImportFlags {
 }
 
 #[derive(clap::Args)]
+struct ExportFlags {
+    /// The file, or `-` for standard output
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    given: Given<STORE>,
+}
+
+#[derive(clap::Args)]
+struct VerifyFlags {
+    /// Make agree what does not
+    #[arg(long, env = "WIDEROOM_REPAIR", hide_env_values = true)]
+    repair: bool,
+    #[command(flatten)]
+    given: Given<STORE>,
+}
+
+#[derive(clap::Args)]
+struct BackupFlags {
+    /// The folder to make the copy in
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Where the server's operators find it [default: 127.0.0.1:9090]
+    #[arg(long, env = "WIDEROOM_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    admin_listen: Option<String>,
+    #[command(flatten)]
+    given: Given<DATA>,
+}
+
+#[derive(clap::Args)]
 struct TokenFlags {
     /// Who the token names: 1 to 128 bytes of text without control characters
     #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
@@ -163,6 +272,9 @@ struct TokenFlags {
 fn parse_user(text: &str) -> Result<UserId, UserIdError> {
     UserId::parse(text)
 }
+
+/// What is said of a command that was interrupted and can be given again.
+const GOES_ON: &str = "the same command goes on from here";
 
 /// Why a command failed: one line.
 #[derive(Debug, thiserror::Error)]
@@ -185,16 +297,30 @@ enum Error {
     Store(#[from] store::Error),
     #[error("{0}; what was imported stays, and the same command may be given again")]
     Import(#[from] transfer::import::Error),
+    #[error(transparent)]
+    Export(#[from] transfer::export::Error),
+    #[error("there is no store in {}", .0.display())]
+    NoStore(PathBuf),
+    #[error("what does not agree: {0}; `wideroom verify --repair` repairs it")]
+    NotSound(u64),
+    #[error("what does not agree and could not be repaired: {0}")]
+    NotRepaired(u64),
+    #[error("{} cannot be written: {source}", path.display())]
+    Output { path: PathBuf, source: io::Error },
     #[error("{} cannot be read: {source}", path.display())]
     Input { path: PathBuf, source: io::Error },
     #[error("the data folder {} cannot be made: {source}", path.display())]
     Folder { path: PathBuf, source: io::Error },
     #[error("broken lines left out: {0}; the rest is imported")]
     BrokenLines(u64),
-    #[error("interrupted; {}", if *.goes_on { "the same command goes on from here" } else { "what was imported stays" })]
-    Interrupted { goes_on: bool },
+    #[error("interrupted; {0}")]
+    Interrupted(&'static str),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("--admin-listen: cannot listen on {address}: {source}; name another address, or `off`")]
+    AdminListen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     #[error("--trusted-documents: {}: {source}", path.display())]
     Trusted { path: PathBuf, source: TrustedError },
     #[error("the server failed: {0}")]
@@ -248,10 +374,15 @@ fn run(line: &CommandLine) -> Result<(), Error> {
     match &line.command {
         Some(Command::Token(flags)) => token::run(flags),
         Some(Command::Import(flags)) => import::run(flags),
+        Some(Command::Export(flags)) => export::run(flags),
+        Some(Command::Verify(flags)) => verify::run(flags),
         Some(Command::Migrate(flags)) => migrate::run(flags),
+        Some(Command::Backup(flags)) => backup::run(flags),
+        Some(Command::CheckConfig(given)) => check_config::run(given),
+        Some(Command::DefaultConfig) => default_config::run(),
         Some(Command::Schema) => schema::run(),
-        Some(Command::Serve(given)) => serve::run(given.config()?),
-        None => serve::run(line.serve.config()?),
+        Some(Command::Serve(given)) => serve::run(given),
+        None => serve::run(&line.serve),
     }
 }
 

@@ -6,20 +6,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::operate::Running;
+use super::settings::{Given, SERVE};
 use super::stop::{self, Stop};
-use super::{Error, open, print};
-use crate::auth::Auth;
+use super::{Error, open, print, process};
+use crate::auth::{Auth, BACKUP_AUDIENCE, TokenRules};
 use crate::bus::Bus;
 use crate::chat::Chat;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, StoreChoice};
+use crate::config::{ADMIN_LISTEN, Config, StoreChoice};
 use crate::graphql::{Api, Executor};
+use crate::metrics::Metrics;
 use crate::model::UserId;
+use crate::server::admin::{self, Admin};
 use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Doors, TrustedDocuments};
-use crate::store::{NOTE_IMPORTED_AT, Store};
+use crate::store::{Measured, NOTE_IMPORTED_AT, Store};
 use crate::telemetry;
 use crate::transfer::import::{Import, Told};
 use crate::transfer::line::Line;
@@ -28,17 +34,33 @@ use crate::transfer::line::Line;
 const SAMPLE: &str = include_str!("demo.jsonl");
 const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
-pub(super) fn run(config: Config) -> Result<(), Error> {
+pub(super) fn run(given: &Given<SERVE>) -> Result<(), Error> {
+    let (config, sources) = given.resolve()?;
+    let is_admin_given = sources.contains_key(ADMIN_LISTEN);
     telemetry::init(&config.log, config.log_format)?;
     open::folder(&config)?;
     let auth = Arc::new(Auth::open(&config.data)?.with_rules(config.tokens.clone())?);
-    stop::run(|stop| serve(config, auth, stop))
+    stop::run(move |stop| serve(config, is_admin_given, auth, stop))
 }
 
-async fn serve(config: Config, auth: Arc<Auth>, stop: Stop) -> Result<(), Error> {
+async fn serve(config: Config, is_admin_given: bool, auth: Arc<Auth>, stop: Stop) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = open::store(&config, clock.clone()).await?;
-    let served = serve_store(&config, &store, auth, clock, stop).await;
+    let metrics = Metrics::default();
+    let (store, embedded): (Arc<dyn Store>, _) = match &config.store {
+        StoreChoice::Embedded => {
+            let store = Arc::new(open::embedded(&config, clock.clone()).await?);
+            store.register(&metrics);
+            (store.clone(), Some(store))
+        }
+        StoreChoice::Cql(address) => (Arc::new(open::cluster(address, clock.clone()).await?), None),
+    };
+    let measured = Arc::new(Measured::new(store));
+    measured.register(&metrics);
+    process::register(&metrics);
+    let store: Arc<dyn Store> = measured;
+    let running = Arc::new(Running { store: store.clone(), embedded, stop: stop.clone() });
+    let operators = Operators { running, metrics, is_given: is_admin_given };
+    let served = serve_store(&config, &store, auth, clock, operators, stop).await;
     let closed = store.close().await;
     served?;
     closed?;
@@ -46,21 +68,67 @@ async fn serve(config: Config, auth: Arc<Auth>, stop: Stop) -> Result<(), Error>
     Ok(())
 }
 
-async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, clock: Arc<dyn Clock>, stop: Stop) -> Result<(), Error> {
+/// What those who look after the server are given.
+struct Operators {
+    running: Arc<Running>,
+    metrics: Metrics,
+    /// Whether somebody asked for the address.
+    is_given: bool,
+}
+
+impl Operators {
+    /// Listens for them. The usual address may be another server's already, and nobody asked for it: then this one goes without.
+    fn listen(&self, config: &Config) -> Result<Option<TcpListener>, Error> {
+        let Some(address) = config.admin_listen else { return Ok(None) };
+        match server::listen(address) {
+            Ok(listener) => Ok(Some(listener)),
+            Err(error) if !self.is_given => {
+                tracing::warn!(%address, %error, "no metrics, no health and no backups: name another --admin-listen, or `off`");
+                Ok(None)
+            }
+            Err(source) => Err(Error::AdminListen { address, source }),
+        }
+    }
+
+    /// Serves them until the token is cancelled.
+    fn serve(self, listener: TcpListener, data: &Path, over: CancellationToken) -> Result<JoinHandle<()>, Error> {
+        let rules = TokenRules { audience: Some(BACKUP_AUDIENCE.to_owned()), ..TokenRules::default() };
+        let auth = Auth::open(data)?.with_rules(rules)?;
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "metrics, health and backups");
+        }
+        Ok(tokio::spawn(admin::run(listener, Admin { operated: self.running, metrics: self.metrics, auth }, over)))
+    }
+}
+
+async fn serve_store(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    auth: Arc<Auth>,
+    clock: Arc<dyn Clock>,
+    operators: Operators,
+    stop: Stop,
+) -> Result<(), Error> {
     if config.demo {
         load_sample(store, clock.clone(), &config.data).await?;
     }
     let listen = |source| Error::Listen { address: config.listen, source };
     let listener = server::listen(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
+    let admin_listener = operators.listen(config)?;
     let chat = Chat::open(store.clone(), bus(config).await?, clock.clone(), config.chat.clone()).await?;
     if !chat.ahead_of_clock().is_zero() {
         tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
     }
+    chat.register(&operators.metrics);
     let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
+    api.register(&operators.metrics);
     let trusted = config.trusted_documents.as_deref().map(|path| trusted(path, api.as_ref())).transpose()?;
     let doors = Doors::new(api, auth.clone(), clock.clone(), config.doors.clone());
     let doors = Arc::new(if let Some(trusted) = trusted { doors.with_trusted(trusted) } else { doors });
+    doors.register(&operators.metrics);
+    let over = CancellationToken::new();
+    let looked_after = admin_listener.map(|listener| operators.serve(listener, &config.data, over.clone())).transpose()?;
     let demo_users = if config.demo { sample_users() } else { Vec::new() };
     let pages = if config.pages { pages::router(PageOptions { demo_users, issue: issue(auth, clock) }) } else { Router::new() };
     print(&greeting(address, config))?;
@@ -71,6 +139,11 @@ async fn serve_store(config: &Config, store: &Arc<dyn Store>, auth: Arc<Auth>, c
     };
     let served = server::run(listener, doors, pages, stopping).await;
     chat.finish().await;
+    over.cancel();
+    if let Some(looked_after) = looked_after {
+        // A panic in it would have been logged by the runtime's hook.
+        let _ = looked_after.await;
+    }
     served.map_err(Error::Serve)
 }
 

@@ -8,7 +8,7 @@ use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::config::{self, BOUNDS, Config, Error, Scope, Setting, Source};
+use crate::config::{self, BOUNDS, Config, Error, Scope, Setting, Source, Sources};
 
 pub(super) const DATA: u8 = Scope::Data as u8;
 pub(super) const STORE: u8 = Scope::Store as u8;
@@ -28,15 +28,22 @@ pub(super) const BOUNDS_HEADING: &str = "Bounds";
 impl<const SCOPE: u8> Given<SCOPE> {
     /// Everything put together, and validated.
     pub(super) fn config(&self) -> Result<Config, Error> {
-        let mut config = Config::default();
+        Ok(self.resolve()?.0)
+    }
+
+    /// The same, and where each value is from.
+    pub(super) fn resolve(&self) -> Result<(Config, Sources), Error> {
+        let (mut config, mut sources) = (Config::default(), Sources::new());
         if let Some(path) = &self.file {
-            config.set_from_file(path)?;
+            let set = config.set_from_file(path)?;
+            sources.extend(set.into_iter().map(|setting| (setting.name, Source::File(path.clone()))));
         }
         for (setting, source, text) in &self.values {
             config.set(setting, text, source)?;
+            sources.insert(setting.name, source.clone());
         }
         config.validate(settings::<SCOPE>().map(|setting| setting.scope).max().unwrap_or(Scope::Data))?;
-        Ok(config)
+        Ok((config, sources))
     }
 }
 

@@ -63,7 +63,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let mut config = Config::default();
         let outcome = config.set_from_file(&path).map_err(|error| error.to_string().replace(path.to_str().unwrap(), "FILE"));
-        outcome.map(|()| config)
+        outcome.map(|_| config)
     }
 
     #[test]

@@ -5,8 +5,11 @@
 mod access;
 mod bounds;
 mod file;
+mod show;
 mod value;
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -17,12 +20,15 @@ use crate::{auth, chat, graphql, server};
 
 pub use self::access::ACCESS;
 pub use self::bounds::BOUNDS;
+pub use self::show::{default_file, in_force};
 pub use self::value::parse_duration;
 
 /// Everything that can be set. `Default` is the one place of the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: SocketAddr,
+    /// Where metrics, health and backups are to be had. `None`: nowhere.
+    pub admin_listen: Option<SocketAddr>,
     pub data: PathBuf,
     pub store: StoreChoice,
     /// Over which servers that share a store tell each other where they write.
@@ -47,6 +53,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            admin_listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))),
             data: PathBuf::from("./wideroom-data"),
             store: StoreChoice::Embedded,
             nats: None,
@@ -104,6 +111,9 @@ pub struct Setting {
     pub set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
+/// The one setting that a server may go without, where nobody asked for it.
+pub const ADMIN_LISTEN: &str = "admin-listen";
+
 /// All settings but those of access and the bounds, in the order in which the help shows them.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -115,6 +125,19 @@ pub const SETTINGS: &[Setting] = &[
         get: |config| config.listen.to_string(),
         set: |config, text| {
             config.listen = text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: ADMIN_LISTEN,
+        environment: "WIDEROOM_ADMIN_LISTEN",
+        scope: Scope::Serve,
+        value_name: Some("ADDRESS"),
+        help: "Where operators find /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` is for nowhere",
+        get: |config| config.admin_listen.map_or_else(|| "off".to_owned(), |address| address.to_string()),
+        set: |config, text| {
+            let address = || text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:9090, or `off`");
+            config.admin_listen = if text == "off" { None } else { Some(address()?) };
             Ok(())
         },
     },
@@ -276,6 +299,19 @@ pub enum Source {
     File(PathBuf),
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("flag"),
+            Self::Environment => f.write_str("environment"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Where each value was given that was given at all: in the end, by the name of its setting.
+pub type Sources = BTreeMap<&'static str, Source>;
+
 /// Why there is no configuration: one line, and never a value that may be a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -310,9 +346,10 @@ impl Config {
         })
     }
 
-    /// Sets what a file says. A key that is no setting is refused with the nearest one that is.
-    pub fn set_from_file(&mut self, path: &Path) -> Result<(), Error> {
-        file::read(path)?.into_iter().try_for_each(|(setting, text)| self.set(setting, &text, &Source::File(path.to_owned())))
+    /// Sets what a file says, and tells what that is. A key that is no setting is refused with the nearest one that is.
+    pub fn set_from_file(&mut self, path: &Path) -> Result<Vec<&'static Setting>, Error> {
+        let source = Source::File(path.to_owned());
+        file::read(path)?.into_iter().map(|(setting, text)| self.set(setting, &text, &source).map(|()| setting)).collect()
     }
 
     /// What each value cannot tell by itself. Before anything is opened.

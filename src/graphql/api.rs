@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
-use async_graphql::{Request, Response, Variables};
+use async_graphql::{Request, Response, ValidationMode, Variables};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
@@ -11,23 +11,30 @@ use futures_util::stream::BoxStream;
 use super::error::settle_outcomes;
 use super::scope::Session;
 use super::shared::{Shared, Told};
-use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, schema};
+use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, is_refusal, schema};
 use crate::chat::Chat;
+use crate::metrics::Metrics;
 use crate::model::UserId;
 
 /// The API over a chat.
 pub struct Api {
     chat: Chat,
-    schema: ChatSchema,
+    schemas: Schemas,
     documents: Documents,
     shared: Arc<Shared>,
 }
 
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
-        let schema = schema(bounds.complexity);
-        let shared = Shared::new(schema.clone(), chat.clone());
-        Self { chat, schema, documents: Documents::new(bounds), shared }
+        let schemas = Schemas::new(bounds.complexity);
+        let documents = Documents::new(bounds, &schemas.strict.sdl());
+        let shared = Shared::new(schemas.clone(), chat.clone());
+        Self { chat, schemas, documents, shared }
+    }
+
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        self.documents.meter().register(metrics);
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {
@@ -50,7 +57,8 @@ impl Executor for Api {
     }
 
     async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response {
-        let mut response = self.schema.execute(self.request(prepared, variables, viewer)).await;
+        let mut response = self.schemas.of(prepared).execute(self.request(prepared, variables, viewer)).await;
+        note(prepared, &response);
         if prepared.operation == OperationType::Mutation {
             settle_outcomes(&mut response.errors);
         }
@@ -62,9 +70,36 @@ impl Executor for Api {
     }
 
     fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told> {
-        match prepared.free() {
-            Some(free) => self.shared.subscribe(prepared.clone(), free, variables, viewer),
-            None => self.schema.execute_stream(self.request(prepared, variables, viewer)).map(Told::Own).boxed(),
+        if let Some(free) = prepared.free() {
+            return self.shared.subscribe(prepared.clone(), free, variables, viewer);
         }
+        let responses = self.schemas.of(prepared).execute_stream(self.request(prepared, variables, viewer));
+        let prepared = prepared.clone();
+        responses.inspect(move |response| note(&prepared, response)).map(Told::Own).boxed()
+    }
+}
+
+/// What was executed had passed validation.
+fn note(prepared: &Prepared, response: &Response) {
+    if !prepared.is_valid() && !is_refusal(response) {
+        prepared.passed();
+    }
+}
+
+/// The schema, for documents that were not validated yet and for those that were.
+#[derive(Clone)]
+pub(super) struct Schemas {
+    strict: ChatSchema,
+    swift: ChatSchema,
+}
+
+impl Schemas {
+    fn new(complexity_max: usize) -> Self {
+        let schema = |validation| schema(complexity_max, validation);
+        Self { strict: schema(ValidationMode::Strict), swift: schema(ValidationMode::Fast) }
+    }
+
+    pub(super) fn of(&self, prepared: &Prepared) -> &ChatSchema {
+        if prepared.is_valid() { &self.swift } else { &self.strict }
     }
 }

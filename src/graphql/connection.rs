@@ -4,6 +4,7 @@ use async_graphql::{Object, SimpleObject};
 
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
+use super::swift::Swift;
 use crate::model::{Direction, PageRequest};
 
 /// The four arguments that each connection takes.
@@ -92,8 +93,8 @@ impl<E: Edge> Connection<E> {
 #[Object(name = "MessageConnection")]
 impl Connection<super::types::MessageEdge> {
     /// The messages of this page, the newest first.
-    async fn edges(&self) -> &[super::types::MessageEdge] {
-        &self.edges
+    async fn edges(&self) -> Vec<Swift<&super::types::MessageEdge>> {
+        self.edges.iter().map(Swift).collect()
     }
 
     #[graphql(name = "pageInfo")]

@@ -117,7 +117,7 @@ mod tests {
     use crate::graphql::{DocumentBounds, Documents};
 
     fn cost(text: &str, variables: serde_json::Value) -> Cost {
-        let prepared = Documents::new(DocumentBounds::default()).prepare(text, None).unwrap();
+        let prepared = Documents::new(DocumentBounds::default(), "").prepare(text, None).unwrap();
         prepared.cost(&Variables::from_json(variables))
     }
 

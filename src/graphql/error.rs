@@ -128,19 +128,26 @@ impl From<chat::Error> for Error {
     }
 }
 
-/// The cause goes to the log; the client gets no word of it.
-fn from_store(cause: &store::Error) -> Error {
+/// The cause goes to the log, once; the client gets no word of it.
+fn from_store(failure: &chat::StoreFailure) -> Error {
+    let (cause, is_news) = (&failure.cause, failure.is_news());
     match cause {
         store::Error::Unavailable(_) => {
-            tracing::warn!(error = %cause, "an operation was not done");
+            if is_news {
+                tracing::warn!(error = %cause, "an operation was not done");
+            }
             Error::new(Code::Unavailable, "the store is not available, try again later").with(OUTCOME, NOT_DONE)
         }
         store::Error::OutcomeUnknown(_) => {
-            tracing::warn!(error = %cause, "the outcome of an operation is not known");
+            if is_news {
+                tracing::warn!(error = %cause, "the outcome of an operation is not known");
+            }
             chat::Error::OutcomeUnknown.into()
         }
         store::Error::Corrupt { .. } => {
-            tracing::error!(error = %cause, "an operation met a damaged row");
+            if is_news {
+                tracing::error!(error = %cause, "an operation met a damaged row");
+            }
             Error::internal()
         }
     }

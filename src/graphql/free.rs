@@ -82,10 +82,7 @@ const FREE: &[(&str, &[Row])] = &[
         // A profile is everybody's: no place in a conversation decides on it.
         &[("id", Nothing, LEAF), ("username", Nothing, LEAF), ("displayName", Nothing, LEAF), ("avatarUrl", Nothing, LEAF)],
     ),
-    (
-        "Reaction",
-        &[("emoji", Reads, LEAF), ("count", Reads, LEAF), ("countIsCapped", Reads, LEAF), ("users", Reads, "User")],
-    ),
+    ("Reaction", &[("emoji", Reads, LEAF), ("count", Reads, LEAF), ("countIsCapped", Reads, LEAF), ("users", Reads, "User")]),
     (
         "Conversation",
         &[
@@ -123,12 +120,7 @@ const FREE: &[(&str, &[Row])] = &[
     ("MessageConnection", &[("edges", Reads, "MessageEdge"), ("pageInfo", Reads, "PageInfo")]),
     (
         "PageInfo",
-        &[
-            ("hasNextPage", Reads, LEAF),
-            ("hasPreviousPage", Reads, LEAF),
-            ("startCursor", Reads, LEAF),
-            ("endCursor", Reads, LEAF),
-        ],
+        &[("hasNextPage", Reads, LEAF), ("hasPreviousPage", Reads, LEAF), ("startCursor", Reads, LEAF), ("endCursor", Reads, LEAF)],
     ),
 ];
 

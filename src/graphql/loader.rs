@@ -66,6 +66,7 @@ pub(super) struct Loaders {
     pub(super) conversations: Loader<ConversationId, Option<Arc<Conversation>>>,
     pub(super) entries: Loader<ConversationId, Option<InboxRow>>,
     pub(super) last_messages: Loader<ConversationId, Option<MessageId>>,
+    /// Also those that the viewer may not see: `Message::load` asks for the conversation beside it.
     pub(super) messages: Loader<(ConversationId, MessageId), Option<Arc<Message>>>,
     pub(super) messages_at: Loader<(ConversationId, OrderKey), Option<Arc<Message>>>,
     pub(super) message_counts: Loader<ConversationId, u64>,
@@ -83,7 +84,7 @@ impl Loaders {
             conversations: Loader::new(chat, viewer, async |chat, viewer, ids| chat.conversations(&viewer, &ids).await),
             entries: Loader::new(chat, viewer, async |chat, viewer, ids| chat.entries(&viewer, &ids).await),
             last_messages: Loader::new(chat, viewer, async |chat, _, ids| chat.last_messages(&ids).await),
-            messages: Loader::new(chat, viewer, async |chat, viewer, keys| chat.messages(&viewer, &keys).await),
+            messages: Loader::new(chat, viewer, async |chat, _, keys| chat.messages(&keys).await),
             messages_at: Loader::new(chat, viewer, async |chat, _, places| chat.messages_at(&places).await),
             message_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.message_counts(&ids).await),
             participants: Loader::new(chat, viewer, async |chat, viewer, ids| chat.all_participants(&viewer, &ids).await),

@@ -1,6 +1,6 @@
 //! The translation between GraphQL and the chat. No rule lives here.
 //!
-//! A document is prepared once (parsed, guarded, kept), then executed for a viewer.
+//! A document is prepared once (parsed, guarded, kept), then executed for a viewer; the first time under validation.
 
 mod api;
 mod connection;
@@ -19,8 +19,11 @@ mod scalar;
 mod scope;
 mod shared;
 mod subscription;
+mod subscription_root;
+mod swift;
 mod types;
 mod updates;
+mod variable;
 
 pub use api::Api;
 pub use cost::Cost;
@@ -32,7 +35,7 @@ pub use query::Query;
 pub use shared::{Payload, Told};
 pub use subscription::Subscription;
 
-use async_graphql::{Response, SDLExportOptions, Schema, Variables};
+use async_graphql::{Response, SDLExportOptions, Schema, ValidationMode, Value, Variables};
 use futures_util::stream::BoxStream;
 
 use crate::model::UserId;
@@ -60,12 +63,18 @@ pub trait Executor: Send + Sync + 'static {
 pub type Here = Box<dyn Send + Sync>;
 
 /// `complexity_max`: fields that one answer may come to, each counted as often as the lists around it may have elements.
-fn schema(complexity_max: usize) -> ChatSchema {
-    Schema::build(Query, Mutation, Subscription).disable_suggestions().limit_complexity(complexity_max).finish()
+fn schema(complexity_max: usize, validation: ValidationMode) -> ChatSchema {
+    let builder = Schema::build(Query, Mutation, Subscription).disable_suggestions();
+    builder.limit_complexity(complexity_max).validation_mode(validation).finish()
 }
 
 /// The schema in its text form.
 pub fn sdl() -> String {
     let options = SDLExportOptions::new().include_specified_by().use_space_ident().indent_width(2);
-    schema(usize::MAX).sdl_with_options(options.prefer_single_line_descriptions())
+    schema(usize::MAX, ValidationMode::Strict).sdl_with_options(options.prefer_single_line_descriptions())
+}
+
+/// True where nothing was executed: errors of execution have a path, those of a request have none.
+pub fn is_refusal(response: &Response) -> bool {
+    response.data == Value::Null && !response.errors.is_empty() && response.errors.iter().all(|error| error.path.is_empty())
 }

@@ -18,7 +18,7 @@ use lru::LruCache;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, mpsc};
 
-use super::ChatSchema;
+use super::api::Schemas;
 use super::document::Prepared;
 use super::error::Error;
 use super::free::Free;
@@ -51,7 +51,7 @@ type ShapeKey = (usize, Option<Name>, String);
 
 /// All that is shared.
 pub(super) struct Shared {
-    schema: ChatSchema,
+    schemas: Schemas,
     chat: Chat,
     shapes: Mutex<HashMap<ShapeKey, Weak<Shape>>>,
     serial: AtomicU64,
@@ -94,10 +94,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(schema: ChatSchema, chat: Chat) -> Arc<Self> {
+    pub(super) fn new(schemas: Schemas, chat: Chat) -> Arc<Self> {
         let memo = || Mutex::new(Memo { shown: LruCache::unbounded(), bytes: 0 });
         let memos = std::array::from_fn(|_| memo());
-        Arc::new(Self { schema, chat, shapes: Mutex::default(), serial: AtomicU64::new(0), memos })
+        Arc::new(Self { schemas, chat, shapes: Mutex::default(), serial: AtomicU64::new(0), memos })
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, session: Session) -> Request {
@@ -105,15 +105,24 @@ impl Shared {
     }
 
     /// What the viewer is told, where nothing in the operation is theirs.
-    pub(super) fn subscribe(self: &Arc<Self>, prepared: Prepared, free: Free, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told> {
+    pub(super) fn subscribe(
+        self: &Arc<Self>,
+        prepared: Prepared,
+        free: Free,
+        variables: Variables,
+        viewer: Option<UserId>,
+    ) -> BoxStream<'static, Told> {
         let shared = Arc::clone(self);
         let opened = async move {
             let slot = Arc::default();
             let session = Session::at(shared.chat.clone(), viewer, Desk::Opening(Arc::clone(&slot)));
-            let answer = shared.schema.execute_stream(shared.request(&prepared, variables.clone(), session)).next().await;
+            let answer = shared.schemas.of(&prepared).execute_stream(shared.request(&prepared, variables.clone(), session)).next().await;
             match (answer, Desk::take_over(&slot)) {
                 (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
-                (None, Some(updates)) => told(shared.shape(prepared, free, variables), updates),
+                (None, Some(updates)) => {
+                    prepared.passed();
+                    told(shared.shape(prepared, free, variables), updates)
+                }
                 (None, None) => stream::empty().boxed(),
             }
         };
@@ -321,6 +330,6 @@ impl Shape {
         let (feed, updates): (_, Feed) = mpsc::channel(1);
         let session = Session::at(self.shared.chat.clone(), Some(viewer.clone()), Desk::Showing(Mutex::new(Some(updates))));
         let request = self.shared.request(&self.prepared, self.variables.clone(), session);
-        Press { feed, answers: self.shared.schema.execute_stream(request) }
+        Press { feed, answers: self.shared.schemas.of(&self.prepared).execute_stream(request) }
     }
 }

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 use super::scope::Scope;
-use crate::chat::{self, ConversationEvent, ConversationUpdate, ConversationUpdates, MessageUpdate, MessageUpdates, Same, TypingUpdate, TypingUpdates, Watch};
+use crate::chat::{
+    self, ConversationEvent, ConversationUpdate, ConversationUpdates, MessageUpdate, MessageUpdates, Same, TypingUpdate, TypingUpdates,
+    Watch,
+};
 use crate::model::OrderKey;
 
 /// A stream that was opened.
@@ -75,7 +78,9 @@ impl Update {
             Self::Message(_) | Self::Typing(_) => false,
             Self::Event(update) => match &update.event {
                 None
-                | Some(ConversationEvent::MessageAdded(_) | ConversationEvent::MessageChanged(..) | ConversationEvent::ParticipantRemoved(_)) => false,
+                | Some(
+                    ConversationEvent::MessageAdded(_) | ConversationEvent::MessageChanged(..) | ConversationEvent::ParticipantRemoved(_),
+                ) => false,
                 Some(
                     ConversationEvent::ParticipantAdded(_)
                     | ConversationEvent::RoleChanged(_)

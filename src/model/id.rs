@@ -10,6 +10,8 @@ use super::{Timestamp, UserId};
 const TICKS_BEFORE_1970: u64 = 0x01B2_1DD2_1381_4000;
 const TICKS_PER_MICRO: u64 = 10;
 const TICKS_MAX: u64 = (1 << 60) - 1;
+/// The greatest second half of a timeuuid's order key.
+const REST_MAX: u64 = u64::MAX >> 2;
 
 /// The name space of the version 5 ids that are made from names. Never to be changed: ids are for ever.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8f6c_2a1e_4b0d_5c3a_9e77_5d1f_60b2_c4e8);
@@ -163,6 +165,22 @@ impl TimeUuid {
         is_one.then_some(candidate)
     }
 
+    /// The first of all that lie after a place. Behind the last one: that.
+    pub fn first_after(place: OrderKey) -> Self {
+        let next = u128::from_be_bytes(place.0).saturating_add(1);
+        let (ticks, rest) = ((next >> 64) as u64, next as u64);
+        // Of the other eight bytes the first two bits are those of the variant, and as they lie in an order key both are zero.
+        let (ticks, rest) = if ticks < TICKS_BEFORE_1970 {
+            (TICKS_BEFORE_1970, 0)
+        } else if rest <= REST_MAX {
+            (ticks, rest)
+        } else {
+            (ticks.saturating_add(1), 0)
+        };
+        let (ticks, rest) = if ticks > TICKS_MAX { (TICKS_MAX, REST_MAX) } else { (ticks, rest) };
+        Self(OrderKey((u128::from(ticks) << 64 | u128::from(rest)).to_be_bytes()))
+    }
+
     pub const fn order_key(self) -> OrderKey {
         self.0
     }
@@ -220,6 +238,21 @@ mod tests {
         assert!(smaller.order_key() <= id.order_key().before());
         assert!(id.order_key().before() < id.order_key());
         assert_eq!(OrderKey::MIN.before(), OrderKey::MIN);
+    }
+
+    #[test]
+    fn the_first_id_after_a_place_is_one_and_none_lies_between() {
+        let id = |text| TimeUuid::parse(text).unwrap();
+        let at = id("a3e39830-e29b-11ef-8001-000000000005");
+        assert_eq!(TimeUuid::first_after(at.order_key().before()), at);
+        assert_eq!(TimeUuid::first_after(at.order_key()), id("a3e39830-e29b-11ef-8001-000000000006"));
+        let (last_of_tick, next_tick) = (id("a3e39830-e29b-11ef-bf7f-7f7f7f7f7f7f"), id("a3e39831-e29b-11ef-8080-808080808080"));
+        assert_eq!(TimeUuid::first_after(last_of_tick.order_key()), next_tick);
+        assert_eq!(TimeUuid::first_after(next_tick.order_key().before()), next_tick);
+        let first = TimeUuid::first_after(OrderKey::MIN);
+        assert_eq!((TimeUuid::from_uuid(first.uuid()), first.moment()), (Some(first), Timestamp::ZERO));
+        let last = TimeUuid::first_after(OrderKey::MAX);
+        assert_eq!(TimeUuid::from_uuid(last.uuid()), Some(last));
     }
 
     #[test]

@@ -73,6 +73,12 @@ impl InputHash {
         Self::of(&input)
     }
 
+    /// Of the send of a message as far as the message still says it. Nobody can send what a deletion leaves: a retry is then a conflict,
+    /// and no second message.
+    pub fn of_imported(message: &Message) -> Self {
+        Self::of_send(&message.content.clone().unwrap_or_default(), message.reply_to)
+    }
+
     /// Of a new group: its name and its people, in any order.
     pub fn of_group(name: &str, users: &[UserId]) -> Self {
         let mut users: Vec<_> = users.iter().collect();

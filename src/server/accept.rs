@@ -18,21 +18,32 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Doors;
 use super::address::Peer;
 use super::stall::Impatient;
 
 /// How long to wait where the system has no more file descriptors.
 const EXHAUSTED: Duration = Duration::from_millis(200);
 
+/// By what a listener takes connections.
+pub(super) struct Terms {
+    /// More wait to be accepted.
+    pub(super) connections: usize,
+    /// How long one may be silent before a request, or take to send its head.
+    pub(super) head: Duration,
+    /// The longest that what is written may wait for the network.
+    pub(super) write: Duration,
+    /// Each answers what it has read, and ends.
+    pub(super) stop: CancellationToken,
+}
+
 /// Accepts connections until it is dropped.
-pub(super) async fn accept(listener: &TcpListener, router: &Router, connections: &TaskTracker, doors: &Arc<Doors>) {
-    let places = Arc::new(Semaphore::new(doors.bounds.connections.min(Semaphore::MAX_PERMITS)));
+pub(super) async fn accept(listener: &TcpListener, router: &Router, connections: &TaskTracker, terms: &Terms) {
+    let places = Arc::new(Semaphore::new(terms.connections.min(Semaphore::MAX_PERMITS)));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let (stream, peer) = next(listener).await;
-        let stream = Impatient::new(stream, doors.bounds.sockets.write);
+        let stream = Impatient::new(stream, terms.write);
         let service = Named { peer: Peer(peer.ip()), router: TowerToHyperService::new(router.clone()) };
-        let (head, stop) = (doors.bounds.head, doors.stop.clone());
+        let (head, stop) = (terms.head, terms.stop.clone());
         connections.spawn(async move {
             serve(stream, service, head, stop).await;
             drop(place);

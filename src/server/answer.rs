@@ -8,7 +8,7 @@ use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
 pub(super) use crate::graphql::Code;
-use crate::graphql::{Payload, RETRY_AFTER_MS, Refused, RefusedKind};
+use crate::graphql::{Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal};
 
 /// When to come back where all places are taken.
 const ROOM_AFTER: Duration = Duration::from_secs(5);
@@ -137,6 +137,7 @@ impl Answer {
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
+        let is_refusal = is_refusal(&response);
         let Response { data, extensions: outer, mut errors, .. } = response;
         for error in &mut errors {
             // Only the library leaves the code out, of errors in documents and variables.
@@ -145,8 +146,6 @@ impl From<Response> for Answer {
                 extensions.set("code", Code::BadUserInput.as_str());
             }
         }
-        // Errors of execution have a path; those of validation have none.
-        let is_refusal = data == Value::Null && !errors.is_empty() && errors.iter().all(|error| error.path.is_empty());
         if is_refusal {
             // One document may be wrong in a thousand places.
             errors.truncate(REFUSAL_ERRORS_MAX);

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::address::Address;
 use super::answer::Problem;
 use crate::graphql::Prepared;
+use crate::metrics::{IntCounter, IntCounterVec, Metrics};
 use crate::model::UserId;
 use crate::rate::{Buckets, Rate, TooFast};
 
@@ -76,16 +77,21 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(bounds: RateBounds) -> Self {
+    pub(super) fn new(bounds: RateBounds, refusals: IntCounterVec) -> Self {
+        let refused = |what| refusals.with_label_values(&[what]);
         Self {
-            queries: Buckets::new(Rate::per_second(bounds.queries_per_second, bounds.queries_burst)),
-            mutations: Buckets::new(Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst)),
-            addresses: Buckets::new(Rate::per_second(bounds.address_per_second, bounds.address_burst)),
-            user_sockets: Counts::new(bounds.user_sockets),
-            address_sockets: Counts::new(bounds.address_sockets),
-            user_streams: Counts::new(bounds.user_streams),
+            queries: Buckets::new("queries", Rate::per_second(bounds.queries_per_second, bounds.queries_burst)),
+            mutations: Buckets::new("mutations", Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst)),
+            addresses: Buckets::new("address", Rate::per_second(bounds.address_per_second, bounds.address_burst)),
+            user_sockets: Counts::new(bounds.user_sockets, refused("user_sockets")),
+            address_sockets: Counts::new(bounds.address_sockets, refused("address_sockets")),
+            user_streams: Counts::new(bounds.user_streams, refused("user_streams")),
             bounds,
         }
+    }
+
+    pub(super) fn register(&self, metrics: &Metrics) {
+        [&self.queries, &self.mutations, &self.addresses].iter().for_each(|buckets| buckets.register(metrics));
     }
 
     /// Lets an operation be executed, for its price.
@@ -150,6 +156,7 @@ fn paid(taken: Result<(), TooFast>) -> Result<(), Problem> {
 struct Counts<K> {
     counts: Arc<Mutex<HashMap<K, usize>>>,
     most: usize,
+    refused: IntCounter,
 }
 
 /// One that counts until it is dropped.
@@ -159,14 +166,15 @@ pub(super) struct Counted<K: Eq + Hash> {
 }
 
 impl<K: Eq + Hash + Clone> Counts<K> {
-    fn new(most: usize) -> Self {
-        Self { counts: Arc::default(), most }
+    fn new(most: usize, refused: IntCounter) -> Self {
+        Self { counts: Arc::default(), most, refused }
     }
 
     fn take(&self, key: K) -> Option<Counted<K>> {
         let mut counts = lock(&self.counts);
         let count = counts.get(&key).copied().unwrap_or(0);
         if count >= self.most {
+            self.refused.inc();
             return None;
         }
         counts.insert(key.clone(), count + 1);
@@ -193,10 +201,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics;
 
     #[test]
     fn who_has_nothing_open_is_not_remembered() {
-        let counts = Counts::new(2);
+        let counts = Counts::new(2, metrics::counter("refused", "In a test."));
         let held: Vec<_> = (0..3).map(|_| counts.take("alice")).collect();
         assert_eq!(held.iter().filter(|taken| taken.is_some()).count(), 2);
         assert!(counts.take("bob").is_some());

@@ -4,10 +4,12 @@
 
 mod accept;
 mod address;
+pub mod admin;
 mod answer;
 mod expiry;
 mod gate;
 mod http;
+mod meter;
 mod operation;
 mod origin;
 pub mod pages;
@@ -32,14 +34,17 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::accept::Terms;
 pub use self::address::Proxies;
 use self::gate::Gate;
 pub use self::gate::RateBounds;
+use self::meter::Meter;
 pub use self::origin::Origins;
 pub use self::trusted::{TrustedDocuments, TrustedError};
 use crate::auth::Auth;
 use crate::clock::Clock;
 use crate::graphql::Executor;
+use crate::metrics::Metrics;
 
 /// What the doors let in, and how long they wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,19 +165,34 @@ pub struct Doors {
     sockets: TaskTracker,
     stop: CancellationToken,
     trusted: Option<TrustedDocuments>,
+    meter: Arc<Meter>,
+    connections: TaskTracker,
 }
 
 impl Doors {
     pub fn new(executor: Arc<dyn Executor>, auth: Arc<Auth>, clock: Arc<dyn Clock>, bounds: DoorBounds) -> Self {
         let places = Arc::new(Semaphore::new(bounds.sockets.total.min(Semaphore::MAX_PERMITS)));
         let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
-        let (gate, sockets, stop) = (Gate::new(bounds.rates.clone()), TaskTracker::new(), CancellationToken::new());
-        Self { executor, auth, clock, bounds, gate, places, stream_places, sockets, stop, trusted: None }
+        let meter = Arc::new(Meter::default());
+        let gate = Gate::new(bounds.rates.clone(), meter.refusals.clone());
+        let (sockets, connections, stop) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
+        Self { executor, auth, clock, bounds, gate, places, stream_places, sockets, stop, trusted: None, meter, connections }
     }
 
     /// From now on only these documents are run, through every door.
     pub fn with_trusted(self, documents: TrustedDocuments) -> Self {
         Self { trusted: Some(documents), ..self }
+    }
+
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        self.meter.register(metrics);
+        self.gate.register(metrics);
+        let (sockets, connections, stop) = (self.sockets.clone(), self.connections.clone(), self.stop.clone());
+        metrics.read("wideroom_sockets", "WebSockets that are open.", move || sockets.len() as f64);
+        metrics.read("wideroom_connections", "HTTP connections that are open.", move || connections.len() as f64);
+        metrics
+            .read("wideroom_draining", "1 while the server takes nothing new, else 0.", move || f64::from(u8::from(stop.is_cancelled())));
     }
 
     /// The sockets that are open now.
@@ -213,10 +233,12 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let router = router(Arc::clone(&doors), pages);
-    let connections = TaskTracker::new();
+    let connections = &doors.connections;
+    let DoorBounds { connections: places, head, sockets: SocketBounds { write, .. }, .. } = doors.bounds;
+    let terms = Terms { connections: places, head, write, stop: doors.stop.clone() };
     tokio::select! {
         () = shutdown => {}
-        () = accept::accept(&listener, &router, &connections, &doors) => {}
+        () = accept::accept(&listener, &router, connections, &terms) => {}
     }
     // From here on connections are refused, and go to another server.
     drop(listener);

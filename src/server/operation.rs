@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::parser::types::OperationType;
 use async_graphql::Variables;
+use async_graphql::parser::types::OperationType;
 use axum::http::{Extensions, HeaderMap, StatusCode};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -15,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Doors;
 use super::address::{Address, Peer};
 use super::answer::{Answer, Code, Delivery, Problem};
+use super::meter::{Meter, Open};
 use crate::auth::{self, Identity};
 use crate::graphql::{Prepared, Told};
 use crate::model::UserId;
@@ -51,12 +53,16 @@ impl Doors {
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
     pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Delivery> {
-        let executor = std::sync::Arc::clone(&self.executor);
+        let executor = Arc::clone(&self.executor);
         let told = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
-        let delivery = |caught: Result<Told, Box<dyn Any + Send>>| match caught {
-            Ok(Told::Own(response)) => Delivery::Own(response.into()),
-            Ok(Told::Shared(payload)) => Delivery::Shared(payload),
-            Err(panic) => Delivery::Own(panicked(panic.as_ref())),
+        let open = Open::new(&self.meter);
+        let delivery = move |caught: Result<Told, Box<dyn Any + Send>>| {
+            open.told();
+            match caught {
+                Ok(Told::Own(response)) => Delivery::Own(response.into()),
+                Ok(Told::Shared(payload)) => Delivery::Shared(payload),
+                Err(panic) => Delivery::Own(panicked(panic.as_ref())),
+            }
         };
         AssertUnwindSafe(told).catch_unwind().map(delivery).boxed()
     }
@@ -87,17 +93,23 @@ fn overdue(operation: OperationType, after: Duration) -> Answer {
     if operation == OperationType::Mutation { answer.with_extension("outcome", "UNKNOWN") } else { answer }
 }
 
-/// The line in the log that each operation gets. It holds no bodies, no variables and no tokens.
+/// The line in the log that each operation gets, and with it its place in the counters. It holds no bodies, no variables and no tokens.
+///
+/// One that is dropped without an end was left by its client.
 pub(super) struct LogLine {
+    meter: Arc<Meter>,
     started: Instant,
     door: &'static str,
+    kind: Option<OperationType>,
     operation: Option<String>,
     viewer: Option<UserId>,
+    is_ended: bool,
 }
 
 impl LogLine {
-    pub(super) fn start(door: &'static str) -> Self {
-        Self { started: Instant::now(), door, operation: None, viewer: None }
+    pub(super) fn start(doors: &Doors, door: &'static str) -> Self {
+        let meter = Arc::clone(&doors.meter);
+        Self { meter, started: Instant::now(), door, kind: None, operation: None, viewer: None, is_ended: false }
     }
 
     pub(super) fn door(&mut self, door: &'static str) {
@@ -109,17 +121,29 @@ impl LogLine {
     }
 
     pub(super) fn operation(&mut self, prepared: &Prepared) {
+        self.kind = Some(prepared.operation);
         self.operation = prepared.name.as_ref().map(|name| name.chars().take(NAME_CHARS_MAX).collect());
     }
 
-    pub(super) fn end(&self, code: &str) {
+    pub(super) fn end(&mut self, code: &str) {
+        self.is_ended = true;
+        let took = self.started.elapsed();
+        self.meter.ended(self.door, self.kind, code, took);
         tracing::info!(
             door = self.door,
             operation.name = self.operation.as_deref(),
             viewer.id = self.viewer.as_ref().map(UserId::as_str),
-            duration_ms = self.started.elapsed().as_micros() as f64 / 1e3,
+            duration_ms = took.as_micros() as f64 / 1e3,
             code,
             "request"
         );
+    }
+}
+
+impl Drop for LogLine {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.end("GONE");
+        }
     }
 }

@@ -4,12 +4,16 @@
 
 pub mod cql;
 pub mod embedded;
+mod everything;
+mod measured;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::everything::{Finding, ImportPlaces, ImportRow, Imported, Verified, VerifyPlace, activity_to_give};
+pub use self::measured::Measured;
 use crate::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash,
     Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, ReadMarker, Revision, Role, TimeUuid,
@@ -62,6 +66,9 @@ pub enum Created {
 pub struct Seat {
     pub conversation: Arc<Conversation>,
     pub membership: Membership,
+    /// The newest message or change there, which other servers may have written: what is written next lies after it. `None` where this
+    /// server is the only one, and has given all ids itself.
+    pub newest: Option<TimeUuid>,
 }
 
 /// Who is to be told of what was just kept.
@@ -252,37 +259,6 @@ pub struct ChangedRow {
     pub row: Option<InboxRow>,
 }
 
-/// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
-#[derive(Debug, Clone)]
-pub enum ImportRow {
-    User { user: UserId, profile: Profile },
-    Conversation { conversation: Conversation, last_activity: Option<Timestamp> },
-    Participant { conversation: ConversationId, user: UserId, membership: Membership, places: ImportPlaces },
-    Message(Arc<Message>),
-}
-
-/// How far an imported participant has come, and how they have set their entry.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ImportPlaces {
-    pub read_up_to: Option<MessageId>,
-    /// The first message that was marked unread, where one was.
-    pub unread_from: Option<MessageId>,
-    pub delivered_up_to: Option<MessageId>,
-    pub flags: Flags,
-}
-
-/// What became of one row of an import.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Imported {
-    Added,
-    /// It was there already, and stays as it was.
-    Unchanged,
-    /// Its conversation is not there (yet): nothing of it was kept.
-    ConversationMissing,
-    /// It cannot be kept beside what is there; the sentence says why.
-    Refused(&'static str),
-}
-
 /// Where everything is kept.
 ///
 /// Reads for a loader take a slice of keys and answer in its order; reads for a list take a [`PageRequest`]. Writes are kept, durably and
@@ -448,6 +424,35 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// Imports rows in order, all or nothing as far as faults go; each row's fate by itself. Not an event: nobody is told.
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;
+
+    /// All users with a profile, in an order of the store's own: those behind one of them, at most `limit`. Fewer only at the end.
+    ///
+    /// This and the next three are what an export reads, in pieces that go on from any place. What is written meanwhile may be in it or not.
+    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>>;
+
+    /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
+    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>>;
+
+    /// Everybody who is in a conversation or ever was, by username bytes: as they were given, and not as it counts.
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>>;
+
+    /// Every reaction to a message that is on, by emoji and username bytes.
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>>;
+
+    /// Looks at the next piece of everything: whether what follows from messages and people, which are the truth, agrees with them. Heads,
+    /// counts, lists of inboxes, pairs, and on a cluster the index of buckets. What does not is found, and with `repair` made so.
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified>;
 
     /// Something an importer wants to find again, such as how far it came. Kept with the next or an earlier import, never before it.
     async fn note(&self, name: &str) -> Result<Option<String>>;

@@ -1,8 +1,8 @@
 //! Brings lines into a store: in batches, resumable, and the same however often it is done.
 //!
 //! After each batch a note in the store says how far the file was read, so that an interrupted import goes on there. Lines whose
-//! conversation is not there yet wait in a file beside the store; as conversations themselves wait for nothing, one more look at the end
-//! settles them.
+//! conversation or message is not there yet wait in a file beside the store. Conversations wait for nothing, and reactions alone wait for
+//! messages: so one more look at the end, and one at the reactions after it, settle them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -49,12 +49,16 @@ pub struct Counts {
     pub conversations: Count,
     pub participants: Count,
     pub messages: Count,
+    pub reactions: Count,
     pub broken_lines: u64,
 }
 
 impl Counts {
     pub fn rows(&self) -> u64 {
-        [self.users, self.conversations, self.participants, self.messages].iter().map(|count| count.added + count.unchanged).sum()
+        [self.users, self.conversations, self.participants, self.messages, self.reactions]
+            .iter()
+            .map(|count| count.added + count.unchanged)
+            .sum()
     }
 }
 
@@ -64,6 +68,9 @@ pub struct Progress {
     pub offset: u64,
     pub lines: u64,
     pub held_bytes: u64,
+    /// An export begins with a header, and is whole where it has its end.
+    pub has_header: bool,
+    pub has_end: bool,
     pub counts: Counts,
 }
 
@@ -142,7 +149,7 @@ struct Run<'a> {
     has_added: bool,
 }
 
-/// What to do with a line whose conversation is not there.
+/// What to do with a line whose conversation or message is not there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Hold,
@@ -167,6 +174,8 @@ impl Run<'_> {
         let mut batches = self.read(input, Numbering::Counted);
         while let Some(batch) = self.next(&mut batches).await? {
             let (offset, lines) = (batch.offset, batch.lines);
+            self.progress.has_header |= batch.has_header;
+            self.progress.has_end |= batch.has_end;
             self.keep(batch, Missing::Hold, tell).await?;
             (self.progress.offset, self.progress.lines) = (offset, lines);
             self.spool.sync().await.map_err(Error::Hold)?;
@@ -175,14 +184,20 @@ impl Run<'_> {
             tell(Told::Progress(&self.progress));
         }
         let before_held = self.progress;
-        if let Some(held) = self.spool.read().await.map_err(Error::Hold)? {
+        for are_reactions in [false, true] {
+            let Some(held) = self.spool.read().await.map_err(Error::Hold)? else { break };
             let mut batches = self.read(held, Numbering::Written);
-            while let Some(batch) = self.next(&mut batches).await? {
+            while let Some(mut batch) = self.next(&mut batches).await? {
+                batch.units.retain(|unit| is_reaction(unit) == are_reactions);
                 self.keep(batch, Missing::Name, tell).await?;
                 tell(Told::Progress(&self.progress));
             }
         }
         let is_interrupted = self.import.stop.is_cancelled();
+        if self.progress.has_header && !self.progress.has_end && !is_interrupted {
+            let reason = "the file is not whole: it begins as an export, and its end is missing".to_owned();
+            self.broken(&Fault { line: self.progress.lines + 1, reason }, tell);
+        }
         if is_interrupted {
             self.progress = before_held;
         } else {
@@ -261,7 +276,7 @@ impl Run<'_> {
 
     async fn judge(&mut self, unit: &Unit, fates: &[Imported], missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
         let refused = fates.iter().find_map(|fate| if let Imported::Refused(reason) = fate { Some(*reason) } else { None });
-        let is_missing = fates.contains(&Imported::ConversationMissing);
+        let is_missing = fates.iter().any(|fate| matches!(fate, Imported::ConversationMissing | Imported::MessageMissing));
         if refused.is_none() && is_missing && missing == Missing::Hold {
             return self.spool.push(unit).await.map_err(Error::Hold);
         }
@@ -270,12 +285,12 @@ impl Run<'_> {
             match fate {
                 Imported::Added => count.added += 1,
                 Imported::Unchanged => count.unchanged += 1,
-                Imported::ConversationMissing | Imported::Refused(_) => {}
+                Imported::ConversationMissing | Imported::MessageMissing | Imported::Refused(_) => {}
             }
         }
         let reason = match refused {
             Some(reason) => reason.to_owned(),
-            None if is_missing => absent(&unit.rows),
+            None if is_missing => absent(&unit.rows, fates),
             None => return Ok(()),
         };
         self.broken(&Fault { line: unit.number, reason }, tell);
@@ -301,6 +316,7 @@ impl Counts {
             ImportRow::Conversation { .. } => &mut self.conversations,
             ImportRow::Participant { .. } => &mut self.participants,
             ImportRow::Message(_) => &mut self.messages,
+            ImportRow::Reaction { .. } => &mut self.reactions,
         }
     }
 }
@@ -308,21 +324,20 @@ impl Counts {
 /// A direct conversation with those who are in it, where a unit brings both.
 fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
     let ImportRow::Conversation { conversation, .. } = rows.first()? else { return None };
-    let mut users = rows.iter().filter_map(|row| match row {
-        ImportRow::Participant { user, .. } => Some(user),
-        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Message(_) => None,
-    });
+    let mut users = rows.iter().filter_map(|row| if let ImportRow::Participant { user, .. } = row { Some(user) } else { None });
     let one = users.next().filter(|_| conversation.kind == ConversationKind::Direct)?;
     Some((conversation.id, one, users.next().unwrap_or(one)))
 }
 
-fn absent(rows: &[ImportRow]) -> String {
-    let conversation = rows.iter().find_map(|row| match row {
-        ImportRow::User { .. } => None,
-        ImportRow::Conversation { conversation, .. } => Some(conversation.id),
-        ImportRow::Participant { conversation, .. } => Some(*conversation),
-        ImportRow::Message(message) => Some(message.conversation),
-    });
+fn is_reaction(unit: &Unit) -> bool {
+    matches!(unit.rows[..], [ImportRow::Reaction { .. }])
+}
+
+fn absent(rows: &[ImportRow], fates: &[Imported]) -> String {
+    if let ([ImportRow::Reaction { message, .. }], [Imported::MessageMissing]) = (rows, fates) {
+        return format!("message {message} is not in the file or in the store");
+    }
+    let conversation = rows.iter().find_map(ImportRow::conversation);
     format!("conversation {} is not in the file or in the store", conversation.map(|id| id.to_string()).unwrap_or_default())
 }
 

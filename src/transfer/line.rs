@@ -1,4 +1,5 @@
-//! What stands in a line: `type` first, then the fields of that type, and no others. All but the keys may be left out.
+//! What stands in a line: `type` first, then the fields of that type, and no others. All but the keys may be left out, and are where they
+//! say nothing.
 
 use std::fmt;
 
@@ -15,7 +16,8 @@ pub const FORMAT: u32 = 1;
 
 const TYPES: &[&str] = &["header", "user", "conversation", "participant", "message", "reaction", "end"];
 
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
 pub enum Line {
     Header(Header),
     User(User),
@@ -27,68 +29,100 @@ pub enum Line {
 }
 
 /// The first line of an export.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Header {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub exported_at: Option<String>,
 }
 
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct User {
     pub username: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub avatar_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen_at: Option<String>,
 }
 
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Conversation {
     pub id: Uuid,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ConversationKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_activity_at: Option<String>,
     /// Base64url, as of 32 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<String>,
     /// The short form: participants in the line of their conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub participants: Option<Vec<Seat>>,
 }
 
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Participant {
     pub conversation_id: Uuid,
     pub username: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<MembershipState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub left_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub read_up_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_up_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub muted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<String>,
 }
 
 /// A participant inside of the line of its conversation.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Seat {
     pub username: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<MembershipState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub left_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub read_up_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_up_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub muted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<String>,
 }
 
@@ -112,34 +146,46 @@ impl Seat {
     }
 }
 
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Message {
     pub conversation_id: Uuid,
     pub id: String,
     pub sender: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<MessageKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub attachments: Option<Vec<Attachment>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub edited_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<String>,
 }
 
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Attachment {
     pub url: String,
     pub mime_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
 }
 
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reaction {
     pub conversation_id: Uuid,
@@ -149,7 +195,7 @@ pub struct Reaction {
 }
 
 /// The last line of an export: shows that the file is whole.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct End {
     /// Lines that stand before this one.

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use crate::model::{
-    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey,
+    Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 
 #[derive(Default)]
@@ -40,6 +41,12 @@ impl Memory {
             ImportRow::Conversation { conversation, .. } => (conversation.id.to_string(), None),
             ImportRow::Participant { conversation, user, .. } => (format!("{conversation} {user}"), Some(conversation)),
             ImportRow::Message(message) => (format!("{} {}", message.conversation, message.id), Some(&message.conversation)),
+            ImportRow::Reaction { conversation, message, emoji, user } => {
+                if rows.contains(&conversation.to_string()) && !rows.contains(&format!("{conversation} {message}")) {
+                    return Imported::MessageMissing;
+                }
+                (format!("{conversation} {message} {emoji} {user}"), Some(conversation))
+            }
         };
         if conversation.is_some_and(|id| !rows.contains(&id.to_string())) {
             return Imported::ConversationMissing;
@@ -189,6 +196,21 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn receivers(&self, _: ConversationId, _: MessageId, _: &UserId, _: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        unreachable!("not part of an import")
+    }
+    async fn verify(&self, _: Option<&VerifyPlace>, _: bool) -> Result<Verified> {
+        unreachable!("not part of an import")
+    }
+    async fn all_users(&self, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Profile)>> {
+        unreachable!("not part of an import")
+    }
+    async fn all_conversations(&self, _: Option<ConversationId>, _: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        unreachable!("not part of an import")
+    }
+    async fn all_participants(&self, _: ConversationId, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+        unreachable!("not part of an import")
+    }
+    async fn all_reactions(&self, _: ConversationId, _: MessageId, _: Option<&(Emoji, UserId)>, _: usize) -> Result<Vec<(Emoji, UserId)>> {
         unreachable!("not part of an import")
     }
 }

@@ -35,6 +35,9 @@ pub(super) struct Batch {
     /// Where the next batch begins: lines and bytes before it.
     pub(super) lines: u64,
     pub(super) offset: u64,
+    /// Whether the first line of an export was among them, and the last one.
+    pub(super) has_header: bool,
+    pub(super) has_end: bool,
 }
 
 /// Whether the lines of a source carry their numbers, as those do that were held back.
@@ -75,7 +78,11 @@ impl<R: Read> Reader<R> {
             if text.trim_ascii().is_empty() {
                 continue;
             }
-            match Line::parse(&text).and_then(|line| rows(line, number, now)) {
+            let line = Line::parse(&text).inspect(|line| {
+                batch.has_header |= matches!(line, Line::Header(_));
+                batch.has_end |= matches!(line, Line::End(_));
+            });
+            match line.and_then(|line| rows(line, number, now)) {
                 Ok(rows) if rows.is_empty() => {}
                 Ok(rows) => {
                     row_count += rows.len();

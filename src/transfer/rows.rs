@@ -8,8 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, FORMAT, Line};
 use crate::model::{
-    Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Flags, GroupName, IdempotencyKey, InputHash, Membership,
-    MembershipState, Message, MessageId, MessageKind, Metadata, Profile, Role, Timestamp, UserId, content,
+    Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags, GroupName, IdempotencyKey, InputHash,
+    Membership, MembershipState, Message, MessageId, MessageKind, Metadata, Profile, Role, Timestamp, UserId, content,
 };
 use crate::store::{ImportPlaces, ImportRow};
 
@@ -26,7 +26,7 @@ pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<Import
         Line::Conversation(conversation) => conversation_rows(conversation, now),
         Line::Participant(participant) => Ok(vec![participant_row(participant, now)?]),
         Line::Message(message) => Ok(vec![message_row(message, now)?]),
-        Line::Reaction(_) => Err("reactions cannot be imported by this version".to_owned()),
+        Line::Reaction(reaction) => Ok(vec![reaction_row(reaction, now)?]),
         Line::End(end) if end.lines == number - 1 => Ok(Vec::new()),
         Line::End(end) => Err(format!("the file is not whole: {} lines should stand before this one, and {} do", end.lines, number - 1)),
     }
@@ -137,6 +137,15 @@ fn message_row(line: line::Message, now: Timestamp) -> Result<ImportRow> {
         deleted_at,
         has_reactions: false,
     })))
+}
+
+fn reaction_row(line: line::Reaction, now: Timestamp) -> Result<ImportRow> {
+    Ok(ImportRow::Reaction {
+        conversation: ConversationId(line.conversation_id),
+        message: message_id("messageId", &line.message_id, now)?,
+        emoji: Emoji::parse(&line.emoji).map_err(|error| format!("`emoji` {error}"))?,
+        user: name(&line.username)?,
+    })
 }
 
 fn attachments(lines: Vec<line::Attachment>) -> Result<Vec<Attachment>> {
@@ -325,8 +334,42 @@ mod tests {
     }
 
     #[test]
-    fn reactions_are_answered_in_one_sentence() {
-        let line = format!(r#"{{"type":"reaction",{CONVERSATION},"messageId":"x","emoji":"x","username":"alice"}}"#);
-        assert_eq!(read(&line).unwrap_err(), "reactions cannot be imported by this version");
+    fn a_reaction_is_one_emoji_to_a_message() {
+        let line = |message: &str, emoji: &str| {
+            read(&format!(r#"{{"type":"reaction",{CONVERSATION},"messageId":"{message}","emoji":"{emoji}","username":"alice"}}"#))
+        };
+        let id = "a3e39830-e29b-11ef-8001-000000000001";
+        assert!(matches!(&line(id, "❤").unwrap()[..], [ImportRow::Reaction { emoji, .. }] if emoji.as_str() == "❤\u{fe0f}"));
+        assert_eq!(line(id, "ok").unwrap_err(), "`emoji` must be one emoji of Unicode, as 👍");
+        assert!(line("x", "👍").unwrap_err().starts_with("`messageId` must be a timeuuid"));
+    }
+
+    #[test]
+    fn what_is_written_means_what_it_was_written_of() {
+        let lines = [
+            r#"{"type":"user","username":"alice","displayName":"Alice","avatarUrl":"https://a.example/a.png","lastSeenAt":"2026-01-01T00:00:00.000001Z"}"#,
+            r#"{"type":"user","username":"bob"}"#,
+            &format!(
+                r#"{{"type":"participant",{CONVERSATION},"username":"alice","role":"OWNER","joinedAt":"2026-01-01T00:00:00.000000Z","readUpTo":"a3e39830-e29b-11ef-8001-000000000001","unreadFrom":"a3e39830-e29b-11ef-8001-000000000001","deliveredUpTo":"a3e39830-e29b-11ef-8001-000000000002","muted":true,"pinned":true,"archivedAt":"2026-01-01T00:00:00.000000Z"}}"#
+            ),
+            &format!(
+                r#"{{"type":"participant",{CONVERSATION},"username":"bob","state":"LEFT","role":"MEMBER","leftAt":"2026-01-01T00:00:00.000000Z"}}"#
+            ),
+            &format!(
+                r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2}}],"metadata":{{"a":[0.1,1e+300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z"}}"#
+            ),
+            &format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE},"kind":"SYSTEM","metadata":{{"event":"left"}}}}"#),
+            &format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE},"clientKey":"k","deletedAt":"2026-01-01T00:00:00.000000Z"}}"#),
+            &format!(
+                r#"{{"type":"reaction",{CONVERSATION},"messageId":"a3e39830-e29b-11ef-8001-000000000001","emoji":"👍","username":"alice"}}"#
+            ),
+            r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"DIRECT","createdAt":"2026-01-01T00:00:00.000000Z"}"#,
+            r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"GROUP","name":"n","createdAt":"2026-01-01T00:00:00.000000Z","createdBy":"alice","lastActivityAt":"2026-01-01T00:00:00.000000Z","inputHash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}"#,
+        ];
+        for text in lines {
+            let rows = read(text).unwrap();
+            let [row] = &rows[..] else { panic!("one row of {text}") };
+            assert_eq!(serde_json::to_string(&Line::of(row).unwrap()).unwrap(), text);
+        }
     }
 }

@@ -126,3 +126,43 @@ async fn lists_inside_lists_have_an_end() {
     alice.data(nodes, json!({"ids": [c]})).await;
     assert_eq!(alice.ask(nodes, json!({"ids": vec![&c; 100]})).await.message(), "Query is too complex.");
 }
+
+/// What is asked of a message in a list is answered field by field where it is there, and elsewhere by the library.
+#[tokio::test]
+async fn a_message_in_a_list_is_what_the_node_is() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let plain = alice.send(&c, "plain").await;
+    let rich = "mutation($c: ID!, $r: ID!) { sendMessage(input: {conversationId: $c, body: \"rich\", replyTo: $r, idempotencyKey: \"k\",
+        metadata: {a: [1, {b: null}]}, attachments: [{url: \"https://example.org/a.png\", mimeType: \"image/png\"}]}) { clientMutationId } }";
+    alice.data(rich, json!({"c": c, "r": plain.id})).await;
+    let gone = bob.send(&c, "gone").await;
+    bob.data("mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { clientMutationId } }", json!({"m": gone.id})).await;
+    let edit = "mutation($m: ID!) { editMessage(input: {messageId: $m, body: \"plain, edited\"}) { clientMutationId } }";
+    alice.data(edit, json!({"m": plain.id})).await;
+    for fields in [
+        "id uuid kind body clientKey createdAt editedAt deletedAt sender { id username }",
+        "__typename sender { __typename ...Name } ... on Node { id } ... on Message { body } ... { kind } ... on User { username }",
+        "z: body a: body body one: id sender { id } sender { username } sender { displayName } attachments { url } attachments { mimeType }",
+        "...Whole conversation { id } replyTo { id body } metadata status reactions { emoji } receipts { edges { node { status } } }",
+        "...Whole ...Whole sender { ...Name id presence { isOnline } }",
+    ] {
+        let fragments =
+            "fragment Whole on Message { id body createdAt @include(if: true) uuid @skip(if: true) sender { ...Name displayName } }
+            fragment Name on User { username }";
+        let used = if fields.contains("Whole") { fragments } else { fragments.split_once("fragment Name").unwrap().1 };
+        let used = if fields.contains("Whole") { used.to_owned() } else { format!("fragment Name{used}") };
+        let used = if fields.contains("Name") || fields.contains("Whole") { used } else { String::new() };
+        let list = format!("query($c: ID!) {{ conversation(id: $c) {{ messages {{ edges {{ node {{ key: id {fields} }} }} }} }} }} {used}");
+        let data = alice.data(&list, json!({"c": c})).await;
+        let edges = data["conversation"]["messages"]["edges"].as_array().unwrap();
+        assert_eq!(edges.len(), 3);
+        for edge in edges {
+            let node = format!("query($m: ID!) {{ node(id: $m) {{ ... on Message {{ key: id {fields} }} }} }} {used}");
+            let other = alice.data(&node, json!({"m": edge["node"]["key"]})).await;
+            // As texts, because the order of the fields counts too.
+            assert_eq!(edge["node"].to_string(), other["node"].to_string(), "{fields}");
+        }
+    }
+}

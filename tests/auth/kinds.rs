@@ -78,6 +78,11 @@ fn a_public_key_is_never_taken_for_a_secret() {
         }
     }
     assert!(by_secret_file(&folder.write("secret", jwks(&[Pair::ec().jwk("one")]))).is_err());
+    // One key in 256 ends like this, and is one with or without the line break of an editor.
+    let der = [&[0x30, 42][..], &[7; 41], b"\n"].concat();
+    for bytes in [&der[..], &[&der[..], b"\n"].concat(), &[&der[..], b"\r\n"].concat()] {
+        assert!(by_secret_file(&folder.write("secret", bytes)).is_err(), "{bytes:?}");
+    }
 }
 
 #[test]

@@ -230,10 +230,12 @@ async fn round(rate: u32, heard: &AtomicUsize, subscribers: usize, start: Instan
     (sends * subscribers) as f64
 }
 
-pub async fn measure(verdicts: &mut Verdicts) {
-    deliveries(verdicts).await;
-    idle(verdicts).await;
-    storm(verdicts).await;
+pub async fn measure() {
+    let mut verdicts = Verdicts::default();
+    deliveries(&mut verdicts).await;
+    idle(&mut verdicts).await;
+    storm(&mut verdicts).await;
+    verdicts.print();
 }
 
 async fn deliveries(verdicts: &mut Verdicts) {

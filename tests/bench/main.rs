@@ -6,12 +6,21 @@
 #![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
 
 mod bare;
+#[path = "../support/cassandra/mod.rs"]
+#[expect(dead_code, reason = "tests use the rest of it")]
+mod cassandra;
+mod cluster;
 mod costs;
+mod crowds;
 mod documents;
+mod driver;
 mod fanout;
 mod measure;
 mod opening;
 mod operations;
+#[path = "../support/program.rs"]
+#[expect(dead_code, reason = "tests use the rest of it")]
+mod program;
 mod report;
 mod throughput;
 mod world;
@@ -53,13 +62,13 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 5] = ["costs", "documents", "open", "throughput", "fanout"];
+const PARTS: [&str; 7] = ["costs", "documents", "open", "throughput", "cluster", "crowds", "fanout"];
 /// Not a part: the bare broadcast, which the parts start.
 const BARE: &str = "bare-sockets";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [fanout]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds] [fanout]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
-Without the name of a part all parts are measured.";
+Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -77,10 +86,21 @@ fn main() {
     let size = if has("--quick") { QUICK } else { FULL };
     let wanted = PARTS.map(|part| has(part) || !PARTS.iter().any(|part| has(part)));
     // On a worker, as the tasks of the server are.
-    runtime().block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+    if wanted[..4].contains(&true) {
+        runtime().block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+    }
+    if wanted[4] {
+        runtime().block_on(cluster::measure(&size));
+    }
+    if wanted[5] {
+        runtime().block_on(crowds::measure(&size));
+    }
+    if wanted[6] {
+        runtime().block_on(async { tokio::spawn(fanout::measure()).await.unwrap() });
+    }
 }
 
-async fn run(size: Size, [costs, documents, open, throughput, fanout]: [bool; 5]) {
+async fn run(size: Size, [costs, documents, open, throughput, ..]: [bool; 7]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
     if documents {
@@ -107,9 +127,6 @@ async fn run(size: Size, [costs, documents, open, throughput, fanout]: [bool; 5]
     }
     if throughput {
         throughput::measure(&size, &mut verdicts).await;
-    }
-    if fanout {
-        fanout::measure(&mut verdicts).await;
     }
     verdicts.print();
     println!("\nAll of it took {:.0} s.", start.elapsed().as_secs_f64());

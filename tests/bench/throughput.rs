@@ -16,33 +16,35 @@ use crate::operations::{SEND, inbox_page};
 use crate::report::{self, Verdicts, number};
 use crate::world::{Loader, World, body, client_key, user};
 
-const SENDERS: usize = 64;
+pub const SENDERS: usize = 64;
 const AIM: f64 = 0.3;
 /// Who is the other one in each of the many conversations.
 const HUB: &str = "hub";
 const INBOX_PAGES: usize = 20;
 const INBOX_ROUNDS: usize = 7;
 
-type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One way to send, tried in rounds.
-struct Way {
-    name: &'static str,
+pub struct Way {
+    pub name: &'static str,
+    /// So many at once.
+    senders: usize,
     /// Sends message `number` as sender `sender`.
     send: Arc<dyn Fn(usize, u64) -> Sending + Send + Sync>,
-    rate: Spread,
+    pub rate: Spread,
     cpu: Spread,
-    latencies: Vec<f64>,
+    pub latencies: Vec<f64>,
 }
 
 impl Way {
-    fn new(name: &'static str, send: impl Fn(usize, u64) -> Sending + Send + Sync + 'static) -> Self {
-        Self { name, send: Arc::new(send), rate: Spread::default(), cpu: Spread::default(), latencies: Vec::new() }
+    pub fn new(name: &'static str, senders: usize, send: impl Fn(usize, u64) -> Sending + Send + Sync + 'static) -> Self {
+        Self { name, senders, send: Arc::new(send), rate: Spread::default(), cpu: Spread::default(), latencies: Vec::new() }
     }
 
-    async fn round(&mut self, length: Duration, serial: &Arc<AtomicU64>, is_counted: bool) {
+    pub async fn round(&mut self, length: Duration, serial: &Arc<AtomicU64>, is_counted: bool) {
         let (start, before) = (Instant::now(), cpu_micros());
-        let tasks: Vec<_> = (0..SENDERS)
+        let tasks: Vec<_> = (0..self.senders)
             .map(|sender| {
                 let (send, serial) = (Arc::clone(&self.send), Arc::clone(serial));
                 tokio::spawn(async move {
@@ -68,7 +70,7 @@ impl Way {
         }
     }
 
-    fn print(&mut self) {
+    pub fn print(&mut self) {
         self.latencies.sort_unstable_by(f64::total_cmp);
         let [half, nearly_all] = [0.5, 0.99].map(|share| quantile(&self.latencies, share));
         println!("  {:<30} {}  {half:>7.1}  {nearly_all:>7.1}  {}", self.name, report::spread(&self.rate), report::spread(&self.cpu));
@@ -88,9 +90,9 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
     let mut busy = Spread::default();
     let mut ways = [
         bare(),
-        ours("64 conversations of two", &world, of_two),
-        ours("one conversation of 32", &world, of_32),
-        ours("one conversation of 64", &world, of_64),
+        ours("64 conversations of two", &world, of_two, true),
+        ours("one conversation of 32", &world, of_32, true),
+        ours("one conversation of 64", &world, of_64, true),
     ];
     let serial = Arc::new(AtomicU64::new(1));
     for round in 0..=size.throughput_rounds {
@@ -100,9 +102,7 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
         }
         busy.push(inbox_cost(&world, &hub).await.median());
     }
-    report::heading("Sends of 64 at once: by the clock per second, ms until kept (p50, p99), and µs of each on the processor");
-    println!("  {:<30} {:>26}  {:>7}  {:>7}  {:>26}", "", "sends/s", "p50", "p99", "µs/send");
-    ways.iter_mut().for_each(Way::print);
+    print("Sends of 64 at once", &mut ways);
     let [bare, ours @ ..] = &ways;
     for way in ours {
         let ratio = way.rate.median() / bare.rate.median();
@@ -116,11 +116,18 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
     verdicts.push("inbox, first page: at its most during these sends, to before", ratio, "at most 1.3", ratio <= 1.3);
 }
 
+/// What was measured of each way.
+pub fn print(what: &str, ways: &mut [Way]) {
+    report::heading(&format!("{what}: by the clock per second, ms until kept (p50, p99), and µs of each on the processor"));
+    println!("  {:<30} {:>26}  {:>7}  {:>7}  {:>26}", "", "sends/s", "p50", "p99", "µs/send");
+    ways.iter_mut().for_each(Way::print);
+}
+
 /// Who sends, and the global id of the conversation that they send to.
-type Senders = Vec<(UserId, String)>;
+pub type Senders = Vec<(UserId, String)>;
 
 /// A new conversation, the only one of the first of its people.
-async fn conversation(world: &World, people: &[String]) -> String {
+pub async fn conversation(world: &World, people: &[String]) -> String {
     let people: Vec<&str> = people.iter().map(String::as_str).collect();
     let mut loader = Loader { store: &**world.store(), rows: Vec::new() };
     loader.conversation("Some of us", &people, SystemClock.now().plus_micros(-60_000_000), 10).await;
@@ -128,7 +135,7 @@ async fn conversation(world: &World, people: &[String]) -> String {
     world.first_in_inbox(&user(people[0])).await
 }
 
-async fn of_many(world: &World, count: usize) -> Senders {
+pub async fn of_many(world: &World, count: usize) -> Senders {
     let people: Vec<String> = (0..count).map(|one| format!("of{count}_{one}")).collect();
     let conversation = conversation(world, &people).await;
     people.iter().map(|one| (user(one), conversation.clone())).collect()
@@ -137,19 +144,24 @@ async fn of_many(world: &World, count: usize) -> Senders {
 fn bare() -> Way {
     let bare = Arc::new(Bare::start());
     let senders: Arc<[Sender]> = (0..SENDERS).map(Sender::new).collect();
-    Way::new("the engine alone", move |sender, serial| {
+    Way::new("the engine alone", SENDERS, move |sender, serial| {
         let (bare, rows) = (Arc::clone(&bare), senders[sender].rows(serial));
         Box::pin(async move { bare.send(rows).await })
     })
 }
 
-fn ours(name: &'static str, world: &Arc<World>, senders: Senders) -> Way {
+fn ours(name: &'static str, world: &Arc<World>, senders: Senders, is_keyed: bool) -> Way {
+    ours_at_once(name, SENDERS, world, senders, is_keyed)
+}
+
+/// Sends through the API, of so many at once.
+pub fn ours_at_once(name: &'static str, at_once: usize, world: &Arc<World>, senders: Senders, is_keyed: bool) -> Way {
     let (world, senders) = (Arc::clone(world), Arc::new(senders));
-    Way::new(name, move |sender, serial| {
+    Way::new(name, at_once, move |sender, serial| {
         let (world, senders) = (Arc::clone(&world), Arc::clone(&senders));
         Box::pin(async move {
             let (viewer, conversation) = &senders[sender % senders.len()];
-            let variables = json!({"c": conversation, "b": body(serial), "k": client_key(serial)});
+            let variables = json!({"c": conversation, "b": body(serial), "k": is_keyed.then(|| client_key(serial))});
             assert!(!world.ask(viewer, SEND, variables).await.is_empty());
         })
     })

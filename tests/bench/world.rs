@@ -98,6 +98,11 @@ impl World {
 
     async fn open(folder: TempDir, places: Vec<Place>) -> Self {
         let store = open_store(&folder).await;
+        Self::over(store, folder, places).await
+    }
+
+    /// Over a store that is there. What lies in the folder is the embedded one's.
+    pub async fn over(store: Arc<dyn Store>, folder: TempDir, places: Vec<Place>) -> Self {
         let bus = Bus::default();
         let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
         let chat = Chat::open(Arc::clone(&store), bus.clone(), Arc::new(SystemClock), bounds).await.unwrap();
@@ -203,7 +208,7 @@ impl Loader<'_> {
         self.rows.clear();
     }
 
-    async fn place(&mut self, number: usize, shape: Shape) -> Place {
+    pub async fn place(&mut self, number: usize, shape: Shape) -> Place {
         let names = PEOPLE.map(|name| format!("{name}{number}"));
         let people: Vec<&str> = names.iter().map(String::as_str).collect();
         for name in &people {

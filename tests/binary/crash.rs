@@ -18,12 +18,7 @@ use crate::support::client::{Caller, Cut, soon};
 use crate::support::program::{Program, Running};
 use crate::support::server::Server;
 
-/// Rounds are played until this is over, and at least so many.
-const PLAYED_FOR: Duration = Duration::from_secs(38);
-const ROUNDS_MIN: usize = 12;
 const SENDERS: usize = 16;
-/// A server is killed within so many milliseconds of the first send.
-const SENDING_MILLIS: u64 = 500;
 /// Acknowledged sends that each sender with keys tries again after a crash.
 const REPEATS: usize = 2;
 /// Of those whose inbox is resumed after each crash.
@@ -33,16 +28,55 @@ const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
     sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { uuid body } } } }";
 const MARK_READ: &str = "mutation($c: ID!) { markRead(input: {conversationId: $c}) { inboxEntry { readUpTo { uuid } } } }";
 
+/// How it is played.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Rounds are played until this is over, and at least so many.
+    played_for: Duration,
+    rounds_min: usize,
+    /// A server is killed within this time of the first send.
+    sending: Duration,
+    /// Followers are cut off this often while the server lives, and its memory is looked at.
+    cut_every: Duration,
+    /// Between two sends of one sender.
+    pause: Duration,
+}
+
+const CRASHES: Pace = Pace {
+    played_for: Duration::from_secs(38),
+    rounds_min: 12,
+    sending: Duration::from_millis(500),
+    cut_every: Duration::MAX,
+    pause: Duration::ZERO,
+};
+const SOAK: Pace = Pace {
+    played_for: Duration::from_secs(1_800),
+    rounds_min: 2,
+    sending: Duration::from_secs(400),
+    cut_every: Duration::from_secs(20),
+    pause: Duration::from_millis(100),
+};
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_acknowledged_survives_every_crash() {
+    play(CRASHES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half an hour of it: cargo test soak -- --ignored --nocapture"]
+async fn a_soak_of_half_an_hour_with_crashes_and_cuts() {
+    play(SOAK).await;
+}
+
+async fn play(pace: Pace) {
     let stage = Arc::new(Stage::set_up(Program::new()).await);
-    let mut play = Play { ledger: Ledger::default(), dice: Dice::new(), place: watch::channel(None).0, stage };
+    let mut play = Play { pace, ledger: Ledger::default(), dice: Dice::new(), place: watch::channel(None).0, stage, cuts: 0 };
     let followers = play.follow();
     let began = Instant::now();
     let mut rounds = 0;
     let mut seen = None;
-    while rounds < ROUNDS_MIN || began.elapsed() < PLAYED_FOR {
-        seen = Some(play.round(rounds, seen).await);
+    while rounds < pace.rounds_min || began.elapsed() < pace.played_for {
+        seen = Some(play.round(seen).await);
         rounds += 1;
     }
     let (server, found) = play.settle(seen.unwrap()).await;
@@ -53,16 +87,20 @@ async fn what_is_acknowledged_survives_every_crash() {
     assert_eq!(server.end().0, Some(0));
     let kept = play.ledger.attempts.iter().filter(|attempt| attempt.kept.is_some()).count();
     let unknown = play.ledger.attempts.len() - kept;
-    println!("{rounds} crashes, {kept} acknowledged, {unknown} of unknown outcome, {} marks", play.ledger.marks.len());
+    let (cuts, marks) = (play.cuts, play.ledger.marks.len());
+    println!("{rounds} crashes, {cuts} cuts, {kept} acknowledged, {unknown} of unknown outcome, {marks} marks");
     assert!(kept > rounds * SENDERS, "{kept}");
 }
 
 struct Play {
+    pace: Pace,
     stage: Arc<Stage>,
     ledger: Ledger,
     dice: Dice,
     /// Where the server is that runs now.
     place: watch::Sender<Option<Place>>,
+    /// How often followers were told that they are cut off, or the server is another one.
+    cuts: usize,
 }
 
 impl Play {
@@ -76,17 +114,27 @@ impl Play {
     }
 
     /// Starts the server, looks whether all is well, has everybody send, and kills it.
-    async fn round(&mut self, number: usize, before: Option<Found>) -> Found {
+    async fn round(&mut self, before: Option<Found>) -> Found {
         if self.dice.roll(2) == 0 {
             self.kill_while_starting().await;
         }
         let server = serve(&self.stage.program);
         let address = server.address();
-        self.place.send_replace(Some(Place { number, address }));
+        self.move_to(address);
         let found = self.check(address, before).await;
-        let senders = self.senders(number, true).into_iter().map(|sender| tokio::spawn(sender.run(address))).collect::<Vec<_>>();
+        let senders = self.senders(self.cuts, true).into_iter().map(|sender| tokio::spawn(sender.run(address))).collect::<Vec<_>>();
         // Not to wait for anything: when it is killed is left to chance.
-        tokio::time::sleep(Duration::from_micros(self.dice.roll(SENDING_MILLIS * 1_000))).await;
+        let micros = u64::try_from(self.pace.sending.as_micros()).unwrap();
+        let mut left = Duration::from_micros(self.dice.roll(micros));
+        while left > Duration::ZERO {
+            let piece = left.min(self.pace.cut_every);
+            tokio::time::sleep(piece).await;
+            left -= piece;
+            if left > Duration::ZERO {
+                println!("cut {}: {} KiB resident", self.cuts, server.resident_bytes() >> 10);
+                self.move_to(address);
+            }
+        }
         self.place.send_replace(None);
         let log = server.kill();
         assert!(!log.contains("panicked") && !log.contains("ERROR"), "{log}");
@@ -94,6 +142,12 @@ impl Play {
             self.note(soon(sender).await.unwrap());
         }
         found
+    }
+
+    /// Followers go there, or come back there.
+    fn move_to(&mut self, address: SocketAddr) {
+        self.cuts += 1;
+        self.place.send_replace(Some(Place { number: self.cuts, address }));
     }
 
     async fn kill_while_starting(&mut self) {
@@ -122,7 +176,8 @@ impl Play {
         let (kept, unknown): (Vec<_>, Vec<_>) = of_task.partition(|(_, attempt)| attempt.kept.is_some());
         let again = unknown.into_iter().chain(kept.into_iter().rev().take(REPEATS));
         let again = again.map(|(index, attempt)| (index, attempt.clone())).collect();
-        Sender { stage: Arc::clone(&self.stage), round, task, dice: Dice::new(), again, is_going_on, told: Told::default() }
+        let (stage, pause) = (Arc::clone(&self.stage), self.pace.pause);
+        Sender { stage, round, task, dice: Dice::new(), again, is_going_on, pause, told: Told::default() }
     }
 
     fn note(&mut self, told: Told) {
@@ -137,7 +192,7 @@ impl Play {
     async fn settle(&mut self, before: Found) -> (Server, Found) {
         let server = serve(&self.stage.program);
         let address = server.address();
-        self.place.send_replace(Some(Place { number: usize::MAX, address }));
+        self.move_to(address);
         self.check(address, Some(before)).await;
         for sender in self.senders(usize::MAX, false) {
             self.note(soon(sender.run(address)).await);
@@ -157,6 +212,7 @@ struct Sender {
     again: Vec<(usize, Attempt)>,
     /// Whether there is more to send than what is sent again.
     is_going_on: bool,
+    pause: Duration,
     told: Told,
 }
 
@@ -188,6 +244,9 @@ impl Sender {
             self.told.ledger.attempts.last_mut().unwrap().kept = Some(kept);
             if self.dice.roll(6) == 0 {
                 self.mark(&mut caller).await?;
+            }
+            if !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
             }
         }
         Ok(())

@@ -224,6 +224,32 @@ async fn a_bad_request_is_told_in_a_code_and_a_sentence() {
 }
 
 #[tokio::test]
+async fn variables_are_looked_at_each_time_though_their_document_is_known() {
+    let sample = Sample::serve().await;
+    let document = "mutation($input: SendMessageInput!, $n: Int) {
+        sendMessage(input: $input) { messageEdge { node { conversation { messageCount messages(first: $n) { edges { cursor } } } } } } }";
+    let mut alice = sample.caller("alice").await;
+    let said = |body: Value, n: Value| json!({ "input": { "conversationId": sample.named["direct"], "body": body }, "n": n });
+    let count = |data: &Value| data["sendMessage"]["messageEdge"]["node"]["conversation"]["messageCount"].as_u64().unwrap();
+    let before = count(&alice.data(document, &said(json!("one"), json!(1))).await.unwrap());
+    for (variables, part) in [
+        (json!({}), "`$input` is missing"),
+        (json!({ "input": null }), "`$input` must not be null"),
+        (json!({ "input": { "conversationId": sample.named["direct"] } }), "`$input.body` is missing"),
+        (said(json!(7), json!(1)), "`$input.body` must be of the type `String`"),
+        (said(json!("two"), json!("1")), "`$n` must be of the type `Int`"),
+        (said(json!("two"), json!(4_294_967_296_u64)), "`$n` must be of the type `Int`"),
+        (json!({ "input": { "conversationId": "x", "body": "two", "text": "two" } }), "has a field `text`"),
+    ] {
+        let reply = alice.ask(document, &variables).await.unwrap();
+        assert_eq!(reply.status, 400, "{}", reply.body);
+        assert_told(&reply.body["errors"], BAD, part, &variables.to_string());
+        assert!(reply.body.get("data").is_none(), "{}", reply.body);
+    }
+    assert_eq!(count(&alice.data(document, &said(json!("three"), Value::Null)).await.unwrap()), before + 1, "none of these was sent");
+}
+
+#[tokio::test]
 async fn what_one_may_not_see_is_what_is_not_there() {
     let sample = Sample::serve().await;
     for document in [

@@ -147,9 +147,13 @@ impl Listening {
         let mut last = None;
         while let Ok(now) = place.wait_for(|now| now.is_some() && *now != last).await.map(|now| *now) {
             last = now;
-            if let Some(place) = now {
-                // To be cut off is how it ends.
-                let _ = self.listen(place.address).await;
+            if let Some(now) = now {
+                let mut other = place.clone();
+                // To be cut off is how it ends, by the server's end or by the way to it.
+                tokio::select! {
+                    _ = self.listen(now.address) => {}
+                    _ = other.wait_for(|other| other.is_some_and(|other| other != now)) => {}
+                }
             }
             if self.comes_back {
                 tokio::time::sleep(COME_BACK_AFTER).await;

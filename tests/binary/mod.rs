@@ -1,7 +1,10 @@
 //! The real program behind real sockets: what it answers, how it ends, and what is left of it after any end.
 
+mod backup;
 mod crash;
+mod disk;
 mod doors;
+mod export;
 pub(crate) mod follower;
 mod import;
 pub(crate) mod ledger;
@@ -10,6 +13,7 @@ pub(crate) mod read;
 mod shutdown;
 mod socket_doors;
 pub(crate) mod stage;
+mod verify;
 
 /// Random numbers, which need not be good.
 pub(crate) struct Dice(u64);

@@ -10,7 +10,15 @@ const SAMPLE: &str = include_str!("../../src/cli/demo.jsonl");
 const CONVERSATION: &str = "550e8400-e29b-41d4-a716-446655440001";
 
 fn summary(users: &str, conversations: &str, participants: &str, messages: &str, broken: u64) -> String {
-    let kinds = format!("users {users}, conversations {conversations}, participants {participants}, messages {messages}");
+    summary_with(
+        "0 / 0",
+        &format!("users {users}, conversations {conversations}, participants {participants}, messages {messages}"),
+        broken,
+    )
+}
+
+fn summary_with(reactions: &str, others: &str, broken: u64) -> String {
+    let kinds = format!("{others}, reactions {reactions}");
     format!("added / unchanged: {kinds}; broken lines: {broken}\n")
 }
 
@@ -41,14 +49,15 @@ fn importing_twice_changes_nothing() {
 #[test]
 fn a_broken_line_is_named_and_the_rest_goes_on() {
     let program = Program::new();
-    let reaction = format!(r#"{{"type":"reaction","conversationId":"{CONVERSATION}","messageId":"x","emoji":"👍","username":"bob"}}"#);
+    let id = "00000000-0000-11ef-8001-000000000001";
+    let reaction = format!(r#"{{"type":"reaction","conversationId":"{CONVERSATION}","messageId":"{id}","emoji":"+1","username":"bob"}}"#);
     let text = format!("{}not json\n\n{reaction}\n{}{{\"type\":\"end\",\"lines\":99}}\n", conversation(), messages(1));
     let ended = program.run_with_input(&["import", "-"], &text);
     assert_eq!((ended.code, ended.stdout), (Some(1), summary("0 / 0", "1 / 0", "1 / 0", "1 / 0", 3)));
     let said: Vec<_> = ended.stderr.lines().collect();
     let expected = [
         "line 2: expected ident at column 2",
-        "line 4: reactions cannot be imported by this version",
+        "line 4: `emoji` must be one emoji of Unicode, as 👍",
         "line 6: the file is not whole: 99 lines should stand before this one, and 5 do",
         "wideroom: broken lines left out: 3; the rest is imported",
     ];
@@ -60,6 +69,34 @@ fn lines_may_come_in_any_order() {
     let program = Program::new();
     let text = format!("{}{}", messages(20), conversation());
     assert_eq!(program.run_with_input(&["import", "-"], &text).succeeded(), summary("0 / 0", "1 / 0", "1 / 0", "20 / 0", 0));
+}
+
+#[test]
+fn an_export_that_was_cut_off_is_not_taken_for_a_whole_one() {
+    let program = Program::new();
+    let header = r#"{"type":"header","format":1}"#;
+    let ended = program.run_with_input(&["import", "-"], &format!("{header}\n{}{}", conversation(), messages(2)));
+    assert_eq!((ended.code, ended.stdout), (Some(1), summary("0 / 0", "1 / 0", "1 / 0", "2 / 0", 1)));
+    let sentence = "line 5: the file is not whole: it begins as an export, and its end is missing\n";
+    assert!(ended.stderr.starts_with(sentence), "{}", ended.stderr);
+    let whole = format!("{header}\n{}{}{{\"type\":\"end\",\"lines\":4}}\n", conversation(), messages(2));
+    program.run_with_input(&["import", "-"], &whole).succeeded();
+}
+
+/// A reaction waits for its message, and that for its conversation.
+#[test]
+fn reactions_may_come_first() {
+    let program = Program::new();
+    let reaction = |number: u32| {
+        let id = format!("{number:08x}-0000-11ef-8001-000000000001");
+        format!(r#"{{"type":"reaction","conversationId":"{CONVERSATION}","messageId":"{id}","emoji":"👍","username":"bob"}}"#) + "\n"
+    };
+    let text = [reaction(1), reaction(7), messages(2), conversation(), reaction(0)].concat();
+    let ended = program.run_with_input(&["import", "-"], &text);
+    let others = "users 0 / 0, conversations 1 / 0, participants 1 / 0, messages 2 / 0";
+    assert_eq!((ended.code, ended.stdout), (Some(1), summary_with("2 / 0", others, 1)));
+    let sentence = "line 2: message 00000007-0000-11ef-8001-000000000001 is not in the file or in the store\n";
+    assert!(ended.stderr.starts_with(sentence), "{}", ended.stderr);
 }
 
 #[test]

@@ -1,13 +1,19 @@
 //! The command line, as one types it: the real program, its output and its exit codes.
 
 mod access;
+mod admin;
 mod config;
+mod export;
 mod help;
 mod import;
+mod logs;
 mod serve;
 mod token;
+mod verify;
 
 use std::path::Path;
+
+pub(crate) use self::serve::get;
 
 use crate::support::program::Program;
 

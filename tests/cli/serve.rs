@@ -23,7 +23,7 @@ fn it_says_where_it_listens_and_what_to_do_next() {
 }
 
 /// One request over a plain connection, and the whole answer.
-pub(super) fn get(url: &str, path_and_headers: &str) -> String {
+pub(crate) fn get(url: &str, path_and_headers: &str) -> String {
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     write!(stream, "{path_and_headers}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();

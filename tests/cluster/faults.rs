@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::club::Club;
 use super::crowd::{Crowd, End, Try};
-use super::place::{migrated, p99, resident_bytes};
+use super::place::{migrated, p99};
 use crate::binary::follower::{Follower, Place};
 use crate::binary::ledger::Ledger;
 use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, serve};
@@ -108,9 +108,9 @@ impl Play {
         self.ring.kill(3);
         let mut refused = Crowd::gather(&self.stage, "refused", REFUSED_SENDERS, &self.places.subscribe());
         refused.is_refused(REFUSED_FIRST).await;
-        let before = resident_bytes(server);
+        let before = server.resident_bytes();
         refused.is_refused(REFUSED).await;
-        let after = resident_bytes(server);
+        let after = server.resident_bytes();
         say(&format!("faults: {} MiB resident after {REFUSED_FIRST} refusals, {} MiB after {REFUSED} more", before >> 20, after >> 20));
         assert!(after < before + GROWTH_MAX, "{before} {after}");
         let restarted = Instant::now();

@@ -6,4 +6,4 @@ mod answers;
 mod club;
 mod crowd;
 mod faults;
-mod place;
+pub(crate) mod place;

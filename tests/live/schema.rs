@@ -21,7 +21,8 @@ pub(super) struct TestApi {
 impl TestApi {
     pub(super) fn new(alive: Alive) -> Self {
         let schema = Schema::build(Query, Mutation, Told).data(alive).finish();
-        Self { schema, documents: Documents::new(DocumentBounds::default()) }
+        let documents = Documents::new(DocumentBounds::default(), &schema.sdl());
+        Self { schema, documents }
     }
 
     fn request(prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wideroom::model::{
-    Change, ChangeId, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page,
-    PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
+    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -230,6 +231,37 @@ impl Store for Slow {
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
         self.inner.import(rows).await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+        self.inner.verify(after, repair).await
+    }
+
+    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+        self.inner.all_users(after, limit).await
+    }
+
+    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        self.inner.all_conversations(after, limit).await
+    }
+
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+        self.inner.all_participants(conversation, after, limit).await
+    }
+
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        self.inner.all_reactions(conversation, message, after, limit).await
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {

@@ -125,6 +125,19 @@ pub fn assert_healthy(store: &dyn Store) {
     }
 }
 
+/// Whatever happened to the store, what follows from it agrees with it. Where others write meanwhile, nobody can say.
+pub async fn assert_sound(store: &dyn Store) {
+    let mut place = None;
+    while !is_among_others() {
+        let verified = store.verify(place.as_ref(), false).await.unwrap();
+        assert_eq!(verified.findings, [], "after {} rows", verified.looked_at);
+        place = verified.next;
+        if place.is_none() {
+            break;
+        }
+    }
+}
+
 /// The one answer to one question.
 pub fn only<T>(answers: Vec<T>) -> T {
     let [answer] = <[T; 1]>::try_from(answers).unwrap_or_else(|answers| panic!("{} answers to one question", answers.len()));

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use wideroom::clock::ManualClock;
-use wideroom::model::{ConversationId, UserId};
+use wideroom::model::{Change, ChangeKind, ConversationId, Revision, UserId};
 use wideroom::store::cql::Cql;
 use wideroom::store::{Imported, Store};
 
 use super::membership::{changing, joins};
 use super::stage::keyspace;
 use crate::support::words::{
-    NOW, change, crowd, direct, group, group_row, id, message_row, new_salt_among_others, participant_row, room, text,
+    NOW, change, crowd, direct, group, group_row, id, message_row, new, new_salt_among_others, participant_row, room, text,
 };
 
 async fn open() -> Option<Cql> {
@@ -76,4 +76,17 @@ async fn an_import_takes_few_statements_a_row() {
     for piece in rows.chunks(1_000) {
         assert!(store.import(piece).await.unwrap().iter().all(|fate| *fate == Imported::Unchanged));
     }
+}
+
+#[tokio::test]
+async fn a_seat_says_what_is_newest_there_whoever_wrote_it() {
+    let (Some(store), Some(other)) = (open().await, open().await) else { return };
+    let people = crowd(2);
+    let newest = async || store.seats(&people[0], &[room(1)]).await.unwrap()[0].as_ref().unwrap().newest;
+    store.create_conversation(&group(room(1), &people)).await.unwrap();
+    other.append_messages(room(1), &[new(text(room(1), id(5), &people[1]))]).await.unwrap();
+    assert_eq!(newest().await, Some(id(5)));
+    let delete = Change { id: change(7), kind: ChangeKind::MessageDeleted, message: id(5), user: people[1].clone() };
+    other.revise_message(room(1), &Revision::Deletion, &delete).await.unwrap();
+    assert_eq!(newest().await, Some(change(7)));
 }

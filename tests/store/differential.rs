@@ -13,7 +13,7 @@ use wideroom::store::{
 };
 
 use super::Stage;
-use super::ask::{assert_newest, assert_page, only, requests, runner, try_row, with_keys};
+use super::ask::{assert_newest, assert_page, assert_sound, only, requests, runner, try_row, with_keys};
 use crate::support::words::{
     START, change, conversation, crowd, deleted, direct, group, id_with, key, message_row, new, room, system, text, user,
 };
@@ -441,6 +441,12 @@ async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversatio
         let reactions = engine.reactions(&viewer, &ids).await.unwrap();
         assert_eq!(reactions, naive.reactions(&viewer, &ids).await.unwrap(), "reactions as {viewer} sees them");
     }
+    for (_, message) in &ids {
+        let all = async |store: &dyn Store| store.all_reactions(conversation, *message, None, 100).await.unwrap();
+        assert_eq!(all(engine).await, all(naive).await, "reactions as they are exported");
+    }
+    let people = async |store: &dyn Store| store.all_participants(conversation, None, 100).await.unwrap();
+    assert_eq!(people(engine).await, people(naive).await, "participants as they are exported");
     let participants = questions.participants();
     for request in &participants {
         let answer = engine.participants(conversation, request).await.unwrap();
@@ -514,6 +520,7 @@ pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Option<Stage>) {
             }
             let is_imported = naive.is_imported;
             compare(stage.store(), oracle.store(), &questions, is_imported).await;
+            assert_sound(stage.store()).await;
             let stage = stage.reopened().await;
             compare(stage.store(), oracle.store(), &later_questions, is_imported).await;
             stage.close().await;

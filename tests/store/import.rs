@@ -3,15 +3,15 @@
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
-    Conversation, ConversationId, ConversationKind, Flags, InputHash, Membership, MembershipState, Message, OrderKey, Profile, Role,
-    Timestamp, Unread, UserId,
+    Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, MembershipState, Message,
+    OrderKey, Profile, Role, Timestamp, Unread, UserId,
 };
 use wideroom::store::{Created, EarlierSend, ImportPlaces, ImportRow, Imported, Store};
 
 use super::ask::{history, inbox, inbox_ids, make, only, participant, participants, row, runner, send, send_as, try_row, unread};
 use crate::support::words::{
-    HOUR, NOW, START, conversation, crowd, deleted, direct, group_row, id, key, message_row, new, participant_row, participant_row_at,
-    room, text, user, users,
+    HOUR, NOW, START, change, conversation, crowd, deleted, direct, group_row, id, key, message_row, new, participant_row,
+    participant_row_at, room, text, user, users,
 };
 
 async fn import(store: &dyn Store, rows: &[ImportRow]) -> Vec<Imported> {
@@ -319,6 +319,9 @@ pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn Store) {
     let input_hash = InputHash::of_send(young.content.as_ref().unwrap(), young.reply_to);
     let recognised = Some(EarlierSend { message: young.id, input_hash });
     assert_eq!(store.earlier_sends(room(1), &keys).await.unwrap(), [None, recognised, None]);
+    // Of one that was deleted since, no second message is made either: no input has its hash.
+    let deleted = only(store.earlier_sends(room(1), &[(ann.clone(), key("gone"))]).await.unwrap());
+    assert_eq!(deleted.map(|send| send.message), Some(id(-HOUR)));
     // What a live send left behind is not overwritten by an older one.
     let live = message(7, "live");
     let kept = new(live.clone());
@@ -351,6 +354,46 @@ pub async fn each_row_has_its_own_fate(store: &dyn Store) {
     assert_eq!(fates[4..], [Imported::Added, Imported::Added, Imported::Added, Imported::Unchanged]);
     assert_eq!(history(store, room(1)).await, [id(4)], "what follows a refused row is kept");
     assert!(import(store, &[]).await.is_empty());
+}
+
+fn reaction_row(message: i64, emoji: &str, user: &UserId) -> ImportRow {
+    ImportRow::Reaction { conversation: room(1), message: id(message), emoji: Emoji::parse(emoji).unwrap(), user: user.clone() }
+}
+
+async fn reactions(store: &dyn Store, micros: i64) -> Vec<(String, Vec<UserId>)> {
+    let read = only(store.reactions(&user("nobody"), &[(room(1), id(micros))]).await.unwrap());
+    read.into_iter().map(|one| (one.emoji.to_string(), one.users)).collect()
+}
+
+pub async fn a_reaction_is_imported_once_and_waits_for_its_message(store: &dyn Store) {
+    let [ann, ben] = users(["ann", "ben"]);
+    let row = || reaction_row(1, "👍", &ben);
+    assert_eq!(import(store, &[row()]).await, [Imported::ConversationMissing]);
+    import_all(store, &[group_row(room(1), None), participant_row(room(1), &ann)]).await;
+    assert_eq!(import(store, &[row()]).await, [Imported::MessageMissing]);
+    let said = message_row(text(room(1), id(1), &ann));
+    assert_eq!(import(store, &[row(), said, row(), row()]).await[2..], [Imported::Added, Imported::Unchanged]);
+    import_all(store, &[reaction_row(1, "👍", &ann), reaction_row(1, "🚀", &ann)]).await;
+    assert_eq!(import(store, &[row(), reaction_row(2, "👍", &ann)]).await, [Imported::Unchanged, Imported::MessageMissing]);
+    let [thumb, rocket] = [("👍".to_owned(), vec![ann.clone(), ben]), ("🚀".to_owned(), vec![ann])];
+    let mut expected = vec![thumb, rocket];
+    expected.sort();
+    assert_eq!(reactions(store, 1).await, expected);
+    let message = only(store.messages(&[(room(1), id(1))]).await.unwrap()).unwrap();
+    assert!(message.has_reactions && message.content.is_some());
+    assert_eq!(store.changes(room(1), OrderKey::MIN, 9).await.unwrap(), [], "an import is no event");
+}
+
+pub async fn a_reaction_that_was_taken_back_stays_so(store: &dyn Store) {
+    let [ann, ben] = users(["ann", "ben"]);
+    make(store, room(1), &[ann.clone(), ben.clone()]).await;
+    send(store, room(1), 1, &ann).await;
+    for (micros, is_on) in [(2, true), (3, false)] {
+        let react = Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(1), user: ben.clone() };
+        store.react(room(1), &Emoji::parse("👍").unwrap(), is_on, &react).await.unwrap();
+    }
+    assert_eq!(import(store, &[reaction_row(1, "👍", &ben)]).await, [Imported::Unchanged]);
+    assert_eq!(reactions(store, 1).await, [("👍".to_owned(), Vec::new())]);
 }
 
 pub fn the_order_of_an_import_does_not_matter(runtime: &Runtime, store: &dyn Store) {

@@ -4,6 +4,8 @@
 
 pub mod ask;
 mod conversation;
+mod cql_bounds;
+mod cql_cost;
 mod cql_history;
 mod cql_inbox;
 mod cql_people;
@@ -11,6 +13,7 @@ mod cql_reaction;
 mod cql_send;
 mod differential;
 mod disk;
+mod export;
 mod flags;
 mod history;
 mod import;
@@ -212,6 +215,14 @@ contract! {
             the_sends_of_the_last_day_are_recognised,
             profiles_are_kept,
             each_row_has_its_own_fate,
+            a_reaction_is_imported_once_and_waits_for_its_message,
+            a_reaction_that_was_taken_back_stays_so,
+        }
+        export {
+            everything_is_read_once_whatever_the_pieces,
+            participants_are_read_as_they_were_given,
+            what_is_read_of_one_store_makes_another_like_it,
+            reactions_that_are_on_are_read_in_pieces,
         }
         race {
             marks_and_sends_at_once_lose_nothing,

@@ -1,7 +1,9 @@
 //! What tests of several areas share.
 
+pub mod admin;
 pub mod cassandra;
 pub mod client;
+pub mod ground;
 pub mod nats;
 pub mod node;
 pub mod program;

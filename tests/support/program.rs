@@ -55,6 +55,8 @@ impl Program {
         command.args(arguments).current_dir(self.dir.path()).env_clear().env("WIDEROOM_DATA", self.data());
         // How much disk the machine that runs the tests has left is not what is tested.
         command.env("WIDEROOM_FREE_DISK_MIN", "1MiB").stdin(Stdio::null());
+        // Many servers run here at once.
+        command.env("WIDEROOM_ADMIN_LISTEN", "off");
         if let Some(store) = &self.store {
             command.env("WIDEROOM_STORE", store);
         }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,7 +30,12 @@ impl Server {
     /// The same where it is to be found at the address of one before it.
     pub(crate) fn start_on(address: &str, program: &Program, arguments: &[&str]) -> Self {
         let arguments = [&["serve", "--listen", address], arguments].concat();
-        let mut process = Running::spawn(program.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        Self::spawn(&mut program.command(&arguments))
+    }
+
+    /// The same by a command of one's own.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut process = Running::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let stderr = BufReader::new(process.child.stderr.take().unwrap());
         let (lines, logged) = mpsc::channel();
         // Both are read to their end, so that the server never waits for a full pipe.
@@ -64,13 +69,25 @@ impl Server {
         self.process.child.id()
     }
 
+    /// What it has in memory.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1_024
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name);
     }
 
-    /// Waits until its log says this.
-    pub(crate) fn logs(&self, part: &str) {
-        while !self.logged.recv_timeout(DEADLINE).expect("the log says it in time").contains(part) {}
+    /// Waits until its log says this: the whole line.
+    pub(crate) fn logs(&self, part: &str) -> String {
+        loop {
+            let line = self.logged.recv_timeout(DEADLINE).expect("the log says it in time");
+            if line.contains(part) {
+                return line;
+            }
+        }
     }
 
     /// SIGKILL. Answers with the log.

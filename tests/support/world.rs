@@ -1,4 +1,4 @@
-//! The chat under test, with the real store in a folder of its own, and the people who use it.
+//! The chat under test, with a real store of its own, and the people who use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use async_graphql::parser::types::OperationType;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
@@ -16,8 +15,9 @@ use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds, Executor, Told};
 use wideroom::model::UserId;
 use wideroom::store::Store;
-use wideroom::store::embedded::{Embedded, Options};
 use wideroom::transfer::Import;
+
+use super::ground::Ground;
 
 /// How long a test waits for what must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ pub(crate) struct World {
     pub(crate) api: Arc<Api>,
     pub(crate) chat: Chat,
     pub(crate) store: Arc<dyn Store>,
-    folder: TempDir,
+    ground: Ground,
 }
 
 pub(crate) struct Actor {
@@ -43,51 +43,52 @@ pub(crate) struct Stream(BoxStream<'static, Told>);
 
 impl World {
     pub(crate) async fn open() -> Self {
-        Self::open_in(tempfile::tempdir().unwrap(), Bounds::default()).await
+        Self::with_bounds(Bounds::default()).await
     }
 
     pub(crate) async fn with_bounds(bounds: Bounds) -> Self {
-        Self::open_in(tempfile::tempdir().unwrap(), bounds).await
+        Self::without_rates(Ground::new(&SystemClock).await, bounds).await
     }
 
     /// Where people may do things only so often. In the other worlds they do in a moment what takes others a day.
     pub(crate) async fn with_rates(rates: RateBounds) -> Self {
-        Self::open_with(tempfile::tempdir().unwrap(), Bounds { rates, ..Bounds::default() }).await
+        Self::open_on(Ground::new(&SystemClock).await, Bounds { rates, ..Bounds::default() }).await
     }
 
-    async fn open_in(folder: TempDir, bounds: Bounds) -> Self {
+    async fn without_rates(ground: Ground, bounds: Bounds) -> Self {
         let rates = RateBounds { is_on: false, ..bounds.rates };
-        Self::open_with(folder, Bounds { rates, ..bounds }).await
+        Self::open_on(ground, Bounds { rates, ..bounds }).await
     }
 
-    async fn open_with(folder: TempDir, bounds: Bounds) -> Self {
+    async fn open_on(ground: Ground, bounds: Bounds) -> Self {
+        let bounds = ground.bounds(bounds);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
+        let store = ground.open(Arc::clone(&clock)).await;
         let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, bounds).await.unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
-        Self { api, chat, store, folder }
+        Self { api, chat, store, ground }
     }
 
     /// A world that holds the tutorial's people and messages.
     pub(crate) async fn with_sample() -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store: Arc<dyn Store> = Arc::new(open_store(&folder, Arc::clone(&clock)).await);
-        let import = Import { store: Arc::clone(&store), clock, dir: folder.path().to_owned(), stop: CancellationToken::new() };
+        let ground = Ground::new(&SystemClock).await;
+        let store = ground.open(Arc::clone(&clock)).await;
+        let import = Import { store: Arc::clone(&store), clock, dir: ground.folder().to_owned(), stop: CancellationToken::new() };
         let outcome = import.pipe(include_bytes!("../../src/cli/demo.jsonl").as_slice(), &mut |_| {}).await.unwrap();
         assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
         drop((import, store));
-        Self::open_in(folder, Bounds::default()).await
+        Self::without_rates(ground, Bounds::default()).await
     }
 
-    /// The same folder after the server was stopped and started again. Nobody may still hold on to the old one.
+    /// The same store after the server was stopped and started again. Nobody may still hold on to the old one.
     pub(crate) async fn restarted(self) -> Self {
         self.chat.finish().await;
         self.store.close().await.unwrap();
-        let Self { api, chat, store, folder } = self;
+        let Self { api, chat, store, ground } = self;
         drop((api, chat, store));
-        Self::open_in(folder, Bounds::default()).await
+        Self::without_rates(ground, Bounds::default()).await
     }
 
     pub(crate) fn user(&self, name: &str) -> Actor {
@@ -100,11 +101,6 @@ impl World {
     }
 }
 
-async fn open_store(folder: &TempDir, clock: Arc<dyn Clock>) -> Embedded {
-    let options = Options { path: folder.path().to_owned(), cache_bytes: 16 << 20, free_bytes_min: 0, accept_loss: false };
-    Embedded::open(options, clock).await.unwrap()
-}
-
 impl Actor {
     pub(crate) fn of(api: &Arc<Api>, user: &UserId) -> Self {
         Self { api: Arc::clone(api), user: Some(user.clone()) }
@@ -113,7 +109,9 @@ impl Actor {
     pub(crate) async fn ask(&self, document: &str, variables: Value) -> Answer {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);
-        let response = self.api.execute(&prepared, Variables::from_json(variables), self.user.clone()).await;
+        let variables = Variables::from_json(variables);
+        prepared.check(&variables).unwrap();
+        let response = self.api.execute(&prepared, variables, self.user.clone()).await;
         Answer(serde_json::to_value(response).unwrap())
     }
 

@@ -8,6 +8,8 @@ mod profile;
 mod reaction;
 mod typing;
 
+use std::sync::Arc;
+
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use self::group::{
@@ -25,7 +27,7 @@ use super::scalar::Json;
 use super::scope::Scope;
 use super::types::{AttachmentInput, InboxEntry, InboxEntryEdge, Message, MessageEdge};
 use crate::chat::{Draft, DraftInput};
-use crate::model::{ConversationId, MessageId};
+use crate::model::{self, ConversationId, MessageId};
 
 const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
 
@@ -49,14 +51,30 @@ struct SendMessageInput {
 }
 
 /// The message, kept.
-#[derive(SimpleObject)]
 struct SendMessagePayload {
-    /// The message at its place in `Conversation.messages`.
-    message_edge: MessageEdge,
-    /// The viewer's entry for the conversation.
-    inbox_entry_edge: InboxEntryEdge,
-    /// As it was given.
+    scope: Scope,
+    conversation: ConversationId,
+    message: Arc<model::Message>,
     client_mutation_id: Option<String>,
+}
+
+/// The message, kept.
+#[Object]
+impl SendMessagePayload {
+    /// The message at its place in `Conversation.messages`.
+    async fn message_edge(&self) -> MessageEdge {
+        super::types::message_edge(&self.scope, Arc::clone(&self.message))
+    }
+
+    /// The viewer's entry for the conversation.
+    async fn inbox_entry_edge(&self) -> Result<InboxEntryEdge> {
+        entry_edge(&self.scope, self.conversation).await
+    }
+
+    /// As it was given.
+    async fn client_mutation_id(&self) -> Option<&str> {
+        self.client_mutation_id.as_deref()
+    }
 }
 
 /// Another text for a message.
@@ -226,9 +244,7 @@ impl Mutation {
             };
             let draft = Draft::parse(draft, scope.chat.bounds())?;
             let message = scope.chat.send(&scope.viewer, conversation, draft).await?;
-            let message_edge = super::types::message_edge(&scope, message);
-            let inbox_entry_edge = entry_edge(&scope, conversation).await?;
-            Ok(Some(SendMessagePayload { message_edge, inbox_entry_edge, client_mutation_id }))
+            Ok(Some(SendMessagePayload { scope, conversation, message, client_mutation_id }))
         })
         .await
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use async_graphql::{ID, InputObject, Object, SimpleObject};
+use async_graphql::resolver_utils::enum_value;
+use async_graphql::{Context, ID, InputObject, Object, ScalarType, SimpleObject, Value};
+use futures_util::future::try_join;
 
 use super::reaction::{self, REACTIONS_COUNTED, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
@@ -14,7 +16,8 @@ use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::Scope;
-use crate::model::{self, ConversationId, MessageId, OrderKey};
+use crate::graphql::swift::{Plain, Swift, at_once};
+use crate::model::{self, ConversationId, MessageId, OrderKey, Timestamp};
 
 pub(in crate::graphql) struct Message {
     scope: Scope,
@@ -26,8 +29,11 @@ impl Message {
         Self { scope: scope.clone(), message }
     }
 
+    /// Where the viewer may see it. All that a request loads of a conversation shares one look at whether they may.
     pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId, id: MessageId) -> Result<Option<Self>> {
-        Ok(scope.loaders.messages.load((conversation, id)).await?.map(|message| Self::new(scope, message)))
+        let loaders = &scope.loaders;
+        let (seen, message) = try_join(loaders.conversations.load(conversation), loaders.messages.load((conversation, id))).await?;
+        Ok(seen.and(message).map(|message| Self::new(scope, message)))
     }
 
     /// The newest one at or before a place; none before the first.
@@ -141,6 +147,27 @@ impl Message {
     }
 }
 
+impl Plain for Message {
+    const TYPES: &'static [&'static str] = &["Message", "Node"];
+
+    fn plain(&self, field: &Context<'_>) -> Option<Value> {
+        let message = &*self.message;
+        let moment = |moment: Option<Timestamp>| moment.map_or(Value::Null, |moment| DateTime(moment).to_value());
+        Some(match field.item.node.name.node.as_str() {
+            "id" => Value::String(GlobalId::Message(message.conversation, message.id).encode().0),
+            "uuid" => Uuid(message.id.uuid()).to_value(),
+            "sender" => return at_once(&User::new(&self.scope, message.sender.clone()), field),
+            "kind" => enum_value(MessageKind::from(message.kind)),
+            "body" => message.content.as_ref().map_or(Value::Null, |content| content.body.as_str().into()),
+            "clientKey" => message.client_key.as_ref().map_or(Value::Null, |key| key.as_str().into()),
+            "createdAt" => moment(Some(message.id.moment())),
+            "editedAt" => moment(message.content.as_ref().and_then(|content| content.edited_at)),
+            "deletedAt" => moment(message.deleted_at),
+            _ => return None,
+        })
+    }
+}
+
 /// A description of something that lies elsewhere, such as a picture. Wideroom never fetches it.
 struct Attachment<'a>(&'a model::Attachment);
 
@@ -214,7 +241,19 @@ pub(in crate::graphql) struct MessageEdge {
     /// For `after` and `before` of `Conversation.messages`, and for `after` of `messageAdded`.
     cursor: String,
     /// The message.
-    node: Message,
+    node: Swift<Message>,
+}
+
+impl Plain for MessageEdge {
+    const TYPES: &'static [&'static str] = &["MessageEdge"];
+
+    fn plain(&self, field: &Context<'_>) -> Option<Value> {
+        match field.item.node.name.node.as_str() {
+            "cursor" => Some(self.cursor.as_str().into()),
+            "node" => at_once(&self.node.0, field),
+            _ => None,
+        }
+    }
 }
 
 impl Edge for MessageEdge {
@@ -225,5 +264,5 @@ impl Edge for MessageEdge {
 
 pub(in crate::graphql) fn message_edge(scope: &Scope, message: Arc<model::Message>) -> MessageEdge {
     let cursor = message.id.order_key().encode(List::Messages(message.conversation));
-    MessageEdge { cursor, node: Message::new(scope, message) }
+    MessageEdge { cursor, node: Swift(Message::new(scope, message)) }
 }

@@ -38,10 +38,7 @@ impl Node {
         Ok(match id {
             GlobalId::User(user) => Some(Self::User(User::new(scope, user))),
             GlobalId::Conversation(id) => Conversation::load(scope, id).await?.map(Self::Conversation),
-            GlobalId::Message(conversation, id) => {
-                let found = scope.loaders.messages.load((conversation, id)).await?;
-                found.map(|message| Self::Message(Message::new(scope, message)))
-            }
+            GlobalId::Message(conversation, id) => Message::load(scope, conversation, id).await?.map(Self::Message),
             GlobalId::Participant(conversation, user) => {
                 let found = scope.chat.participant(&scope.viewer, conversation, &user).await?;
                 found.map(|participant| Self::Participant(Participant::new(scope, participant)))

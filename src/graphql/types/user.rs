@@ -1,11 +1,12 @@
 //! Users, as anybody may see them who names them.
 
-use async_graphql::{ID, Object, SimpleObject};
+use async_graphql::{Context, ID, Object, SimpleObject, Value};
 
 use crate::graphql::error::{Nullable, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::Scope;
+use crate::graphql::swift::Plain;
 use crate::model::{self, UserId};
 
 /// Whether a user is here just now.
@@ -60,5 +61,17 @@ impl User {
     /// Whether the user is here. Null for one with whom the viewer has no direct conversation, and none of the last 200 groups of at most 32.
     async fn presence(&self) -> Nullable<Presence> {
         nullable(async { Ok(self.scope.loaders.presences.load(self.user.clone()).await?.map(Presence::from)) }).await
+    }
+}
+
+impl Plain for User {
+    const TYPES: &'static [&'static str] = &["User", "Node"];
+
+    fn plain(&self, field: &Context<'_>) -> Option<Value> {
+        match field.item.node.name.node.as_str() {
+            "id" => Some(Value::String(GlobalId::User(self.user.clone()).encode().0)),
+            "username" => Some(self.user.as_str().into()),
+            _ => None,
+        }
     }
 }

@@ -40,7 +40,7 @@ enum Outcome {
 }
 
 pub(super) async fn graphql(State(doors): State<Arc<Doors>>, request: Request) -> Response {
-    let mut line = LogLine::start("http");
+    let mut line = LogLine::start(&doors, "http");
     let accepted = Accepted::by(request.headers());
     let outcome = if accepted.is_nothing() {
         let sentence = "Answers are `application/graphql-response+json`, `application/json`, `text/event-stream` or, to subscriptions, \

@@ -47,6 +47,7 @@ impl Feed {
             return Err(stopping());
         }
         let Ok(place) = Arc::clone(&doors.stream_places).try_acquire_owned() else {
+            doors.meter.refusals.with_label_values(&["streams"]).inc();
             let sentence = "There are too many open streams here; try again later.";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
         };

@@ -80,7 +80,7 @@ impl Connection {
         let (sink, stream) = socket.split();
         let (bounds, now) = (&doors.bounds.sockets, Instant::now());
         Self {
-            outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes),
+            outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes, doors.meter.waiting.clone()),
             operations: Operations::default(),
             address,
             session: Session::Waiting,
@@ -103,6 +103,7 @@ impl Connection {
             End::Gone => tracing::debug!("a socket is gone"),
             End::Close(close) => {
                 tracing::debug!(code = close.code, "a socket is closed");
+                self.doors.meter.closes.with_label_values(&[close.code.to_string()]).inc();
                 if close == Close::slow_consumer() {
                     self.outbox.forget();
                 }
@@ -236,7 +237,7 @@ impl Connection {
             // It is asked again on the next server.
             return Ok(());
         }
-        let mut line = LogLine::start("ws");
+        let mut line = LogLine::start(&self.doors, "ws");
         line.viewer(viewer.as_ref());
         let request = GraphqlRequest::from_json(payload.get().as_bytes()).map_err(|problem| Close::invalid(problem.sentence))?;
         if let Err(problem) = request.document(self.doors.trusted.as_ref())

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use self::connection::Connection;
 use self::protocol::Close;
 use super::answer::{Code, Problem};
+use super::operation::LogLine;
 use super::{Doors, SocketBounds, http};
 
 const SUBPROTOCOL: &str = "graphql-transport-ws";
@@ -43,20 +44,21 @@ pub(super) async fn upgrade(
     };
     if !doors.bounds.origins.may_open(&headers) {
         let sentence = "Pages of this origin may not open sockets here: the operator lists those that may.";
-        return http::refuse(Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence));
+        return refused(&doors, Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence));
     }
     if doors.stop.is_cancelled() {
         let sentence = "This server is stopping; connect again.";
-        return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+        return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
     }
     let Ok(place) = Arc::clone(&doors.places).try_acquire_owned() else {
+        doors.meter.refusals.with_label_values(&["sockets"]).inc();
         let sentence = "There are too many open sockets here; try again later.";
-        return http::refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+        return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
     };
     let address = doors.address(&extensions, &headers);
     let counted = match doors.gate.socket_at(address) {
         Ok(counted) => counted,
-        Err(problem) => return http::refuse(problem),
+        Err(problem) => return refused(&doors, problem),
     };
     let bytes_max = doors.bounds.sockets.message_bytes.saturating_mul(OVERSIZE_FACTOR);
     // The write buffer has no bound of its own, because an answer larger than it could then never be sent. It holds one message at most: the
@@ -77,6 +79,12 @@ pub(super) async fn upgrade(
             refuse(socket, &doors.bounds.sockets).await;
         }
     })
+}
+
+/// A socket that is not opened has its line in the log.
+fn refused(doors: &Doors, problem: Problem) -> Response {
+    LogLine::start(doors, "ws").end(problem.code.as_str());
+    http::refuse(problem)
 }
 
 fn not_a_socket(rejection: &WebSocketUpgradeRejection) -> Response {

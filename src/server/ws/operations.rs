@@ -61,7 +61,7 @@ impl Operations {
 
     /// Forgets it. Its stream gives nothing any more, and is dropped when the socket's task next looks at its streams, which this makes it do.
     pub(super) fn stop(&mut self, id: &str, code: &str) {
-        if let Some(running) = self.running.remove(id) {
+        if let Some(mut running) = self.running.remove(id) {
             running.abort.abort();
             running.line.end(code);
         }
@@ -82,7 +82,7 @@ impl Operations {
     pub(super) fn stop_all(&mut self) {
         self.stop_subscriptions();
         self.requests.clear();
-        for (_, running) in self.running.drain() {
+        for (_, mut running) in self.running.drain() {
             running.line.end("GONE");
         }
     }

@@ -13,12 +13,15 @@ use futures_util::{Sink, SinkExt};
 use tokio::time::{Instant, timeout};
 
 use super::protocol::Close;
+use crate::metrics::IntGauge;
 
 /// The queue is full: the other side reads too slowly.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 pub(super) struct Outbox<S> {
+    /// Of all sockets.
+    waiting: IntGauge,
     sink: S,
     queue: VecDeque<Queued>,
     /// Of all there is.
@@ -44,9 +47,9 @@ struct Load {
 }
 
 impl<S: Sink<Message> + Unpin> Outbox<S> {
-    pub(super) fn new(sink: S, messages_max: usize, bytes_max: usize) -> Self {
+    pub(super) fn new(sink: S, messages_max: usize, bytes_max: usize, waiting: IntGauge) -> Self {
         let most = Load { messages: messages_max, bytes: bytes_max };
-        Self { sink, queue: VecDeque::new(), bytes: 0, told: Load::default(), most, is_unflushed: false, moved: Instant::now() }
+        Self { waiting, sink, queue: VecDeque::new(), bytes: 0, told: Load::default(), most, is_unflushed: false, moved: Instant::now() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -90,6 +93,7 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
             self.moved = Instant::now();
         }
         self.bytes += text.len();
+        self.waiting.inc();
         self.queue.push_back(Queued { text: text.into(), is_told });
     }
 
@@ -102,6 +106,7 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
         while !self.queue.is_empty() {
             ready!(self.sink.poll_ready_unpin(cx))?;
             if let Some(Queued { text, is_told }) = self.queue.pop_front() {
+                self.waiting.dec();
                 self.bytes -= text.len();
                 if is_told {
                     self.told.messages -= 1;
@@ -129,18 +134,26 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     }
 
     pub(super) fn forget(&mut self) {
+        self.waiting.sub(self.queue.len() as i64);
         self.queue.clear();
         self.bytes = 0;
         self.told = Load::default();
     }
 }
 
+impl<S> Drop for Outbox<S> {
+    fn drop(&mut self) {
+        self.waiting.sub(self.queue.len() as i64);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics;
 
     fn outbox() -> Outbox<futures_util::sink::Drain<Message>> {
-        Outbox::new(futures_util::sink::drain(), 3, 10)
+        Outbox::new(futures_util::sink::drain(), 3, 10, metrics::gauge("waiting", "In a test."))
     }
 
     #[test]

@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::response::query_result::QueryResult;
-use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::MaybeUnset;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -70,15 +70,15 @@ impl Cluster {
             }
             _ => {
                 let _turn = self.turn().await?;
-                let answer = self.session.batch(&writes.batch(&self.profiles), &writes.values).await;
-                let Err(error) = answer else { return Ok(()) };
+                let (batch, values) = writes.into_batch(&self.profiles);
+                let Err(error) = self.session.batch(&batch, &values).await else { return Ok(()) };
                 if !is_logged_once(&error) {
                     return Err(of_write(error));
                 }
                 // Until the cluster knows that a node is dead, its batch log waits for it. One node has all of the batch and will see to it
                 // whatever becomes of this server: that is what makes it one. So it need not be logged again to be written now.
-                writes.kind = BatchType::Unlogged;
-                let answer = self.session.batch(&writes.batch(&self.profiles), &writes.values).await;
+                let batch = batch_of(BatchType::Unlogged, batch.statements, &self.profiles);
+                let answer = self.session.batch(&batch, &values).await;
                 answer.map_err(|error| unknown(of_write(error)))?;
                 Ok(())
             }
@@ -102,10 +102,10 @@ impl Cluster {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _turn = self.turn().await?;
-        let mut batch = writes.batch(&self.profiles);
+        let (mut batch, values) = writes.into_batch(&self.profiles);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
-        let answer = self.session.batch(&batch, writes.values).await.map_err(of_decision)?;
+        let answer = self.session.batch(&batch, values).await.map_err(of_decision)?;
         decided(answer)
     }
 
@@ -170,13 +170,17 @@ impl Writes {
         self.values.is_empty()
     }
 
-    fn batch(&self, profiles: &Profiles) -> Batch {
-        let statements = self.statements.iter().map(|statement| statement.clone().into()).collect();
-        let mut batch = Batch::new_with_statements(self.kind, statements);
-        batch.set_is_idempotent(true);
-        batch.set_execution_profile_handle(Some(profiles.write.clone()));
-        batch
+    fn into_batch(self, profiles: &Profiles) -> (Batch, Vec<Cells>) {
+        let statements = self.statements.into_iter().map(Into::into).collect();
+        (batch_of(self.kind, statements, profiles), self.values)
     }
+}
+
+fn batch_of(kind: BatchType, statements: Vec<BatchStatement>, profiles: &Profiles) -> Batch {
+    let mut batch = Batch::new_with_statements(kind, statements);
+    batch.set_is_idempotent(true);
+    batch.set_execution_profile_handle(Some(profiles.write.clone()));
+    batch
 }
 
 fn is_same_cell(one: &Cell, other: &Cell) -> bool {

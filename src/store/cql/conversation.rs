@@ -14,11 +14,13 @@ use super::cell::{cells, time_uuid, user};
 use super::cluster::{Writes, at_once};
 use super::error::{corrupt, unavailable, unknown};
 use super::raise::InboxChangeKind;
-use super::register::decode_membership;
+use super::register::{decode_membership, newest_of};
 use super::roster::{self, Roster};
 use super::statement::statements;
 use crate::model::id::pair_key;
-use crate::model::{ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, Membership, Timestamp, UserId};
+use crate::model::{
+    ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, Membership, TimeUuid, Timestamp, UserId,
+};
 use crate::store::{Created, NewConversation, Result, Seat, WakePlace};
 
 const TABLE: &str = "conversations";
@@ -30,7 +32,7 @@ const BATCH_ROWS_MAX: usize = 100;
 statements! {
     /// The statements of this file.
     Statements {
-        conversation: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, made FROM conversations WHERE conversation_id = ?";
+        conversation: Read "SELECT kind, name, created_at, created_by, input_hash, is_large, made, last_message, newest_change FROM conversations WHERE conversation_id = ?";
         seat: Read "SELECT membership, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
         direct: Read "SELECT conversation_id FROM direct_by_pair WHERE pair_key = ?";
         claim_pair: Conditional "INSERT INTO direct_by_pair (pair_key, conversation_id) VALUES (?, ?) IF NOT EXISTS";
@@ -50,30 +52,54 @@ pub(super) fn kind_number(kind: ConversationKind) -> i8 {
 pub(super) struct Found {
     pub(super) conversation: Arc<Conversation>,
     made: Option<ChangeId>,
+    newest: Option<TimeUuid>,
+}
+
+type Columns = (
+    Option<i8>,
+    Option<String>,
+    Option<i64>,
+    Option<String>,
+    Option<Vec<u8>>,
+    Option<bool>,
+    Option<CqlTimeuuid>,
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+);
+
+/// What a conversation's row says of itself: kind, name, created_at, created_by, input_hash and is_large.
+pub(super) type ConversationColumns = (Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>);
+
+/// The conversation of a row. `None` where it is only where a conversation would stand.
+pub(super) fn read_conversation(id: ConversationId, columns: ConversationColumns) -> Result<Option<Conversation>> {
+    let (Some(kind), name, created_at, created_by, input_hash, is_large) = columns else { return Ok(None) };
+    let kind = match kind {
+        0 => ConversationKind::Direct,
+        1 => ConversationKind::Group,
+        _ => return Err(corrupt(TABLE, "a conversation is of one of two kinds")),
+    };
+    let hash = |bytes: Vec<u8>| bytes.try_into().map(InputHash).map_err(|_| corrupt(TABLE, "a hash has 32 bytes"));
+    Ok(Some(Conversation {
+        id,
+        kind,
+        name: name.map(|name| GroupName::parse(&name)).transpose().map_err(|error| corrupt(TABLE, error))?,
+        created_at: Timestamp::from_micros(created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?),
+        created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
+        input_hash: input_hash.map(hash).transpose()?,
+        is_large: is_large.unwrap_or_default(),
+    }))
 }
 
 impl Inner {
     pub(super) async fn conversation(&self, id: ConversationId) -> Result<Option<Found>> {
-        type Columns = (Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>, Option<CqlTimeuuid>);
         let row = self.cluster.read_one::<Columns>(&self.statements.conversation.conversation, cells![id]).await?;
-        let Some((Some(kind), name, created_at, created_by, input_hash, is_large, made)) = row else { return Ok(None) };
-        let kind = match kind {
-            0 => ConversationKind::Direct,
-            1 => ConversationKind::Group,
-            _ => return Err(corrupt(TABLE, "a conversation is of one of two kinds")),
-        };
-        let hash = |bytes: Vec<u8>| bytes.try_into().map(InputHash).map_err(|_| corrupt(TABLE, "a hash has 32 bytes"));
-        let conversation = Conversation {
-            id,
-            kind,
-            name: name.map(|name| GroupName::parse(&name)).transpose().map_err(|error| corrupt(TABLE, error))?,
-            created_at: Timestamp::from_micros(created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?),
-            created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
-            input_hash: input_hash.map(hash).transpose()?,
-            is_large: is_large.unwrap_or_default(),
+        let Some((kind, name, created_at, created_by, input_hash, is_large, made, last, change)) = row else { return Ok(None) };
+        let Some(conversation) = read_conversation(id, (kind, name, created_at, created_by, input_hash, is_large))? else {
+            return Ok(None);
         };
         let made = made.map(|id| time_uuid(TABLE, id)).transpose()?;
-        Ok(Some(Found { conversation: Arc::new(conversation), made }))
+        let newest = newest_of(TABLE, last, change)?;
+        Ok(Some(Found { conversation: Arc::new(conversation), made, newest }))
     }
 
     /// Takes a pair for a conversation. Answers with the one that has it.
@@ -109,7 +135,7 @@ async fn seat(inner: &Inner, viewer: &UserId, id: ConversationId) -> Result<Opti
     let (Some(found), Some((Some(membership), roster))) = (found, row) else { return Ok(None) };
     let given = decode_membership(roster::TABLE, &membership)?;
     let membership = Roster::beside(roster.as_deref())?.as_it_counts(viewer, given);
-    Ok(Some(Seat { conversation: found.conversation, membership }))
+    Ok(Some(Seat { conversation: found.conversation, membership, newest: found.newest }))
 }
 
 pub(super) async fn direct_conversation(inner: &Inner, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {

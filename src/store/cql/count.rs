@@ -87,6 +87,23 @@ impl Inner {
     }
 }
 
+/// What was counted of a conversation is not known any more.
+pub(super) async fn forget_counts(inner: &Inner, conversation: ConversationId) -> Result<()> {
+    let counting = Counting::begin(inner, conversation);
+    let at = counting.began_at.plus_micros(AHEAD_MICROS);
+    let buckets = counting.read_index().await?.into_iter().map(|(bucket, _)| (bucket.width.number(), bucket.start));
+    let rows: Vec<_> = buckets.chain([(SUMMARY_WIDTH, Timestamp::ZERO)]).collect();
+    for piece in rows.chunks(BATCH_MAX) {
+        let mut writes = Writes::of_one_partition();
+        for (width, start) in piece {
+            let none = Checkpoint::TAKEN_BACK.to_vec();
+            writes.push(&inner.statements.count.keep, cells![at, none, conversation, *width, *start]);
+        }
+        inner.cluster.write_all(writes).await?;
+    }
+    Ok(())
+}
+
 pub(super) async fn message_counts(inner: &Inner, conversations: &[ConversationId]) -> Result<Vec<u64>> {
     at_once(conversations.iter().map(|conversation| Counting::begin(inner, *conversation).count()).collect()).await
 }

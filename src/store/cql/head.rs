@@ -142,6 +142,9 @@ impl Inner {
         let columns = self.cluster.read_one::<Columns>(&self.statements.head.head, cells![conversation]).await?;
         let Some((last_message, newest_change, last_activity, created_at)) = columns else { return Ok(Head::default()) };
         let last_message = last_message.map(|bytes| LastMessage::decode(TABLE, &bytes)).transpose()?;
+        if let Some(last) = &last_message {
+            self.index.note_present(conversation, last.bucket);
+        }
         let change = |bytes: Vec<u8>| {
             TimeUuid::from_order_key(place(TABLE, &bytes)?).ok_or_else(|| corrupt(TABLE, "a newest change is the order key of an id"))
         };

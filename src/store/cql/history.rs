@@ -8,11 +8,11 @@ use scylla::value::CqlTimeuuid;
 
 use super::Inner;
 use super::bucket::Bucket;
-use super::cell::{cells, list, place, time_uuid};
+use super::cell::{cells, list, time_uuid};
 use super::cluster::at_once;
 use super::index::{candidates, which_exist};
 use super::message_row::{MessageColumns, message_columns, read_message};
-use super::register::LastMessage;
+use super::register::{LastMessage, newest_of};
 use super::span::Span;
 use super::statement::statements;
 use super::walk::{Row, walk};
@@ -247,9 +247,7 @@ pub(super) async fn newest_events(inner: &Inner, conversations: &[ConversationId
         async move {
             let row: Option<Newest> = inner.cluster.read_one(&inner.statements.history.newest, cells![conversation]).await?;
             let (last, change) = row.unwrap_or_default();
-            let last = last.map(|last| LastMessage::decode("conversations", &last)).transpose()?.map(|last| last.id);
-            let change = change.map(|change| place("conversations", &change)).transpose()?.and_then(TimeUuid::from_order_key);
-            Ok(last.max(change))
+            newest_of("conversations", last, change)
         }
     };
     at_once(conversations.iter().map(each).collect()).await

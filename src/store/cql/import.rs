@@ -4,7 +4,7 @@
 //! is there once the last of what it means is written, and what is written twice is the same: so an import that ended half way is begun
 //! again, and nothing of it is lost. All cells carry the lowest timestamp, so that what was changed since stays.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::future::try_join3;
@@ -19,7 +19,8 @@ use super::roster::Seen;
 use super::statement::statements;
 use crate::model::id::pair_key;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, Emoji, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Timestamp,
+    UserId,
 };
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
 
@@ -52,6 +53,9 @@ pub(super) struct Working {
     /// Buckets that hold something and may hold more of these.
     pub(super) buckets: HashSet<Bucket>,
     pub(super) messages: Vec<Arc<Message>>,
+    /// Reactions that were there, on or off.
+    reacted: HashSet<(MessageId, Emoji, UserId)>,
+    pub(super) reactions: Vec<(MessageId, Emoji, UserId)>,
     /// The newest of these rows that is there: should the head not know of it, an earlier import ended half way.
     pub(super) newest_there: Option<(Arc<Message>, Bucket)>,
 }
@@ -77,20 +81,11 @@ pub(super) async fn import(inner: &Inner, rows: &[ImportRow]) -> Result<Vec<Impo
     Ok(fates)
 }
 
-fn conversation_of(row: &ImportRow) -> Option<ConversationId> {
-    match row {
-        ImportRow::User { .. } => None,
-        ImportRow::Conversation { conversation, .. } => Some(conversation.id),
-        ImportRow::Participant { conversation, .. } => Some(*conversation),
-        ImportRow::Message(message) => Some(message.conversation),
-    }
-}
-
 /// What is there of all conversations that rows speak of.
 async fn load(inner: &Inner, rows: &[ImportRow]) -> Result<BTreeMap<ConversationId, Working>> {
     let mut concerned: BTreeMap<ConversationId, Vec<&ImportRow>> = BTreeMap::new();
     for row in rows {
-        if let Some(id) = conversation_of(row) {
+        if let Some(id) = row.conversation() {
             concerned.entry(id).or_default().push(row);
         }
     }
@@ -111,6 +106,8 @@ async fn load_one(inner: &Inner, id: ConversationId, rows: &[&ImportRow]) -> Res
         there: HashMap::new(),
         buckets: HashSet::new(),
         messages: Vec::new(),
+        reacted: HashSet::new(),
+        reactions: Vec::new(),
         newest_there: None,
     };
     let Some(conversation) = &working.conversation else { return Ok(working) };
@@ -123,17 +120,41 @@ async fn load_one(inner: &Inner, id: ConversationId, rows: &[&ImportRow]) -> Res
             inner.memberships(id).await?
         };
     }
-    let messages: Vec<_> = rows.iter().filter_map(|row| message_of(row)).collect();
+    let messages: BTreeSet<_> = rows.iter().filter_map(|row| message_of(row)).collect();
+    let messages: Vec<_> = messages.into_iter().collect();
     (working.there, working.buckets) = inner.messages_there(id, &messages).await?;
+    working.reacted = reacted(inner, rows, &working.there).await?;
     Ok(working)
+}
+
+/// Of these rows, the reactions that are there. To a message that is not there, nobody reacted.
+async fn reacted(
+    inner: &Inner,
+    rows: &[&ImportRow],
+    there: &HashMap<MessageId, Option<Bucket>>,
+) -> Result<HashSet<(MessageId, Emoji, UserId)>> {
+    let asked = rows.iter().filter_map(|row| {
+        let ImportRow::Reaction { conversation, message, emoji, user } = row else { return None };
+        there.contains_key(message).then_some((*conversation, *message, emoji, user))
+    });
+    let each = asked.map(async |(conversation, message, emoji, user)| {
+        let is_there = inner.has_reacted(conversation, message, emoji, user).await?;
+        Ok(is_there.then(|| (message, emoji.clone(), user.clone())))
+    });
+    Ok(at_once(each.collect()).await?.into_iter().flatten().collect())
 }
 
 fn participant_of(row: &ImportRow) -> Option<&UserId> {
     if let ImportRow::Participant { user, .. } = row { Some(user) } else { None }
 }
 
+/// The message that a row is, or speaks of.
 fn message_of(row: &ImportRow) -> Option<MessageId> {
-    if let ImportRow::Message(message) = row { Some(message.id) } else { None }
+    match row {
+        ImportRow::Message(message) => Some(message.id),
+        ImportRow::Reaction { message, .. } => Some(*message),
+        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Participant { .. } => None,
+    }
 }
 
 async fn read_head(inner: &Inner, id: ConversationId) -> Result<Head> {
@@ -149,9 +170,9 @@ async fn read_head(inner: &Inner, id: ConversationId) -> Result<Head> {
 
 /// Which conversation has each pair that these rows may complete.
 async fn pairs(inner: &Inner, rows: &[ImportRow], working: &BTreeMap<ConversationId, Working>) -> Result<HashMap<Vec<u8>, ConversationId>> {
-    let new = rows.iter().filter_map(|row| match row {
-        ImportRow::Conversation { conversation, .. } if conversation.kind == ConversationKind::Direct => Some(conversation.id),
-        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Participant { .. } | ImportRow::Message(_) => None,
+    let new = rows.iter().filter_map(|row| {
+        let ImportRow::Conversation { conversation, .. } = row else { return None };
+        (conversation.kind == ConversationKind::Direct).then_some(conversation.id)
     });
     let is_direct = |working: &Working| working.conversation.as_ref().is_some_and(|one| one.kind == ConversationKind::Direct);
     let old = working.iter().filter(|(_, working)| is_direct(working)).map(|(id, _)| *id);
@@ -197,13 +218,13 @@ async fn add_user(inner: &Inner, user: &UserId, profile: &Profile) -> Result<()>
 
 /// Remembers the key of a young message, so that a retry from before the import is recognised after it. One that a send left stays.
 pub(super) async fn remember_key(inner: &Inner, message: &Message, bucket: Bucket) -> Result<()> {
-    let (Some(key), Some(content)) = (&message.client_key, &message.content) else { return Ok(()) };
+    let Some(key) = &message.client_key else { return Ok(()) };
     let until = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
     let left = (until.micros() - inner.clock.now().micros()) / 1_000_000;
     if left <= 0 {
         return Ok(());
     }
-    let hash = InputHash::of_send(content, message.reply_to).0.to_vec();
+    let hash = InputHash::of_imported(message).0.to_vec();
     let (width, start) = (bucket.width.number(), bucket.start);
     let left = i32::try_from(left).unwrap_or(i32::MAX);
     let values: Cells = cells![message.conversation, &message.sender, key.as_str(), message.id, width, start, hash, left];
@@ -216,6 +237,14 @@ struct Draft<'a> {
     paired: HashMap<Vec<u8>, ConversationId>,
     users: HashSet<UserId>,
     new_users: Vec<(&'a UserId, &'a Profile)>,
+}
+
+impl Working {
+    /// Where a message lies that is there or is brought by this import.
+    pub(super) fn bucket_of(&self, message: MessageId, placed: &[(Arc<Message>, Bucket)]) -> Option<Bucket> {
+        let brought = || placed.iter().find(|(one, _)| one.id == message).map(|(_, bucket)| *bucket);
+        self.there.get(&message).copied().flatten().or_else(brought)
+    }
 }
 
 impl<'a> Draft<'a> {
@@ -233,6 +262,7 @@ impl<'a> Draft<'a> {
                 self.add_participant(*conversation, user, *membership, *places)
             }
             ImportRow::Message(message) => self.add_message(message),
+            ImportRow::Reaction { conversation, message, emoji, user } => self.add_reaction(*conversation, *message, emoji, user),
         }
     }
 
@@ -312,5 +342,17 @@ impl<'a> Draft<'a> {
                 Imported::Added
             }
         }
+    }
+
+    fn add_reaction(&mut self, id: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Imported {
+        let Some((working, _)) = self.working(id) else { return Imported::ConversationMissing };
+        if !working.there.contains_key(&message) {
+            return Imported::MessageMissing;
+        }
+        if !working.reacted.insert((message, emoji.clone(), user.clone())) {
+            return Imported::Unchanged;
+        }
+        working.reactions.push((message, emoji.clone(), user.clone()));
+        Imported::Added
     }
 }

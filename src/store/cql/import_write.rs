@@ -1,6 +1,7 @@
 //! Writes what an import brings to one conversation. The order is such that what is named is there, and that whatever ends half way is
 //! finished by importing the same again: a participant counts last, after their entry; the head last of all.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scylla::value::Row;
@@ -15,7 +16,7 @@ use super::import::{Working, remember_key};
 use super::raise::slot_of;
 use super::register::{LastMessage, REGISTER_TIMESTAMP, encode_membership};
 use super::statement::statements;
-use crate::model::{Conversation, ConversationId, InputHash, Membership, Message, MessageId, ReadMarker, Timestamp, UserId};
+use crate::model::{Conversation, ConversationId, Emoji, InputHash, Membership, Message, MessageId, Timestamp, UserId};
 use crate::store::{ImportPlaces, Result};
 
 /// What stands in for an activity that is not known: any activity that is known wins over it, also an older one.
@@ -64,6 +65,7 @@ pub(super) async fn write(inner: &Inner, working: &Working) -> Result<()> {
     }
     let placed = inner.place_imported(id, &working.messages, &working.buckets).await?;
     inner.put_imported(id, &placed).await?;
+    put_reactions(inner, working, id, &placed).await?;
     let keyed = placed.iter().filter(|(message, _)| message.client_key.is_some());
     at_once(keyed.map(|(message, bucket)| remember_key(inner, message, *bucket)).collect()).await?;
 
@@ -82,6 +84,17 @@ pub(super) async fn write(inner: &Inner, working: &Working) -> Result<()> {
         inner.saw(id, last.id);
     }
     inner.known.forget(id);
+    Ok(())
+}
+
+async fn put_reactions(inner: &Inner, working: &Working, id: ConversationId, placed: &[(Arc<Message>, Bucket)]) -> Result<()> {
+    let mut by_message: BTreeMap<MessageId, Vec<(&Emoji, &UserId)>> = BTreeMap::new();
+    working.reactions.iter().for_each(|(message, emoji, user)| by_message.entry(*message).or_default().push((emoji, user)));
+    let each = by_message.iter().filter_map(|(message, reactions)| {
+        let bucket = working.bucket_of(*message, placed)?;
+        Some(inner.put_imported_reactions(id, *message, bucket, reactions))
+    });
+    at_once(each.collect()).await?;
     Ok(())
 }
 
@@ -207,19 +220,14 @@ async fn add_entry(
     stand: &Stand,
     is_large: bool,
 ) -> Result<()> {
-    let ImportPlaces { read_up_to, unread_from, delivered_up_to, flags } = *places;
+    let ImportPlaces { read_up_to, unread_from: _, delivered_up_to, flags } = *places;
     let read_up_to = read_up_to.map(MessageId::order_key);
-    let marker = match (read_up_to, unread_from.map(|message| message.order_key().before())) {
-        (read_up_to, Some(before)) => Some(ReadMarker { epoch: 1, up_to: read_up_to.map_or(before, |place| place.min(before)) }),
-        (Some(up_to), None) => Some(ReadMarker { epoch: 0, up_to }),
-        (None, None) => None,
-    };
     let set = |flag: bool| flag.then_some(true);
     let mut writes = Writes::logged();
     let values = cells![
         REGISTER_TIMESTAMP,
         encode_membership(membership),
-        marker,
+        places.marker(),
         set(flags.is_muted),
         set(flags.is_pinned),
         flags.archived_at,

@@ -64,7 +64,7 @@ pub(super) async fn few_rows(inner: &Inner, user: &UserId) -> Result<Option<Vec<
         inner.crowded.users().put(user.clone(), ());
         return Ok(None);
     }
-    rows.into_iter().filter_map(|columns| entry(columns).transpose()).collect::<Result<_>>().map(Some)
+    rows.into_iter().filter_map(|columns| entry(inner, columns).transpose()).collect::<Result<_>>().map(Some)
 }
 
 type Columns =
@@ -77,25 +77,40 @@ pub(super) fn flags(is_muted: Option<bool>, is_pinned: Option<bool>, archived_at
 }
 
 /// The entry of a row, where the user is in the conversation now.
-fn entry(columns: Columns) -> Result<Option<InboxRow>> {
-    let (conversation, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership) = columns;
+fn entry(inner: &Inner, columns: Columns) -> Result<Option<InboxRow>> {
     // A message that was sent to one who is not in it yet, or was taken out, makes no entry.
-    let Some(membership) = membership else { return Ok(None) };
-    if !decode_membership(TABLE, &membership)?.is_joined() {
-        return Ok(None);
+    match &columns.8 {
+        Some(membership) if decode_membership(TABLE, membership)?.is_joined() => as_written(inner, columns).map(Some),
+        Some(_) | None => Ok(None),
     }
+}
+
+/// What a row says, whoever is in the conversation.
+fn as_written(inner: &Inner, columns: Columns) -> Result<InboxRow> {
+    let (conversation, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, _) = columns;
     let sent = |bytes: Vec<u8>| {
         MessageId::from_order_key(place(TABLE, &bytes)?).ok_or_else(|| corrupt(TABLE, "what was sent is the order key of a message"))
     };
     let last_message = last_message.map(|bytes| LastMessage::decode(TABLE, &bytes)).transpose()?;
-    Ok(Some(InboxRow {
-        conversation: ConversationId(conversation),
+    let conversation = ConversationId(conversation);
+    if let Some(last) = &last_message {
+        // Written together with the message: whoever asks for it next knows where it lies.
+        inner.index.note_present(conversation, last.bucket);
+    }
+    Ok(InboxRow {
+        conversation,
         last_activity: Timestamp::from_micros(last_activity.unwrap_or_default()),
         last_message: last_message.map(|last| last.id),
         marker: read_up_to.map(|bytes| marker(TABLE, &bytes)).transpose()?.unwrap_or_default(),
         sent_up_to: sent_up_to.map(sent).transpose()?,
         flags: flags(is_muted, is_pinned, archived_at),
-    }))
+    })
+}
+
+/// A user's row for a conversation that they are in, or have left. Empty where there is none.
+pub(super) async fn row_as_written(inner: &Inner, user: &UserId, conversation: ConversationId) -> Result<InboxRow> {
+    let row = inner.cluster.read_one::<Columns>(&inner.statements.inbox_row.some, cells![user, list([conversation])]).await?;
+    as_written(inner, row.unwrap_or((conversation.0, None, None, None, None, None, None, None, None)))
 }
 
 /// A user's own rows for some conversations, of those that they are in. No conversation may be named twice.
@@ -107,7 +122,7 @@ pub(super) async fn own_rows(inner: &Inner, user: &UserId, conversations: &[Conv
             .iter()
             .map(|piece| inner.cluster.read::<Columns>(&inner.statements.inbox_row.some, cells![user, list(piece.iter().copied())]));
         for columns in try_join_all(reads).await?.into_iter().flatten() {
-            found.extend(entry(columns)?.map(|row| (row.conversation, row)));
+            found.extend(entry(inner, columns)?.map(|row| (row.conversation, row)));
         }
     }
     Ok(found)

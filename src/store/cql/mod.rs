@@ -9,6 +9,7 @@
 //! - How a history is read: `index` knows which buckets hold something, `walk` merges them, `count` keeps how many messages there are.
 //! - For sends: `width` chooses buckets, `claim` claims idempotency keys, `known` remembers what a send would have to read.
 //! - For inboxes: `inbox_row` reads entries, `hint` finds them, `head` knows where large conversations stand.
+//! - For all at once: `scan` reads whole tables by their tokens, `export` what an export takes, `verify` looks whether all agrees.
 //! - For imports: `import` decides about each row, `import_message` chooses buckets, `import_write` writes.
 //!
 //! Portable CQL only: no ALLOW FILTERING, index, view, counter or function; explicit columns; the test in `statements_test` reads them all.
@@ -24,6 +25,7 @@ mod conversation;
 mod count;
 mod entry;
 mod error;
+mod export;
 mod head;
 mod hint;
 mod history;
@@ -47,12 +49,15 @@ mod reaction;
 mod register;
 mod revision;
 mod roster;
+mod scan;
 mod schema;
 mod skew;
 mod span;
 mod statement;
 #[cfg(test)]
 mod statements_test;
+mod verify;
+mod verify_conversation;
 mod wake;
 mod walk;
 mod width;
@@ -75,13 +80,14 @@ pub use self::migrate::{Migrated, migrate};
 use self::skew::Skew;
 use self::statement::Profiles;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
-    Change, ChangeId, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page,
-    PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
+    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Events may become visible so long after their ids, or are logged as late: a stream looks back so far.
@@ -170,6 +176,7 @@ statement_groups! {
     conversation,
     count,
     entry,
+    export,
     head,
     hint,
     history,
@@ -191,6 +198,8 @@ statement_groups! {
     revision,
     roster,
     skew,
+    verify,
+    verify_conversation,
     wake,
 }
 
@@ -401,6 +410,37 @@ impl Store for Cql {
 
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
         import::import(&self.inner, rows).await
+    }
+
+    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+        export::users(&self.inner, after, limit).await
+    }
+
+    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        export::conversations(&self.inner, after, limit).await
+    }
+
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+        export::participants(&self.inner, conversation, after, limit).await
+    }
+
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        export::reactions(&self.inner, conversation, message, after, limit).await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+        verify::verify(&self.inner, after, repair).await
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {

@@ -112,7 +112,19 @@ async fn listed(
     };
     let rows = read_listed(inner, conversation, span, request.direction, request.overread(), is_listed);
     let (rows, has_behind) = futures_util::future::try_join(rows, behind).await?;
-    Ok(Page::from_overread(request, rows, has_behind))
+    Ok(Page::from_overread(request, rows.into_iter().map(as_it_counts).collect(), has_behind))
+}
+
+/// Those behind a name, also who has left, as they were given.
+pub(super) async fn as_given(
+    inner: &Inner,
+    conversation: ConversationId,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Result<Vec<Participant>> {
+    let span = Span { from: after.map(just_after).unwrap_or_default(), ..Span::all() };
+    let rows = read_listed(inner, conversation, span, Direction::Forward, limit, &|_| true).await?;
+    Ok(rows.into_iter().map(|(one, _)| one).collect())
 }
 
 /// The first so many who are listed, in that direction. Where few are, the pieces grow.
@@ -123,7 +135,7 @@ async fn read_listed(
     direction: Direction,
     count: usize,
     is_listed: IsListed<'_>,
-) -> Result<Vec<Participant>> {
+) -> Result<Vec<(Participant, Roster)>> {
     let statements = &inner.statements.participant;
     let statement = match direction {
         Direction::Forward => &statements.forward,
@@ -141,7 +153,7 @@ async fn read_listed(
             }
         }
         for columns in rows {
-            found.extend(read(conversation, columns)?.filter(|(one, _)| is_listed(one)).map(as_it_counts));
+            found.extend(read(conversation, columns)?.filter(|(one, _)| is_listed(one)));
         }
         if is_last {
             break;

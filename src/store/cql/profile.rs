@@ -32,11 +32,15 @@ pub(super) async fn profiles(inner: &Inner, users: &[UserId]) -> Result<Vec<Opti
 async fn read(inner: &Inner, user: &UserId) -> Result<Option<(Profile, i64)>> {
     let row = inner.cluster.read_one::<Columns>(&inner.statements.profile.profile, cells![user]).await?;
     Ok(row.map(|(display_name, avatar_url, last_seen_at, name_written, avatar_written)| {
-        let told = |text: Option<String>| text.filter(|text| !text.is_empty());
         let last_seen_at = last_seen_at.map(Timestamp::from_micros);
         let profile = Profile { display_name: told(display_name), avatar_url: told(avatar_url), last_seen_at };
         (profile, name_written.max(avatar_written).unwrap_or_default())
     }))
+}
+
+/// An empty text says that there is none any more.
+pub(super) fn told(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 pub(super) async fn change_profile(inner: &Inner, user: &UserId, to: &ProfileChange) -> Result<()> {
@@ -45,9 +49,9 @@ pub(super) async fn change_profile(inner: &Inner, user: &UserId, to: &ProfileCha
     if after == before {
         return Ok(());
     }
-    let told = |before: Option<String>, after: Option<String>| (before != after).then(|| after.unwrap_or_default());
+    let news = |before: Option<String>, after: Option<String>| (before != after).then(|| after.unwrap_or_default());
     let values =
-        cells![user, told(before.display_name, after.display_name), told(before.avatar_url, after.avatar_url), later_than(inner, written),];
+        cells![user, news(before.display_name, after.display_name), news(before.avatar_url, after.avatar_url), later_than(inner, written),];
     inner.cluster.write(&inner.statements.profile.change, values).await
 }
 

@@ -75,6 +75,11 @@ impl Inner {
         writes.push(&self.statements.raise.hint, values);
     }
 
+    /// The same for one that is missing, whenever it was lost.
+    pub(super) fn hint_again(&self, writes: &mut Writes, user: &UserId, id: ConversationId, activity: Timestamp, now: Timestamp) {
+        writes.push(&self.statements.raise.hint, cells![user, slot_of(activity), id, activity, now]);
+    }
+
     /// The hint of an earlier hour is not wanted any more. `at` is the moment of the message that made it so: a hint that comes late and
     /// is older than that stays away.
     pub(super) fn forget_hint(&self, writes: &mut Writes, user: &UserId, conversation: ConversationId, slot: i32, at: Timestamp) {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use futures_util::future::{join, try_join_all};
 
 use super::Inner;
+use super::bucket::Bucket;
 use super::cell::{cells, user};
 use super::cluster::{Writes, at_once};
 use super::error::unknown;
+use super::register::REGISTER_TIMESTAMP;
 use super::statement::statements;
 use crate::model::{Change, ConversationId, Emoji, Message, MessageId, Reaction, UserId};
 use crate::store::{Result, WakePlace};
@@ -15,6 +17,8 @@ use crate::store::{Result, WakePlace};
 const TABLE: &str = "reactions_by_message";
 /// Rows of one read.
 const ROWS_MAX: i32 = 1_000;
+/// Rows of one write.
+const BATCH_ROWS_MAX: usize = 64;
 
 statements! {
     /// The statements of this file.
@@ -61,12 +65,59 @@ pub(super) async fn reactions(inner: &Inner, viewer: &UserId, messages: &[(Conve
 }
 
 /// A row as it comes back. One without a value is none.
-type Columns = (String, String, Option<bool>);
+pub(super) type Columns = (String, String, Option<bool>);
+
+impl Inner {
+    /// The reactions to a message behind an emoji and a name, on or off.
+    pub(super) async fn reaction_rows(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(String, String)>,
+        limit: i32,
+    ) -> Result<Vec<Columns>> {
+        let (cluster, statements) = (&self.cluster, &self.statements.reaction);
+        match after {
+            None => cluster.read(&statements.first, cells![conversation, message, limit]).await,
+            Some((emoji, name)) => {
+                let values = cells![conversation, message, emoji.as_str(), name.as_str(), limit];
+                cluster.read(&statements.next_users, values).await
+            }
+        }
+    }
+
+    /// Whether a user ever reacted with this, whatever became of it.
+    pub(super) async fn has_reacted(&self, conversation: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Result<bool> {
+        let values = cells![conversation, message, emoji.as_str(), user];
+        let row: Option<(Option<bool>,)> = self.cluster.read_one(&self.statements.reaction.one, values).await?;
+        Ok(row.is_some_and(|(is_on,)| is_on.is_some()))
+    }
+
+    /// Reactions that were on before anybody reacted here. The message says so first: it may say more than is true, and never less.
+    pub(super) async fn put_imported_reactions(
+        &self,
+        id: ConversationId,
+        message: MessageId,
+        bucket: Bucket,
+        reactions: &[(&Emoji, &UserId)],
+    ) -> Result<()> {
+        let values = cells![REGISTER_TIMESTAMP, true, id, bucket.width.number(), bucket.start, message];
+        self.cluster.write(&self.statements.reaction.mark, values).await?;
+        for piece in reactions.chunks(BATCH_ROWS_MAX) {
+            let mut writes = Writes::of_one_partition();
+            for (emoji, user) in piece {
+                writes.push(&self.statements.reaction.set, cells![id, message, emoji.as_str(), *user, true, REGISTER_TIMESTAMP]);
+            }
+            self.cluster.write_all(writes).await?;
+        }
+        Ok(())
+    }
+}
 
 async fn of_message(inner: &Inner, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Vec<Reaction>> {
     let (cluster, statements) = (&inner.cluster, &inner.statements.reaction);
     let mut tally = Tally::default();
-    let mut rows: Vec<Columns> = cluster.read(&statements.first, cells![conversation, message, ROWS_MAX]).await?;
+    let mut rows = inner.reaction_rows(conversation, message, None, ROWS_MAX).await?;
     loop {
         let is_last = rows.len() < ROWS_MAX as usize;
         let place = rows.last().map(|(emoji, name, _)| (emoji.clone(), name.clone()));
@@ -78,7 +129,7 @@ async fn of_message(inner: &Inner, viewer: &UserId, conversation: ConversationId
         rows = if tally.is_full() {
             cluster.read(&statements.next_emoji, cells![conversation, message, emoji, ROWS_MAX]).await?
         } else {
-            cluster.read(&statements.next_users, cells![conversation, message, emoji, name, ROWS_MAX]).await?
+            inner.reaction_rows(conversation, message, Some(&(emoji, name)), ROWS_MAX).await?
         };
     }
     let mut reactions = tally.reactions;

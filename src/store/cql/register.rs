@@ -1,10 +1,10 @@
 //! How values lie in cells that are one value each: maximum registers, memberships and contents.
 
-use crate::model::{Content, Membership, MembershipState, MessageId, OrderKey, Role, Timestamp, UserId};
+use crate::model::{Content, Membership, MembershipState, MessageId, OrderKey, Role, TimeUuid, Timestamp, UserId};
 use crate::store::Result;
 
 use super::bucket::Bucket;
-use super::cell::user;
+use super::cell::{place, user};
 use super::error::corrupt;
 
 /// At which every maximum register is written: among cells of one timestamp the greater bytes stay.
@@ -40,6 +40,13 @@ impl LastMessage {
             sender: user(table, sender)?,
         })
     }
+}
+
+/// What is newest in a conversation, of its last message and its newest change as they lie in their registers.
+pub(super) fn newest_of(table: &'static str, last: Option<Vec<u8>>, change: Option<Vec<u8>>) -> Result<Option<TimeUuid>> {
+    let last = last.map(|last| LastMessage::decode(table, &last)).transpose()?.map(|last| last.id);
+    let change = change.map(|change| place(table, &change)).transpose()?.and_then(TimeUuid::from_order_key);
+    Ok(last.max(change))
 }
 
 /// State, role and, where it is not since the beginning, since when.

@@ -79,6 +79,11 @@ impl Roster {
         }
     }
 
+    /// The same with the people of another.
+    pub(super) fn with_people_of(self, Self { joined, owners, heir, .. }: Self) -> Self {
+        Self { joined, owners, heir, ..self }
+    }
+
     /// The same under the next version.
     pub(super) fn followed_by(self, after: &Self) -> Self {
         let mut earlier: Vec<_> = after.earlier.iter().copied().chain(after.version).collect();

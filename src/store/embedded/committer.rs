@@ -14,6 +14,7 @@ use fjall::Slice;
 use tokio::sync::oneshot;
 
 use super::key::{self, Key};
+use super::meter::CommitMeter;
 use super::record::{self, CommitRecord};
 use crate::model::TimeUuid;
 use crate::store::{Cause, Error, Result};
@@ -105,7 +106,9 @@ struct Request {
 /// What the writer's thread tells the others.
 #[derive(Default)]
 struct Progress {
+    queued_writes: AtomicUsize,
     queued_bytes: AtomicUsize,
+    meter: CommitMeter,
     failure: OnceLock<Arc<str>>,
     began: Mutex<Option<Instant>>,
     newest_id: Mutex<Option<TimeUuid>>,
@@ -167,6 +170,7 @@ impl Committer {
         }
         let (done, answer) = oneshot::channel();
         let queue = self.queue.lock().expect("no panic while holding the queue");
+        self.progress.queued_writes.fetch_add(1, Ordering::Relaxed);
         let sent = match queue.as_ref() {
             None => Err(Fault::Closed),
             Some(queue) => queue.try_send(Request { write, bytes, done }).map_err(|error| match error {
@@ -176,9 +180,19 @@ impl Committer {
         };
         if let Err(fault) = sent {
             queued.fetch_sub(bytes, Ordering::AcqRel);
+            self.progress.queued_writes.fetch_sub(1, Ordering::Relaxed);
             return Err(unavailable(fault));
         }
         Ok(answer)
+    }
+
+    pub(super) fn meter(&self) -> &CommitMeter {
+        &self.progress.meter
+    }
+
+    /// Writes that wait, and their bytes.
+    pub(super) fn queued(&self) -> (usize, usize) {
+        (self.progress.queued_writes.load(Ordering::Relaxed), self.progress.queued_bytes.load(Ordering::Relaxed))
     }
 
     pub(super) fn newest_id(&self) -> Option<TimeUuid> {
@@ -191,9 +205,14 @@ impl Committer {
         began.map(|began| began.elapsed()).filter(|took| *took > COMMIT_MAX)
     }
 
+    /// Why nothing is written any more until the store is opened again.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.progress.failure.get().map(|why| Fault::Poisoned(why.clone()).to_string())
+    }
+
     pub(super) fn health(&self) -> Result<(), String> {
-        if let Some(why) = self.progress.failure.get() {
-            return Err(Fault::Poisoned(why.clone()).to_string());
+        if let Some(why) = self.failure() {
+            return Err(why);
         }
         if let Some(took) = self.stuck() {
             return Err(format!("a commit has been under way for {} s", took.as_secs()));
@@ -274,6 +293,8 @@ impl<E: Engine> Writer<E> {
             group.push(next);
         }
         self.progress.queued_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.progress.queued_writes.fetch_sub(group.len(), Ordering::Relaxed);
+        self.progress.meter.bytes.observe(bytes as f64);
         group
     }
 
@@ -303,7 +324,11 @@ impl<E: Engine> Writer<E> {
 
     fn commit(&mut self, mut rows: Rows, commit: CommitRecord, kept: Vec<Kept>) -> Result<(), Fault> {
         rows.insert(key::meta(COMMIT), Some(record::encode(&commit)));
-        if let Err(error) = self.engine.commit(rows) {
+        self.progress.meter.writes.observe(kept.len() as f64);
+        let began = Instant::now();
+        let committed = self.engine.commit(rows);
+        self.progress.meter.seconds.observe(began.elapsed().as_secs_f64());
+        if let Err(error) = committed {
             let why = self.progress.fail(&error.to_string());
             tracing::error!(error = %why, "a commit failed: nothing more is written until the store is opened again");
             for (_, done) in kept {

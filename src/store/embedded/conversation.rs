@@ -87,7 +87,7 @@ pub(super) fn seats(core: &Core, viewer: &UserId, conversations: &[ConversationI
 }
 
 fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
-    Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given) }
+    Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given), newest: None }
 }
 
 /// The same, where memory has all of it.
@@ -143,7 +143,7 @@ fn as_it_counts(state: Option<&State>, one: Participant) -> Participant {
 }
 
 /// The first so many of them. Their cells lie side by side, in either direction.
-fn listed(
+pub(super) fn listed(
     view: &View<'_>,
     conversation: ConversationId,
     span: Span,

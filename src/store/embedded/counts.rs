@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use lru::LruCache;
 
 use super::record::Head;
+use crate::metrics::CacheCounts;
 use crate::model::{ConversationId, OrderKey, Unread, UserId};
 use crate::store::UnreadQuestion;
 
@@ -22,22 +23,31 @@ struct Counted {
 
 type Shard = LruCache<(ConversationId, UserId), Counted>;
 
-pub(super) struct Counts(Vec<Mutex<Shard>>);
+pub(super) struct Counts {
+    shards: Vec<Mutex<Shard>>,
+    meter: CacheCounts,
+}
 
 impl Counts {
     pub(super) fn new() -> Self {
-        Self((0..SHARDS).map(|_| Mutex::new(LruCache::new(SHARD_COUNTS_MAX))).collect())
+        let shards = (0..SHARDS).map(|_| Mutex::new(LruCache::new(SHARD_COUNTS_MAX))).collect();
+        Self { shards, meter: CacheCounts::new("unread") }
     }
 
     fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
-        self.0[usize::from(id.0.as_bytes()[15]) % SHARDS].lock().expect("no panic while holding counts")
+        self.shards[usize::from(id.0.as_bytes()[15]) % SHARDS].lock().expect("no panic while holding counts")
     }
 
     /// What was counted from this place on, with this cap, under this head.
     pub(super) fn get(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: &Head) -> Option<Unread> {
         let mut shard = self.shard(question.conversation);
-        let counted = shard.get(&(question.conversation, user.clone()))?;
-        (counted.after == question.after && counted.cap == cap && counted.head == *head).then_some(counted.unread)
+        let counted = shard.get(&(question.conversation, user.clone()));
+        let counted = counted.filter(|counted| counted.after == question.after && counted.cap == cap && counted.head == *head);
+        self.meter.saw(counted.map(|counted| counted.unread))
+    }
+
+    pub(super) fn meter(&self) -> &CacheCounts {
+        &self.meter
     }
 
     /// The head must have been taken before the view that was counted in.

@@ -56,6 +56,16 @@ impl Db {
         batch.commit()
     }
 
+    /// How many rows there are; some are counted that are not there any more.
+    pub(super) fn rows_about(&self) -> usize {
+        self.keyspaces.iter().map(Keyspace::approximate_len).sum()
+    }
+
+    /// What it takes on disk, its journals included.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.database.disk_space().unwrap_or_default()
+    }
+
     pub(super) fn sync(&self) -> fjall::Result<()> {
         self.database.persist(PersistMode::SyncAll)
     }
@@ -82,6 +92,12 @@ impl View<'_> {
 
     pub(super) fn decoded<T>(&self, key: &Key, decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>) -> Result<Option<T>> {
         self.get(key)?.map(|bytes| decode(&bytes)).transpose().map_err(|error| corrupt(key.table_name(), error))
+    }
+
+    /// Every row of a table.
+    pub(super) fn all(&self, table: Table) -> impl Iterator<Item = Result<(Slice, Slice)>> {
+        let rows = self.snapshot.iter(self.db.keyspace(table));
+        rows.map(move |row| row.into_inner().map_err(|error| read_error(table.name(), error)))
     }
 
     /// Rows of a span, from its start or from its end.

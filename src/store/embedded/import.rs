@@ -14,7 +14,7 @@ use super::message;
 use super::record::{self, ConversationRecord, Head, MessageRecord, Roster};
 use super::state::State;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Flags, IdempotencyKey, InputHash, Membership, Message, Profile, ReadMarker, Role,
+    Conversation, ConversationId, ConversationKind, Emoji, Flags, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Role,
     TimeUuid, Timestamp, UserId,
 };
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
@@ -113,6 +113,7 @@ impl Draft<'_> {
                 self.add_participant(*conversation, user, *membership, places)
             }
             ImportRow::Message(message) => self.add_message(message),
+            ImportRow::Reaction { conversation, message, emoji, user } => self.add_reaction(*conversation, *message, emoji, user),
         }
     }
 
@@ -176,16 +177,46 @@ impl Draft<'_> {
         Ok(Imported::Added)
     }
 
+    /// On the condition that the conversation is as it was, as all that is imported into it: so nobody changes the message meanwhile.
+    fn add_reaction(&mut self, id: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Result<Imported> {
+        if !self.working(id)? {
+            return Ok(Imported::ConversationMissing);
+        }
+        let Some(message) = self.message(id, message)? else { return Ok(Imported::MessageMissing) };
+        let key = key::reaction(id, message.id, emoji, user);
+        if self.has(&key)? {
+            return Ok(Imported::Unchanged);
+        }
+        self.put(key, record::encode(&true));
+        if !message.has_reactions {
+            self.put(message::key_of(&message), MessageRecord::encode(&Message { has_reactions: true, ..message }));
+        }
+        self.changed(id);
+        Ok(Imported::Added)
+    }
+
+    /// As it is by now.
+    fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Message>> {
+        match self.rows.get(&key::message(conversation, id.order_key())) {
+            Some(Some(value)) => {
+                let record = MessageRecord::decode(value).map_err(|error| corrupt("messages", error))?;
+                Ok(Some(record.into_message(conversation, id)))
+            }
+            Some(None) => Ok(None),
+            None => self.view.message(conversation, id),
+        }
+    }
+
     /// So that a retry from before the import is recognised after it.
     fn remember_key(&mut self, message: &Message) -> Result<()> {
-        let (Some(client_key), Some(content)) = (&message.client_key, &message.content) else { return Ok(()) };
+        let Some(client_key) = &message.client_key else { return Ok(()) };
         if message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS) <= self.core.clock.now() {
             return Ok(());
         }
         if self.has(&key::send_by_key(message.conversation, &message.sender, client_key))? {
             return Ok(());
         }
-        for op in message::send_by_key(message, client_key, InputHash::of_send(content, message.reply_to)) {
+        for op in message::send_by_key(message, client_key, InputHash::of_imported(message)) {
             if let Op::Put(key, value) = op {
                 self.put(key, value);
             }
@@ -222,18 +253,12 @@ impl Draft<'_> {
     }
 
     fn put_places(&mut self, id: ConversationId, user: &UserId, places: &ImportPlaces) {
-        let ImportPlaces { read_up_to, unread_from, delivered_up_to, flags } = *places;
-        let read_up_to = read_up_to.map(|message| message.order_key());
-        let marker = match (read_up_to, unread_from.map(|message| message.order_key().before())) {
-            (read_up_to, Some(before)) => Some(ReadMarker { epoch: 1, up_to: read_up_to.map_or(before, |place| place.min(before)) }),
-            (Some(up_to), None) => Some(ReadMarker { epoch: 0, up_to }),
-            (None, None) => None,
-        };
-        if let Some(marker) = marker {
+        let ImportPlaces { read_up_to, unread_from: _, delivered_up_to, flags } = *places;
+        if let Some(marker) = places.marker() {
             self.put(key::entry(user, id, EntryCell::Marker), record::encode_marker(marker));
         }
-        if let Some(place) = read_up_to {
-            self.put(key::participant(id, user, Cell::ReadUpTo), record::encode_place(place));
+        if let Some(message) = read_up_to {
+            self.put(key::participant(id, user, Cell::ReadUpTo), record::encode_place(message.order_key()));
         }
         if let Some(message) = delivered_up_to {
             self.put(key::participant(id, user, Cell::DeliveredUpTo), record::encode_place(message.order_key()));

@@ -74,7 +74,7 @@ pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
     Write { ops, newest_id: Some(to.change), ..Write::default() }
 }
 
-fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head> {
+pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head> {
     view.record(&key::head(conversation))?.ok_or_else(|| corrupt("heads", Missing))
 }
 
@@ -89,7 +89,7 @@ fn head_at(core: &Core, view: &View<'_>, key: &InboxKey) -> Result<Head> {
     if known.last_activity == key.activity { Ok(known) } else { head(view, key.conversation) }
 }
 
-fn row(view: &View<'_>, user: &UserId, conversation: ConversationId, head: &Head) -> Result<InboxRow> {
+pub(super) fn row(view: &View<'_>, user: &UserId, conversation: ConversationId, head: &Head) -> Result<InboxRow> {
     let sent = view.decoded(&key::entry(user, conversation, EntryCell::SentUpTo), record::decode_place)?;
     let sent_up_to = sent.map(|place| MessageId::from_order_key(place).ok_or_else(|| corrupt("inbox", KeyError))).transpose()?;
     Ok(InboxRow {

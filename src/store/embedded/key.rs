@@ -336,6 +336,32 @@ pub(super) fn conversation(id: ConversationId) -> Key {
     rows(Tag::Conversation, &[id.0.as_bytes()])
 }
 
+pub(super) fn conversations_after(after: Option<ConversationId>) -> Span {
+    all_after(Tag::Conversation, after.map(conversation))
+}
+
+/// The conversation of a key of [`conversations_after`].
+pub(super) fn conversation_of(bytes: &[u8]) -> Option<ConversationId> {
+    conversation_id(bytes.get(1..)?.try_into().ok()?)
+}
+
+pub(super) fn users_after(after: Option<&UserId>) -> Span {
+    all_after(Tag::User, after.map(user))
+}
+
+/// The user of a key of [`users_after`].
+pub(super) fn user_of(bytes: &[u8]) -> Option<UserId> {
+    UserId::parse(std::str::from_utf8(bytes.get(1..)?).ok()?).ok()
+}
+
+fn all_after(tag: Tag, after: Option<Key>) -> Span {
+    let all = Span::of_prefix(Table::Rows, vec![tag as u8]);
+    match after {
+        Some(key) => all.behind(&Span::of_key(key)),
+        None => all,
+    }
+}
+
 /// What is known of a conversation's people as a whole.
 pub(super) fn roster(id: ConversationId) -> Key {
     rows(Tag::Roster, &[id.0.as_bytes()])
@@ -367,6 +393,25 @@ pub(super) fn reactions(conversation: ConversationId, message: MessageId) -> Spa
 pub(super) fn reactions_of(conversation: ConversationId, message: MessageId, emoji: &Emoji) -> Span {
     let key = rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0]]);
     Span::of_prefix(Table::Rows, key.bytes)
+}
+
+/// Those behind one of them.
+pub(super) fn reactions_after(conversation: ConversationId, message: MessageId, after: Option<&(Emoji, UserId)>) -> Span {
+    let all = reactions(conversation, message);
+    match after {
+        Some((emoji, user)) => all.behind(&Span::of_key(reaction(conversation, message, emoji, user))),
+        None => all,
+    }
+}
+
+/// Of all messages of a conversation.
+pub(super) fn reactions_in(conversation: ConversationId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes)
+}
+
+/// To which message.
+pub(super) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
 }
 
 /// With which emoji, and whose.
@@ -415,6 +460,43 @@ pub(super) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
 
 fn conversation_id(bytes: &[u8; 16]) -> Option<ConversationId> {
     Some(ConversationId(uuid::Uuid::from_bytes(*bytes)))
+}
+
+// Whole lists, for one who looks at all of them.
+
+pub(super) fn all_activities() -> Span {
+    Span { table: Table::Activity, start: Vec::new(), end: vec![0xff; 64] }
+}
+
+pub(super) fn all_busy() -> Span {
+    all_after(Tag::BusyByUser, None)
+}
+
+pub(super) fn all_larges() -> Span {
+    all_after(Tag::LargeByUser, None)
+}
+
+pub(super) fn all_pairs() -> Span {
+    all_after(Tag::Pair, None)
+}
+
+/// What of a span lies behind the key with these bytes.
+pub(super) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
+    match bytes {
+        Some(bytes) => {
+            let key = Key { table: span.table, bytes };
+            span.behind(&Span::of_key(key))
+        }
+        None => span,
+    }
+}
+
+/// Whose inbox a row of a list belongs to, and which conversation it lists.
+pub(super) fn listing_of(row: &Key) -> Option<(UserId, ConversationId)> {
+    let named = if row.table == Table::Activity { &row.bytes[..] } else { row.bytes.get(1..)? };
+    let (user, _) = split_name(named)?;
+    let id = if row.table == Table::Activity { inbox_key(&row.bytes)?.conversation } else { listed_id(&row.bytes)? };
+    Some((user, id))
 }
 
 // Expiry: hour ‖ table ‖ key of what expires. An hour's rows have all expired once it has begun.

@@ -7,14 +7,17 @@
 mod change;
 mod committer;
 mod conversation;
+mod copy;
 mod core;
 mod counts;
 mod db;
+mod export;
 mod import;
 mod inbox;
 mod key;
 mod membership;
 mod message;
+mod meter;
 mod open;
 mod page;
 mod reaction;
@@ -22,6 +25,7 @@ mod record;
 mod revision;
 mod state;
 mod upkeep;
+mod verify;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -33,6 +37,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use self::committer::{Committer, Op, Outcome, Write};
+pub use self::copy::{Copy, CopyError, Pieces};
 use self::core::Core;
 use self::counts::Counts;
 use self::db::{Missing, corrupt};
@@ -40,13 +45,15 @@ pub use self::open::OpenError;
 use self::state::{State, States};
 use self::upkeep::Disk;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::model::{
-    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Message, MessageId, OrderKey, Page, PageRequest,
-    Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey,
+    Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Calls that read at once.
@@ -88,6 +95,8 @@ struct Inner {
     core: Arc<Core>,
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
+    /// One copy at a time.
+    copies: Arc<Semaphore>,
     /// One import at a time.
     import: tokio::sync::Mutex<()>,
 }
@@ -103,6 +112,11 @@ enum Busy {
 }
 
 impl Embedded {
+    /// Whether a folder has a store in it. Blocks.
+    pub fn is_in(path: &std::path::Path) -> bool {
+        open::is_in(path)
+    }
+
     /// Opens the store, or makes it where there is none. Refuses a folder that another process has open.
     pub async fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = options.path.clone();
@@ -113,12 +127,23 @@ impl Embedded {
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
             let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), counts: Counts::new(), clock });
-            let (turns, import) = (Arc::new(Semaphore::new(READS_MAX)), tokio::sync::Mutex::new(()));
-            Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, import }))
+            let (turns, copies) = (Arc::new(Semaphore::new(READS_MAX)), Arc::new(Semaphore::new(1)));
+            let import = tokio::sync::Mutex::new(());
+            Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, copies, import }))
         });
         let inner = opening.await.map_err(|error| failed(Box::new(error)))??;
         let upkeep = upkeep::spawn(&inner);
         Ok(Self { inner, upkeep })
+    }
+
+    /// Why nothing is written any more until the store is opened again, where that is so.
+    pub fn failure(&self) -> Option<String> {
+        self.inner.committer.failure()
+    }
+
+    /// Tells what it counts of itself.
+    pub fn register(&self, metrics: &Metrics) {
+        meter::register(&self.inner, metrics);
     }
 
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
@@ -172,6 +197,12 @@ impl Embedded {
 }
 
 impl Inner {
+    /// `Err` says why it does not.
+    fn takes_writes(&self) -> Result<(), String> {
+        self.committer.health()?;
+        self.disk.check().map_err(|error| error.to_string())
+    }
+
     /// Off the runtime's threads, when it is its turn.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
         let busy = |busy| Error::Unavailable(Box::new(busy));
@@ -458,6 +489,40 @@ impl Store for Embedded {
         Ok(fates)
     }
 
+    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+        let after = after.cloned();
+        self.read(move |core| export::users(core, after.as_ref(), limit)).await
+    }
+
+    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        self.read(move |core| export::conversations(core, after, limit)).await
+    }
+
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+        let after = after.cloned();
+        self.read(move |core| export::participants(core, conversation, after.as_ref(), limit)).await
+    }
+
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        let after = after.cloned();
+        self.read(move |core| export::reactions(core, conversation, message, after.as_ref(), limit)).await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+        self.verified(after, repair).await
+    }
+
     async fn note(&self, name: &str) -> Result<Option<String>> {
         let key = key::note(name);
         self.read(move |core| core.view().record(&key)).await
@@ -473,8 +538,7 @@ impl Store for Embedded {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.inner.committer.health()?;
-        self.inner.disk.check().map_err(|error| error.to_string())
+        self.inner.takes_writes()
     }
 
     async fn close(&self) -> Result<()> {

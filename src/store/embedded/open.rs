@@ -17,8 +17,10 @@ use crate::store::{Cause, Result};
 const FORMAT: u32 = 1;
 const FORMAT_ROW: &str = "format";
 /// The engine's folder, and beside it the file that notes the last commit.
-const ENGINE_FOLDER: &str = "db";
-const NOTE_FILE: &str = "last-commit";
+pub(super) const ENGINE_FOLDER: &str = "db";
+pub(super) const NOTE_FILE: &str = "last-commit";
+/// As long as it is there, the folder is a copy in the making.
+pub(super) const UNFINISHED_FILE: &str = "unfinished-backup";
 
 /// Why the store was not opened, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,8 @@ pub enum OpenError {
         path.display()
     )]
     Lost { path: PathBuf, noted: u64, found: u64 },
+    #[error("{} is a backup that was not finished: delete it, and use another one", .0.display())]
+    Unfinished(PathBuf),
     #[error("{} cannot be read or written: {source}: check the folder, its owner and its disk", path.display())]
     Disk {
         path: PathBuf,
@@ -52,10 +56,17 @@ pub(super) struct Opened {
     pub(super) last: CommitRecord,
 }
 
+pub(super) fn is_in(path: &Path) -> bool {
+    path.join(ENGINE_FOLDER).is_dir()
+}
+
 /// Blocks; reads what the journals hold, and no row.
 pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<Opened, OpenError> {
     let on_disk = |source| OpenError::Disk { path: path.to_owned(), source };
     std::fs::create_dir_all(path).map_err(on_disk)?;
+    if path.join(UNFINISHED_FILE).try_exists().map_err(on_disk)? {
+        return Err(OpenError::Unfinished(path.to_owned()));
+    }
     let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes).map_err(|error| open_error(path, error))?;
     // The engine syncs its own folder; that it is there at all is ours to keep.
     sync_folder(path).and_then(|()| sync_folder(&path.join(".."))).map_err(on_disk)?;
@@ -73,7 +84,7 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
     Ok(Opened { db, engine, last })
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
@@ -91,7 +102,7 @@ fn open_error(path: &Path, error: fjall::Error) -> OpenError {
 }
 
 /// The last commit that is there. A store without a format is new, unless something was written to it.
-fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenError> {
+pub(super) fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenError> {
     let failed = |source: Cause| OpenError::Engine { path: path.to_owned(), source };
     let view = db.view();
     let format: Option<u32> = view.record(&key::meta(FORMAT_ROW)).map_err(|error| failed(Box::new(error)))?;
@@ -121,7 +132,7 @@ fn read_note(note: &File) -> io::Result<Option<u64>> {
 }
 
 /// In place and not synced: it speaks of what is on disk already, and is a witness, not a promise.
-fn write_note(note: &File, number: u64) -> io::Result<()> {
+pub(super) fn write_note(note: &File, number: u64) -> io::Result<()> {
     note.write_all_at(format!("{number:020}\n").as_bytes(), 0)
 }
 

@@ -12,6 +12,7 @@ use lru::LruCache;
 use super::db::{Missing, View, corrupt};
 use super::key::{self, Cell};
 use super::record::{self, ConversationRecord, Head, Roster};
+use crate::metrics::CacheCounts;
 use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId};
 use crate::store::Result;
 
@@ -122,7 +123,10 @@ struct Shard {
     states: LruCache<ConversationId, Arc<State>>,
 }
 
-pub(super) struct States(Vec<Mutex<Shard>>);
+pub(super) struct States {
+    shards: Vec<Mutex<Shard>>,
+    meter: CacheCounts,
+}
 
 /// Where a shard stood before something was loaded.
 #[derive(Clone, Copy)]
@@ -130,17 +134,22 @@ pub(super) struct Mark(u64);
 
 impl States {
     pub(super) fn new() -> Self {
-        Self((0..SHARDS).map(|_| Mutex::new(Shard { generation: 0, states: LruCache::new(SHARD_STATES_MAX) })).collect())
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard { generation: 0, states: LruCache::new(SHARD_STATES_MAX) })).collect();
+        Self { shards, meter: CacheCounts::new("conversations") }
     }
 
     fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
         // Ids are random, or hashes.
         let bytes = id.0.as_bytes();
-        self.0[usize::from(bytes[15] ^ bytes[0]) % SHARDS].lock().expect("no panic while holding states")
+        self.shards[usize::from(bytes[15] ^ bytes[0]) % SHARDS].lock().expect("no panic while holding states")
     }
 
     pub(super) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
-        self.shard(id).states.get(&id).cloned()
+        self.meter.saw(self.shard(id).states.get(&id).cloned())
+    }
+
+    pub(super) fn meter(&self) -> &CacheCounts {
+        &self.meter
     }
 
     /// To be taken before the view that a state is loaded from.

@@ -1,7 +1,7 @@
 //! What the embedded store does for itself: it watches the disk and the writer, and sweeps what has expired.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(super) struct Disk {
     path: PathBuf,
     free_bytes_min: u64,
     is_short: AtomicBool,
+    /// As it was seen last.
+    free_bytes: AtomicU64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +40,7 @@ struct DiskFull {
 
 impl Disk {
     pub(super) fn new(path: PathBuf, free_bytes_min: u64) -> Self {
-        let disk = Self { path, free_bytes_min, is_short: AtomicBool::new(false) };
+        let disk = Self { path, free_bytes_min, is_short: AtomicBool::new(false), free_bytes: AtomicU64::new(0) };
         disk.look();
         disk
     }
@@ -47,13 +49,19 @@ impl Disk {
     fn look(&self) {
         match rustix::fs::statvfs(&self.path) {
             Ok(disk) => {
-                let is_short = disk.f_bavail.saturating_mul(disk.f_frsize) < self.free_bytes_min;
+                let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+                self.free_bytes.store(free_bytes, Ordering::Relaxed);
+                let is_short = free_bytes < self.free_bytes_min;
                 if self.is_short.swap(is_short, Ordering::Relaxed) != is_short {
                     tracing::warn!(disk.is_short = is_short, free_bytes_min = self.free_bytes_min, "the room on the disk has changed");
                 }
             }
             Err(error) => tracing::warn!(%error, "the free space of the disk cannot be read"),
         }
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether there is room for a write.

@@ -12,12 +12,13 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId, MessageKind,
-    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId,
+    MessageKind, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Wake,
+    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove,
+    Members, MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion,
+    Verified, VerifyPlace, Wake,
 };
 
 use self::room::{Place, Room};
@@ -32,7 +33,7 @@ pub struct Naive {
 struct Kept {
     rooms: BTreeMap<ConversationId, Room>,
     sends: HashMap<(ConversationId, UserId, IdempotencyKey), EarlierSend>,
-    profiles: HashMap<UserId, Profile>,
+    profiles: BTreeMap<UserId, Profile>,
     notes: HashMap<String, String>,
     newest: Option<TimeUuid>,
 }
@@ -64,6 +65,10 @@ impl Kept {
                 return self.import_participant(*conversation, user, Place::imported(*membership, places));
             }
             ImportRow::Message(message) => return self.import_message(message, now),
+            ImportRow::Reaction { conversation, message, emoji, user } => {
+                let Some(room) = self.rooms.get_mut(conversation) else { return Imported::ConversationMissing };
+                return room.import_reaction(*message, emoji, user);
+            }
         }
         Imported::Added
     }
@@ -92,8 +97,8 @@ impl Kept {
         room.messages.insert(message.id, message.clone());
         self.saw(message.id);
         let is_young = now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
-        if let (Some(key), Some(content), true) = (&message.client_key, &message.content, is_young) {
-            let input_hash = InputHash::of_send(content, message.reply_to);
+        if let (Some(key), true) = (&message.client_key, is_young) {
+            let input_hash = InputHash::of_send(&message.content.clone().unwrap_or_default(), message.reply_to);
             let send = EarlierSend { message: message.id, input_hash };
             self.sends.entry((message.conversation, message.sender.clone(), key.clone())).or_insert(send);
         }
@@ -149,7 +154,7 @@ impl Store for Naive {
     async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
         let seat = |room: &Room| {
             let place = room.people.get(viewer)?;
-            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: room.counting(viewer, place) })
+            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: room.counting(viewer, place), newest: None })
         };
         Ok(self.each(conversations, seat).into_iter().map(Option::flatten).collect())
     }
@@ -466,6 +471,48 @@ impl Store for Naive {
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
         let (mut kept, now) = (self.kept(), self.clock.now());
         Ok(rows.iter().map(|row| kept.import(row, now)).collect())
+    }
+
+    /// Nothing here follows from anything: every answer is found by looking at everything.
+    async fn verify(&self, _: Option<&VerifyPlace>, _: bool) -> Result<Verified> {
+        Ok(Verified::default())
+    }
+
+    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+        let kept = self.kept();
+        let behind = kept.profiles.iter().filter(|(user, _)| after.is_none_or(|after| *user > after));
+        Ok(behind.take(limit).map(|(user, profile)| (user.clone(), profile.clone())).collect())
+    }
+
+    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        let kept = self.kept();
+        let behind = kept.rooms.values().filter(|room| after.is_none_or(|after| room.conversation.id > after));
+        let each = |room: &Room| {
+            let follows = room.last_message().map_or(room.conversation.created_at, MessageId::moment);
+            (room.conversation.clone(), Some(room.last_activity()).filter(|activity| *activity != follows))
+        };
+        Ok(behind.take(limit).map(each).collect())
+    }
+
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+        let all = only(self.each(&[conversation], Room::as_imported));
+        Ok(all.into_iter().filter(|(user, ..)| after.is_none_or(|after| user > after)).take(limit).collect())
+    }
+
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        let all = only(self.each(&[conversation], |room| room.reactions_on(message)));
+        Ok(all.into_iter().filter(|one| after.is_none_or(|after| one > after)).take(limit).collect())
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {

@@ -8,7 +8,7 @@ use wideroom::model::{
     Change, ChangeId, Conversation, ConversationId, ConversationKind, Emoji, Flags, InboxRow, Membership, Message, MessageId, OrderKey,
     Participant, Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
-use wideroom::store::{ImportPlaces, Turn, TurnKind};
+use wideroom::store::{ImportPlaces, Imported, Turn, TurnKind};
 
 /// A conversation with all that is known of it.
 pub(super) struct Room {
@@ -142,6 +142,40 @@ impl Room {
             reaction.is_capped |= reaction.count == Reaction::COUNT_MAX || looked_at == Reaction::ROWS_MAX;
         }
         found
+    }
+
+    pub(super) fn import_reaction(&mut self, message: MessageId, emoji: &Emoji, user: &UserId) -> Imported {
+        let Some(present) = self.messages.get_mut(&message) else { return Imported::MessageMissing };
+        let reactions = self.reactions.entry(message).or_default();
+        let key = (emoji.as_str().to_owned(), user.clone());
+        if reactions.contains_key(&key) {
+            return Imported::Unchanged;
+        }
+        reactions.insert(key, true);
+        *present = Arc::new(Message { has_reactions: true, ..present.as_ref().clone() });
+        Imported::Added
+    }
+
+    pub(super) fn reactions_on(&self, message: MessageId) -> Vec<(Emoji, UserId)> {
+        let on = self.reactions.get(&message).into_iter().flatten().filter(|(_, is_on)| **is_on);
+        on.map(|((emoji, user), _)| (Emoji::kept(emoji), user.clone())).collect()
+    }
+
+    /// Everybody as an import brings them: what is read, as the receipts and as the entry have it.
+    pub(super) fn as_imported(&self) -> Vec<(UserId, Membership, ImportPlaces)> {
+        let each = |(user, place): (&UserId, &Place)| {
+            let read = place.marker.with_sent(place.sent_up_to);
+            // The first id behind it, which is one more but where the bits between say that it is no id.
+            let next = OrderKey((u128::from_be_bytes(read.0) + 1).to_be_bytes());
+            let places = ImportPlaces {
+                read_up_to: TimeUuid::from_order_key(place.read_up_to),
+                unread_from: (read != place.read_up_to).then(|| TimeUuid::from_order_key(next).unwrap_or(TimeUuid::first_after(read))),
+                delivered_up_to: TimeUuid::from_order_key(place.delivered_up_to),
+                flags: place.flags,
+            };
+            (user.clone(), place.membership, places)
+        };
+        self.people.iter().map(each).collect()
     }
 
     pub(super) fn last_activity(&self) -> Timestamp {

@@ -9,7 +9,9 @@ mod ring;
 mod wait;
 
 use std::io::Write as _;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -19,6 +21,9 @@ pub(crate) use ring::Ring;
 
 /// The address of a node that is there already, as `cql://127.0.0.1:9042`, in place of one that is started.
 const ADDRESS: &str = "WIDEROOM_TEST_CQL";
+
+const TRACE_LOOKS: NonZeroU32 = NonZeroU32::new(600).expect("it is not zero");
+const TRACE_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The one node that all tests of this process may use at once, each with names of its own. It starts with the first who asks.
 pub(crate) struct Shared {
@@ -57,19 +62,27 @@ impl Shared {
         format!("cql://{}/{keyspace}?timeout=30s", self.authority)
     }
 
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     pub(crate) async fn session(&self) -> Session {
         session(&self.authority).await
     }
 }
 
 /// A session as `[user:password@]host:port[,host2…]` says.
-async fn session(authority: &str) -> Session {
+pub(crate) async fn session(authority: &str) -> Session {
     builder(authority).build().await.unwrap()
 }
 
 fn builder(authority: &str) -> SessionBuilder {
     let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let builder = SessionBuilder::new().known_nodes(hosts.split(','));
+    // Cassandra writes down what it did for a statement a while after it has answered.
+    let builder = SessionBuilder::new()
+        .known_nodes(hosts.split(','))
+        .tracing_info_fetch_attempts(TRACE_LOOKS)
+        .tracing_info_fetch_interval(TRACE_LOOK_EVERY);
     match who.split_once(':') {
         Some((user, password)) => builder.user(user, password),
         None => builder,

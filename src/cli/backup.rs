@@ -1,0 +1,183 @@
+//! `wideroom backup DIR`: copies the store of a running server into a folder that another server can be started on.
+//!
+//! The server's part is only to read: whatever becomes of this process, the server goes on, and the folder does not look whole before it is.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Incoming;
+use hyper::{Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::stop::{self, Stop};
+use super::{BackupFlags, Error, print};
+use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, TokenRules};
+use crate::clock::{Clock as _, SystemClock};
+use crate::config::{self, ADMIN_LISTEN, Config, Source};
+use crate::model::UserId;
+use crate::store::embedded::{Copy, CopyError};
+
+/// The server's first word, and each piece after it.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const TOKEN_LIFE: Duration = Duration::from_secs(60);
+const REASON_BYTES_MAX: usize = 4 * 1024;
+/// Between two lines about the progress, where there is no terminal.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// Why there is no backup.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BackupError {
+    #[error("a backup is had from the running server's --admin-listen, which is off; without a server, copy the data folder")]
+    Off,
+    #[error("no server answers at {address}: {reason}; say where it is with --admin-listen; without a server, copy the data folder")]
+    NoServer { address: SocketAddr, reason: String },
+    #[error("the server at {address} gives no backup: {reason}")]
+    Refused { address: SocketAddr, reason: String },
+    #[error("{0} holds no key of a server: say where its data folder is with --data")]
+    NoKey(String),
+    #[error("the server broke off: {0}")]
+    BrokeOff(String),
+    #[error("interrupted")]
+    Interrupted,
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    #[error("the key of the data folder cannot be copied: {0}")]
+    Key(#[source] io::Error),
+}
+
+pub(super) fn run(flags: &BackupFlags) -> Result<(), Error> {
+    let mut config = flags.given.config()?;
+    // An empty variable is one that is not set.
+    if let Some(text) = flags.admin_listen.as_deref().filter(|text| !text.is_empty()) {
+        let setting = config::settings().find(|setting| setting.name == ADMIN_LISTEN).expect("it is one of the settings");
+        config.set(setting, text, &Source::Flag)?;
+    }
+    let dir = flags.dir.clone();
+    stop::run(async move |stop| Ok(backup(&config, &dir, stop).await?))
+}
+
+async fn backup(config: &Config, dir: &Path, stop: Stop) -> Result<(), Error> {
+    let address = reachable(config.admin_listen.ok_or(BackupError::Off)?);
+    let token = token(&config.data)?;
+    let began = Instant::now();
+    // Before the server is asked, so that a wrong folder costs it nothing.
+    let mut copy = tokio::task::block_in_place(|| Copy::begin(dir)).map_err(BackupError::Copy)?;
+    let copied = tokio::select! {
+        copied = fetch(address, &token, &mut copy) => copied,
+        () = stop.cancelled() => Err(BackupError::Interrupted),
+    };
+    let copied = copied.and_then(|()| copy_key(&config.data, dir).map_err(BackupError::Key));
+    if let Err(error) = copied {
+        if let Err(left) = tokio::task::block_in_place(|| copy.abandon()) {
+            let _ = writeln!(io::stderr(), "wideroom: {} holds an unfinished backup: {left}", dir.display());
+        }
+        return Err(error.into());
+    }
+    let rows = tokio::task::block_in_place(|| copy.finish()).map_err(BackupError::Copy)?;
+    print(&format!("{rows} rows in {:.1} s; to serve them: wideroom serve --data {}", began.elapsed().as_secs_f64(), dir.display()))
+}
+
+/// Who listens everywhere is to be found here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// By the key of the server's data folder, which is not made here: the wrong folder has none.
+fn token(data: &Path) -> Result<String, Error> {
+    if !data.join(KEY_FILE).exists() {
+        return Err(BackupError::NoKey(data.display().to_string()).into());
+    }
+    let rules = TokenRules { audience: Some(BACKUP_AUDIENCE.to_owned()), ..TokenRules::default() };
+    let operator = UserId::parse("operator").expect("it is a name");
+    Ok(Auth::open(data)?.with_rules(rules)?.issue(&operator, TOKEN_LIFE, SystemClock.now()))
+}
+
+async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), BackupError> {
+    let no_server = |reason: String| BackupError::NoServer { address, reason };
+    let asked = timeout(WAIT_MAX, ask(address, token)).await.map_err(|_| no_server("it says nothing".to_owned()))?;
+    let response = asked.map_err(no_server)?;
+    if response.status() != StatusCode::OK {
+        return Err(BackupError::Refused { address, reason: reason(response).await });
+    }
+    let mut body = response.into_body();
+    let mut progress = Progress::new();
+    loop {
+        let frame = timeout(WAIT_MAX, body.frame()).await.map_err(|_| BackupError::BrokeOff("it says nothing any more".to_owned()))?;
+        let Some(frame) = frame else { break };
+        if let Ok(piece) = frame.map_err(|error| BackupError::BrokeOff(error.to_string()))?.into_data() {
+            tokio::task::block_in_place(|| copy.take(&piece))?;
+            progress.tell(copy.progress());
+        }
+    }
+    progress.end();
+    Ok(())
+}
+
+async fn ask(address: SocketAddr, token: &str) -> Result<Response<Incoming>, String> {
+    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(connection);
+    let request =
+        Request::post("/backup").header(header::HOST, address.to_string()).header(header::AUTHORIZATION, format!("Bearer {token}"));
+    let request = request.body(Empty::new()).expect("the request is well-formed");
+    sender.send_request(request).await.map_err(|error| error.to_string())
+}
+
+async fn reason(response: Response<Incoming>) -> String {
+    let status = response.status();
+    let body = timeout(WAIT_MAX, Limited::new(response.into_body(), REASON_BYTES_MAX).collect()).await;
+    let text = body.ok().and_then(Result::ok).and_then(|body| String::from_utf8(body.to_bytes().into()).ok());
+    // Another server's page is not for here.
+    let line = text.as_deref().map(str::trim).filter(|text| !text.is_empty() && text.lines().count() == 1);
+    line.map_or_else(|| format!("it answers {status}"), str::to_owned)
+}
+
+/// The tokens that it signed are good on the copy, too.
+fn copy_key(data: &Path, dir: &Path) -> io::Result<()> {
+    fs::copy(data.join(KEY_FILE), dir.join(KEY_FILE))?;
+    File::open(dir.join(KEY_FILE))?.sync_all()
+}
+
+/// Tells on stderr: a bar on a terminal, else a line now and then.
+struct Progress {
+    bar: Option<ProgressBar>,
+    told: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let style = ProgressStyle::with_template("{bar:40} {pos} of about {len} rows, {eta} to go").expect("the template is well-formed");
+        let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0).with_style(style));
+        Self { bar, told: Instant::now() }
+    }
+
+    fn tell(&mut self, (rows, about): (u64, u64)) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(about);
+            bar.set_position(rows);
+        } else if self.told.elapsed() >= TELL_EVERY {
+            self.told = Instant::now();
+            let _ = writeln!(io::stderr(), "wideroom: {rows} of about {about} rows");
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The operator's door, on a listener of its own: metrics, health, readiness, and the backup of a running store.
+//!
+//! Nobody's messages are to be had here without a token that only who can read the data folder can make. The rest is told to whoever can reach
+//! the address, which is this machine's own unless somebody says otherwise.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::stream::BoxStream;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::accept::{Terms, accept};
+use crate::auth::Auth;
+use crate::metrics::{Metrics, TEXT_FORMAT};
+
+/// Those who look after a server are few.
+const CONNECTIONS_MAX: usize = 64;
+const HEAD_MAX: Duration = Duration::from_secs(30);
+/// A reader of a backup who takes nothing for so long is cut off: a view of the store is held for them.
+const WRITE_MAX: Duration = Duration::from_secs(60);
+/// Who does not know within this time whether it is ready is not.
+const READY_MAX: Duration = Duration::from_secs(2);
+/// What an answer may take to end once the server does.
+const END_MAX: Duration = Duration::from_secs(1);
+
+/// What is looked after.
+#[async_trait]
+pub trait Operated: Send + Sync + 'static {
+    /// `Err` says in one sentence what only a restart heals.
+    fn alive(&self) -> Result<(), String>;
+
+    /// `Err` says in one sentence why requests should go elsewhere.
+    async fn ready(&self) -> Result<(), String>;
+
+    /// The store as it is now, in pieces that end with an error or say that they were all.
+    fn backup(&self) -> Result<Pieces, NoBackup>;
+}
+
+/// Of a backup.
+pub type Pieces = BoxStream<'static, io::Result<Bytes>>;
+
+/// Why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoBackup {
+    #[error("this server keeps its messages on a cluster: back them up with the tools of the cluster, or by `wideroom export`")]
+    OnCluster,
+    #[error("another backup is under way: try again when it is done")]
+    UnderWay,
+}
+
+/// What the operator's door needs.
+pub struct Admin {
+    pub operated: Arc<dyn Operated>,
+    pub metrics: Metrics,
+    /// Good for backups and nothing else.
+    pub auth: Auth,
+}
+
+/// Serves until `stop`, beyond the drain of the other doors: that a server drains is to be seen.
+pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
+    let router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/backup", post(backup))
+        .with_state(Arc::new(admin));
+    let terms = Terms { connections: CONNECTIONS_MAX, head: HEAD_MAX, write: WRITE_MAX, stop: stop.clone() };
+    let connections = TaskTracker::new();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = accept(&listener, &router, &connections, &terms) => {}
+    }
+    drop(listener);
+    connections.close();
+    if timeout(END_MAX, connections.wait()).await.is_err() {
+        tracing::warn!("a backup is cut off: the server ends");
+    }
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    // What the disk is asked for may block.
+    match tokio::task::spawn_blocking(move || admin.metrics.text()).await {
+        Ok(text) => ([(header::CONTENT_TYPE, HeaderValue::from_static(TEXT_FORMAT))], text).into_response(),
+        Err(_) => told(StatusCode::INTERNAL_SERVER_ERROR, "the counters cannot be read"),
+    }
+}
+
+async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
+    match admin.operated.alive() {
+        Ok(()) => told(StatusCode::OK, "alive"),
+        Err(why) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
+    }
+}
+
+async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
+    match timeout(READY_MAX, admin.operated.ready()).await {
+        Ok(Ok(())) => told(StatusCode::OK, "ready"),
+        Ok(Err(why)) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
+        Err(_) => told(StatusCode::SERVICE_UNAVAILABLE, &format!("the store does not answer within {} s", READY_MAX.as_secs())),
+    }
+}
+
+async fn backup(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = authorization.and_then(|authorization| authorization.strip_prefix("Bearer ")).unwrap_or_default();
+    if let Err(why) = admin.auth.verify(token) {
+        return told(StatusCode::UNAUTHORIZED, &format!("not with the key of this server's data folder: {why}"));
+    }
+    match admin.operated.backup() {
+        Ok(pieces) => {
+            tracing::info!("a backup begins");
+            Body::from_stream(pieces).into_response()
+        }
+        Err(why) => told(StatusCode::CONFLICT, &why.to_string()),
+    }
+}
+
+/// One line.
+fn told(status: StatusCode, sentence: &str) -> Response {
+    (status, format!("{sentence}\n")).into_response()
+}

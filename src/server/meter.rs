@@ -1,0 +1,100 @@
+//! What the doors count: requests and how they ended, sockets, subscriptions and what they were told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::parser::types::OperationType;
+
+use crate::metrics::{self, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, LATENCIES, Metrics};
+
+pub(super) struct Meter {
+    requests: IntCounterVec,
+    seconds: HistogramVec,
+    query_seconds: Histogram,
+    mutation_seconds: Histogram,
+    pub(super) subscriptions: IntGauge,
+    pub(super) deliveries: IntCounter,
+    /// Messages in the queues of all sockets.
+    pub(super) waiting: IntGauge,
+    pub(super) closes: IntCounterVec,
+    pub(super) refusals: IntCounterVec,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let seconds = metrics::histograms(
+            "wideroom_request_seconds",
+            "From the arrival of a query or a mutation to its answer.",
+            &["kind"],
+            LATENCIES,
+        );
+        Self {
+            requests: metrics::counters(
+                "wideroom_requests_total",
+                "Operations that ended, by their door, what they were and the code of their first error.",
+                &["door", "kind", "code"],
+            ),
+            query_seconds: seconds.with_label_values(&["query"]),
+            mutation_seconds: seconds.with_label_values(&["mutation"]),
+            seconds,
+            subscriptions: metrics::gauge("wideroom_subscriptions", "Subscriptions that are open, over sockets and over HTTP."),
+            deliveries: metrics::counter("wideroom_deliveries_total", "What subscriptions were told."),
+            waiting: metrics::gauge("wideroom_socket_queue_messages", "Messages that wait in the queues of all sockets."),
+            closes: metrics::counters("wideroom_socket_closes_total", "Sockets that were closed from here, by the code.", &["code"]),
+            refusals: metrics::counters(
+                "wideroom_place_refusals_total",
+                "Sockets and streams that were refused because one user, one address or all had too many.",
+                &["what"],
+            ),
+        }
+    }
+}
+
+impl Meter {
+    /// An operation ended. `kind` is `None` where what was sent was none.
+    pub(super) fn ended(&self, door: &str, kind: Option<OperationType>, code: &str, took: Duration) {
+        let name = match kind {
+            Some(OperationType::Query) => "query",
+            Some(OperationType::Mutation) => "mutation",
+            Some(OperationType::Subscription) => "subscription",
+            None => "none",
+        };
+        self.requests.with_label_values(&[door, name, code]).inc();
+        match kind {
+            Some(OperationType::Query) => self.query_seconds.observe(took.as_secs_f64()),
+            Some(OperationType::Mutation) => self.mutation_seconds.observe(took.as_secs_f64()),
+            // How long somebody listened says nothing of this server.
+            Some(OperationType::Subscription) | None => {}
+        }
+    }
+
+    pub(super) fn register(&self, metrics: &Metrics) {
+        metrics.add(self.requests.clone());
+        metrics.add(self.seconds.clone());
+        metrics.add(self.subscriptions.clone());
+        metrics.add(self.deliveries.clone());
+        metrics.add(self.waiting.clone());
+        metrics.add(self.closes.clone());
+        metrics.add(self.refusals.clone());
+    }
+}
+
+/// A subscription that counts as open until it is dropped.
+pub(super) struct Open(Arc<Meter>);
+
+impl Open {
+    pub(super) fn new(meter: &Arc<Meter>) -> Self {
+        meter.subscriptions.inc();
+        Self(Arc::clone(meter))
+    }
+
+    pub(super) fn told(&self) {
+        self.0.deliveries.inc();
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.subscriptions.dec();
+    }
+}

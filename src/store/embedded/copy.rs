@@ -1,0 +1,244 @@
+//! A copy of a running store, for a backup: its rows as they were at one moment, in pieces, and the store that is made of them.
+//!
+//! The pieces are read from a view that stands still, as fast as whoever takes them does. What is made of them is not to be opened before all
+//! of them are there and on disk: until then a file beside it says so, and whatever becomes of the copying, half a copy never looks whole.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use super::db::Db;
+use super::key::{Key, Table};
+use super::open::{ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note};
+use super::{Embedded, Inner};
+use crate::store::{Cause, Result};
+
+/// What a copy begins with: it names its version.
+const MAGIC: &[u8] = b"wideroom copy 1\n";
+/// Stands where a row's table would.
+const END: u8 = 0xff;
+/// Of a table, a key's length and a value's.
+const HEAD_BYTES: usize = 1 + 4 + 4;
+const PIECE_BYTES: usize = 256 * 1024;
+/// Pieces that wait for whoever takes them.
+const PIECES_MAX: usize = 4;
+/// No row is longer.
+const ROW_BYTES_MAX: usize = 16 << 20;
+/// Rows that are written together.
+const BATCH_BYTES: usize = 1 << 20;
+/// Of the store that is made, which nobody reads yet.
+const CACHE_BYTES: u64 = 8 << 20;
+
+/// The pieces of a copy. After an error there is nothing more.
+pub type Pieces = BoxStream<'static, Result<Vec<u8>>>;
+
+impl Embedded {
+    /// The store as it is now: all that was acknowledged is in it. `None` while another copy is made.
+    pub fn copy(&self) -> Option<Pieces> {
+        let turn = Arc::clone(&self.inner.copies).try_acquire_owned().ok()?;
+        let (sender, pieces) = mpsc::channel(PIECES_MAX);
+        let inner = self.inner.clone();
+        spawn_blocking(move || {
+            let _turn = turn;
+            if let Err(error) = tell(&inner, &sender) {
+                // Who took the pieces may be gone.
+                let _ = sender.blocking_send(Err(error));
+            }
+        });
+        Some(stream::unfold(pieces, async |mut pieces| pieces.recv().await.map(|piece| (piece, pieces))).boxed())
+    }
+}
+
+/// Blocks, until all is told or nobody listens.
+fn tell(inner: &Inner, pieces: &mpsc::Sender<Result<Vec<u8>>>) -> Result<()> {
+    let db = &inner.core.db;
+    let view = db.view();
+    let mut piece = MAGIC.to_vec();
+    piece.extend((db.rows_about() as u64).to_be_bytes());
+    let mut rows = 0_u64;
+    for table in Table::ALL {
+        for row in view.all(table) {
+            let (key, value) = row?;
+            piece.push(table as u8);
+            piece.extend(length(&key).to_be_bytes());
+            piece.extend(length(&value).to_be_bytes());
+            piece.extend_from_slice(&key);
+            piece.extend_from_slice(&value);
+            rows += 1;
+            if piece.len() >= PIECE_BYTES && pieces.blocking_send(Ok(std::mem::take(&mut piece))).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    piece.push(END);
+    piece.extend(rows.to_be_bytes());
+    let _ = pieces.blocking_send(Ok(piece));
+    Ok(())
+}
+
+fn length(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("keys and values are far shorter")
+}
+
+/// Why there is no copy.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("{} is not empty: name a folder that is not there yet, or delete what is in it", .0.display())]
+    NotEmpty(PathBuf),
+    #[error("{} cannot be written: {source}", path.display())]
+    Disk {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the copy ended before all of it was there")]
+    Short,
+    #[error("what came is no copy of a store, or one of another version")]
+    Broken,
+    #[error("{} cannot be written: {source}", path.display())]
+    Engine {
+        path: PathBuf,
+        #[source]
+        source: Cause,
+    },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A store in the making. All of it blocks.
+pub struct Copy {
+    path: PathBuf,
+    db: Db,
+    /// What came and was not looked at yet.
+    rest: Vec<u8>,
+    batch: Vec<(Key, Option<Vec<u8>>)>,
+    batch_bytes: usize,
+    rows: u64,
+    /// About so many rows there will be.
+    rows_about: Option<u64>,
+    is_whole: bool,
+}
+
+impl Copy {
+    /// In a folder that is empty, or made.
+    pub fn begin(path: &Path) -> Result<Self, CopyError> {
+        let on_disk = |source| CopyError::Disk { path: path.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(on_disk)?;
+        if fs::read_dir(path).map_err(on_disk)?.next().is_some() {
+            return Err(CopyError::NotEmpty(path.to_owned()));
+        }
+        let marked = File::create(path.join(UNFINISHED_FILE)).and_then(|file| file.sync_all());
+        marked.and_then(|()| sync_folder(path)).map_err(on_disk)?;
+        let db = Db::open(&path.join(ENGINE_FOLDER), CACHE_BYTES).map_err(|error| engine(path, error))?;
+        let (rest, batch) = Default::default();
+        Ok(Self { path: path.to_owned(), db, rest, batch, batch_bytes: 0, rows: 0, rows_about: None, is_whole: false })
+    }
+
+    /// Takes the next bytes, however they are cut.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
+        self.rest.extend_from_slice(bytes);
+        let mut rest = std::mem::take(&mut self.rest);
+        let mut at = 0;
+        while let Some(used) = self.next(&rest[at..])? {
+            at += used;
+        }
+        rest.drain(..at);
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// Rows that came so far, and how many there will be, about.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.rows, self.rows_about.unwrap_or(0).max(self.rows))
+    }
+
+    /// How many of these bytes are the next thing. `None`: not all of it is there yet.
+    fn next(&mut self, bytes: &[u8]) -> Result<Option<usize>, CopyError> {
+        if self.is_whole {
+            return if bytes.is_empty() { Ok(None) } else { Err(CopyError::Broken) };
+        }
+        if self.rows_about.is_none() {
+            let Some((magic, about)) = bytes.split_at_checked(MAGIC.len()) else { return Ok(None) };
+            if magic != MAGIC {
+                return Err(CopyError::Broken);
+            }
+            self.rows_about = about.first_chunk().map(|about| u64::from_be_bytes(*about));
+            return Ok(self.rows_about.map(|_| MAGIC.len() + 8));
+        }
+        let Some((&table, bytes)) = bytes.split_first() else { return Ok(None) };
+        if table == END {
+            let Some(rows) = bytes.first_chunk() else { return Ok(None) };
+            if u64::from_be_bytes(*rows) != self.rows {
+                return Err(CopyError::Broken);
+            }
+            self.is_whole = true;
+            return Ok(Some(1 + 8));
+        }
+        let table = *Table::ALL.get(usize::from(table)).ok_or(CopyError::Broken)?;
+        let Some((lengths, bytes)) = bytes.split_first_chunk::<8>() else { return Ok(None) };
+        let [key, value] = [&lengths[..4], &lengths[4..]].map(|length| length.iter().fold(0, |all, byte| all << 8 | usize::from(*byte)));
+        if key + value > ROW_BYTES_MAX {
+            return Err(CopyError::Broken);
+        }
+        let Some(row) = bytes.get(..key + value) else { return Ok(None) };
+        self.put(Key { table, bytes: row[..key].to_vec() }, row[key..].to_vec())?;
+        Ok(Some(HEAD_BYTES + key + value))
+    }
+
+    fn put(&mut self, key: Key, value: Vec<u8>) -> Result<(), CopyError> {
+        self.rows += 1;
+        self.batch_bytes += key.bytes.len() + value.len();
+        self.batch.push((key, Some(value)));
+        if self.batch_bytes >= BATCH_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), CopyError> {
+        self.batch_bytes = 0;
+        self.db.commit(self.batch.drain(..)).map_err(|error| engine(&self.path, error))
+    }
+
+    /// Makes a store of it that can be opened. How many rows it has.
+    pub fn finish(mut self) -> Result<u64, CopyError> {
+        if !self.is_whole {
+            return Err(CopyError::Short);
+        }
+        self.write()?;
+        let last = last_commit(&self.path, &self.db)?;
+        self.db.sync().map_err(|error| engine(&self.path, error))?;
+        let Self { path, db, rows, .. } = self;
+        drop(db);
+        let done = || {
+            let note = File::create(path.join(NOTE_FILE))?;
+            write_note(&note, last.number)?;
+            note.sync_all()?;
+            sync_folder(&path)?;
+            fs::remove_file(path.join(UNFINISHED_FILE))?;
+            sync_folder(&path)
+        };
+        done().map_err(|source| CopyError::Disk { path: path.clone(), source })?;
+        Ok(rows)
+    }
+
+    /// Takes away what was made.
+    pub fn abandon(self) -> io::Result<()> {
+        let Self { path, db, .. } = self;
+        drop(db);
+        fs::remove_dir_all(path.join(ENGINE_FOLDER))?;
+        fs::remove_file(path.join(UNFINISHED_FILE))
+    }
+}
+
+fn engine(path: &Path, error: fjall::Error) -> CopyError {
+    let path = path.to_owned();
+    if let fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) = error {
+        return CopyError::Disk { path, source };
+    }
+    CopyError::Engine { path, source: Box::new(error) }
+}

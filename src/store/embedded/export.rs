@@ -1,0 +1,80 @@
+//! What an export reads of the embedded store: everything, in the order of its keys.
+
+use super::conversation::listed;
+use super::core::Core;
+use super::db::{KeyError, corrupt};
+use super::inbox;
+use super::key;
+use super::record::{self, ConversationRecord};
+use crate::model::{Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
+use crate::store::{ImportPlaces, Result, activity_to_give};
+
+pub(super) fn users(core: &Core, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+    let view = core.view();
+    let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
+        let (key, value) = row?;
+        let user = key::user_of(&key).ok_or_else(|| corrupt("users", KeyError))?;
+        Ok((user, record::decode(&value).map_err(|error| corrupt("users", error))?))
+    };
+    view.scan(key::users_after(after), Direction::Forward).take(limit).map(each).collect()
+}
+
+pub(super) fn conversations(core: &Core, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+    let view = core.view();
+    let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
+        let (key, value) = row?;
+        let id = key::conversation_of(&key).ok_or_else(|| corrupt("conversations", KeyError))?;
+        let record: ConversationRecord = record::decode(&value).map_err(|error| corrupt("conversations", error))?;
+        let (conversation, head) = (record.into_conversation(id), inbox::head(&view, id)?);
+        let activity = activity_to_give(&conversation, head.last_message, head.last_activity);
+        Ok((conversation, activity))
+    };
+    view.scan(key::conversations_after(after), Direction::Forward).take(limit).map(each).collect()
+}
+
+pub(super) fn participants(
+    core: &Core,
+    conversation: ConversationId,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    let view = core.view();
+    let all = key::participants(conversation);
+    let rest = match after {
+        Some(user) => all.behind(&key::participant_place(conversation, user)),
+        None => all,
+    };
+    let people = listed(&view, conversation, rest, Direction::Forward, limit, &|_| true)?;
+    if people.is_empty() {
+        return Ok(Vec::new());
+    }
+    let head = inbox::head(&view, conversation)?;
+    let mut found = Vec::with_capacity(people.len());
+    for one in people {
+        let row = inbox::row(&view, &one.user, conversation, &head)?;
+        let places = ImportPlaces::of(&one, row.read_up_to(), row.flags);
+        found.push((one.user, one.membership, places));
+    }
+    Ok(found)
+}
+
+pub(super) fn reactions(
+    core: &Core,
+    conversation: ConversationId,
+    message: MessageId,
+    after: Option<&(Emoji, UserId)>,
+    limit: usize,
+) -> Result<Vec<(Emoji, UserId)>> {
+    let view = core.view();
+    let mut found = Vec::new();
+    for row in view.scan(key::reactions_after(conversation, message, after), Direction::Forward) {
+        if found.len() == limit {
+            break;
+        }
+        let (key, value) = row?;
+        if record::decode(&value).map_err(|error| corrupt("reactions_by_message", error))? {
+            found.push(key::reaction_of(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?);
+        }
+    }
+    Ok(found)
+}

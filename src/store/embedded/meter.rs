@@ -1,0 +1,43 @@
+//! What the embedded store counts of itself: its commits, what waits for them, what memory knew, and the room on the disk.
+
+use std::sync::Arc;
+
+use super::Inner;
+use crate::metrics::{self, COUNTS, Histogram, LATENCIES, Metrics, SIZES};
+
+/// Of the writer's thread.
+pub(super) struct CommitMeter {
+    pub(super) seconds: Histogram,
+    pub(super) writes: Histogram,
+    pub(super) bytes: Histogram,
+}
+
+impl Default for CommitMeter {
+    fn default() -> Self {
+        Self {
+            seconds: metrics::histogram("wideroom_commit_seconds", "How long a commit took, its fsync included.", LATENCIES),
+            writes: metrics::histogram("wideroom_commit_writes", "Writes that went into one commit.", COUNTS),
+            bytes: metrics::histogram("wideroom_commit_bytes", "Bytes that went into one commit.", SIZES),
+        }
+    }
+}
+
+pub(super) fn register(inner: &Arc<Inner>, metrics: &Metrics) {
+    let commits = inner.committer.meter();
+    metrics.add(commits.seconds.clone());
+    metrics.add(commits.writes.clone());
+    metrics.add(commits.bytes.clone());
+    inner.core.states.meter().register(metrics);
+    inner.core.counts.meter().register(metrics);
+    // A store that is closed has nothing to tell any more, and must not be held open by who asks.
+    let read = |name: &str, help: &str, value: fn(&Inner) -> f64| {
+        let inner = Arc::downgrade(inner);
+        metrics.read(name, help, move || inner.upgrade().map_or(0.0, |inner| value(&inner)));
+    };
+    read("wideroom_commit_queue_writes", "Writes that wait for a commit.", |inner| inner.committer.queued().0 as f64);
+    read("wideroom_commit_queue_bytes", "Bytes that wait for a commit.", |inner| inner.committer.queued().1 as f64);
+    read("wideroom_store_reads", "Reads that are under way.", |inner| (super::READS_MAX - inner.turns.available_permits()) as f64);
+    read("wideroom_store_disk_bytes", "Bytes of the store on disk.", |inner| inner.core.db.disk_bytes() as f64);
+    read("wideroom_disk_free_bytes", "Bytes that are free on the store's disk.", |inner| inner.disk.free_bytes() as f64);
+    read("wideroom_store_writable", "1 while the store takes writes, else 0.", |inner| f64::from(u8::from(inner.takes_writes().is_ok())));
+}

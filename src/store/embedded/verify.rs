@@ -1,0 +1,347 @@
+//! Whether heads, counts, lists and pairs of the embedded store agree with the messages and the people that they follow from.
+//!
+//! Conversations come first, each with all that follows from it; then the lists, for rows that lead nowhere. A piece is looked at in one
+//! view, and what repairs it is one write, on the condition that no head has changed since.
+
+use std::sync::Arc;
+
+use super::committer::{Condition, Op, Outcome, Write};
+use super::conversation::listed;
+use super::core::Core;
+use super::db::{KeyError, View, corrupt};
+use super::key::{self, Key, Listing};
+use super::record::{self, ConversationRecord, Head, MessageLead, MessageRecord, Roster};
+use super::state::{State, memberships};
+use super::{Embedded, TRIES_MAX, contended};
+use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Message, MessageId, Role, TimeUuid, UserId};
+use crate::store::{Error, Finding, Result, Verified, VerifyPlace};
+
+/// Of one piece. A conversation is looked at whole, whatever its length.
+const CONVERSATIONS_MAX: usize = 20;
+const ROWS_MAX: usize = 5_000;
+
+const HEAD: &str = "a conversation whose head does not agree with its history";
+const COUNT: &str = "a count of messages that is not how many there are";
+const PEOPLE: &str = "a count of participants that is not how many there are";
+const LARGE: &str = "a conversation with too many people for its inboxes to be written";
+const ENTRY: &str = "an inbox that lacks a conversation";
+const NOWHERE: &str = "a row of an inbox that leads nowhere";
+const PAIR: &str = "a direct conversation that its people do not find";
+const PAIR_NOWHERE: &str = "a pair that leads to no conversation of theirs";
+const MARK: &str = "a message that does not say that it has reactions";
+const ORPHAN: &str = "a reaction to a message that is not there";
+const TWICE: &str = "two direct conversations of the same people";
+const UNREADABLE: &str = "a row that cannot be read";
+
+/// Never renumbered while a place is held: a place is one of these and a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Conversations,
+    Active,
+    Busy,
+    Large,
+    Pairs,
+}
+
+impl Stage {
+    const ALL: [Self; 5] = [Self::Conversations, Self::Active, Self::Busy, Self::Large, Self::Pairs];
+}
+
+impl Embedded {
+    pub(super) async fn verified(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+        for _ in 0..TRIES_MAX {
+            let place = after.cloned();
+            let (mut verified, write) = self.inner.read(move |core| look(core, place.as_ref())).await?;
+            if !repair || write.ops.is_empty() {
+                return Ok(verified);
+            }
+            if self.write(write).await? == Outcome::Done {
+                verified.findings.iter_mut().for_each(|finding| finding.is_repaired = ![UNREADABLE, TWICE].contains(&finding.what));
+                return Ok(verified);
+            }
+        }
+        Err(contended())
+    }
+}
+
+fn look(core: &Core, after: Option<&VerifyPlace>) -> Result<(Verified, Write)> {
+    let (stage, from) = match after.and_then(|place| place.0.split_first()) {
+        Some((stage, from)) => (Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)], Some(from.to_vec())),
+        None => (Stage::Conversations, None),
+    };
+    let mut look = Look { view: core.view(), verified: Verified::default(), write: Write::default(), touched: Vec::new() };
+    let last = match stage {
+        Stage::Conversations => look.conversations(from)?,
+        Stage::Active | Stage::Busy | Stage::Large => look.listings(stage, from)?,
+        Stage::Pairs => look.pairs(from)?,
+    };
+    // The next piece begins behind the last row, or with the next stage.
+    let number = stage as u8;
+    look.verified.next = match last {
+        Some(key) => Some(VerifyPlace([&[number], key.as_slice()].concat())),
+        None if stage == Stage::Pairs => None,
+        None => Some(VerifyPlace(vec![number + 1])),
+    };
+    let (states, touched) = (Arc::clone(&core.states), look.touched);
+    look.write.applied = Some(Box::new(move || touched.into_iter().for_each(|id| states.forget(id))));
+    Ok((look.verified, look.write))
+}
+
+struct Look<'a> {
+    view: View<'a>,
+    verified: Verified,
+    write: Write,
+    /// Conversations of which memory may know what is not true any more.
+    touched: Vec<ConversationId>,
+}
+
+/// What follows from a conversation's rows.
+#[derive(Default)]
+struct Truth {
+    last_message: Option<MessageId>,
+    message_count: u64,
+    newest_change: Option<TimeUuid>,
+    joined: Vec<UserId>,
+    everybody: Vec<UserId>,
+    owner_count: u64,
+}
+
+impl Look<'_> {
+    fn found(&mut self, what: &'static str, example: impl Into<String>) {
+        self.verified.findings.push(Finding { what, example: example.into(), is_repaired: false });
+    }
+
+    fn put(&mut self, key: Key, value: Vec<u8>) {
+        self.write.ops.push(Op::Put(key, value));
+    }
+
+    /// The key of the last one, where there may be more.
+    fn conversations(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let span = key::behind(key::conversations_after(None), from);
+        let rows: Vec<_> = self.view.scan(span, Direction::Forward).take(CONVERSATIONS_MAX).collect::<Result<_>>()?;
+        for (key, value) in &rows {
+            let id = key::conversation_of(key).ok_or_else(|| corrupt("conversations", KeyError))?;
+            let (ops, conditions) = (self.write.ops.len(), self.write.conditions.len());
+            let looked = record::decode::<ConversationRecord>(value)
+                .map_err(|error| corrupt("conversations", error))
+                .and_then(|record| self.conversation(record.into_conversation(id)));
+            match looked {
+                Err(Error::Corrupt { table, cause }) => {
+                    self.write.ops.truncate(ops);
+                    self.write.conditions.truncate(conditions);
+                    self.found(UNREADABLE, format!("of {table}, of conversation {id}: {cause}"));
+                }
+                other => other?,
+            }
+        }
+        Ok(rows.last().filter(|_| rows.len() == CONVERSATIONS_MAX).map(|(key, _)| key.to_vec()))
+    }
+
+    fn conversation(&mut self, conversation: Conversation) -> Result<()> {
+        let id = conversation.id;
+        let findings = self.verified.findings.len();
+        let truth = self.truth(id)?;
+        let is_large = conversation.is_large || truth.joined.len() > Conversation::FAN_OUT_MAX;
+        if is_large != conversation.is_large {
+            self.found(LARGE, id.to_string());
+            self.put(key::conversation(id), ConversationRecord::encode(&Conversation { is_large, ..conversation.clone() }));
+        }
+        let head = self.head(&conversation, &truth)?;
+        for user in &truth.joined {
+            let row = key::listed(user, id, head.listing(is_large));
+            if !self.view.has(&row)? {
+                self.found(ENTRY, format!("that of {user}, conversation {id}"));
+                self.put(row, Vec::new());
+            }
+        }
+        let roster: Roster = self.view.record(&key::roster(id))?.unwrap_or_default();
+        if roster.owner_count != truth.owner_count {
+            self.found(PEOPLE, format!("{} owners and not {}, conversation {id}", roster.owner_count, truth.owner_count));
+            self.put(key::roster(id), record::encode(&Roster { owner_count: truth.owner_count, ..roster }));
+        }
+        if conversation.kind == ConversationKind::Direct {
+            self.pair(id, &truth.everybody)?;
+        }
+        self.reactions(id)?;
+        if self.verified.findings.len() > findings {
+            self.touched.push(id);
+        }
+        Ok(())
+    }
+
+    fn truth(&mut self, id: ConversationId) -> Result<Truth> {
+        let mut truth = Truth::default();
+        for row in self.view.scan(key::messages(id), Direction::Forward) {
+            let (key, value) = row?;
+            MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
+            truth.message_count += 1;
+            if truth.last_message.is_none() {
+                truth.last_message = Some(key::message_id(&key).ok_or_else(|| corrupt("messages", KeyError))?);
+            }
+        }
+        let log = key::changes_of_conversation_after(id, crate::model::OrderKey::MIN);
+        if let Some(row) = self.view.scan(log, Direction::Backward).next() {
+            truth.newest_change = key::change_id(&row?.0);
+        }
+        for one in listed(&self.view, id, key::participants(id), Direction::Forward, usize::MAX, &|_| true)? {
+            if one.membership.is_joined() {
+                truth.owner_count += u64::from(one.membership.role == Role::Owner);
+                truth.joined.push(one.user.clone());
+            }
+            truth.everybody.push(one.user);
+        }
+        self.verified.looked_at += 1 + truth.message_count + truth.everybody.len() as u64;
+        Ok(truth)
+    }
+
+    /// The head as it should be.
+    fn head(&mut self, conversation: &Conversation, truth: &Truth) -> Result<Head> {
+        let id = conversation.id;
+        let at = key::head(id);
+        let bytes = self.view.get(&at)?;
+        let found: Option<Head> = bytes.as_deref().and_then(|bytes| record::decode(bytes).ok());
+        let before = found.unwrap_or_else(|| Head::new(conversation.created_at, None));
+        let given = before.given_activity;
+        let activity = truth.last_message.map(MessageId::moment).max(given).unwrap_or(conversation.created_at);
+        let head = Head {
+            last_message: truth.last_message,
+            last_activity: activity,
+            message_count: truth.message_count,
+            participant_count: truth.joined.len() as u64,
+            newest_change: before.newest_change.max(truth.newest_change),
+            ..before
+        };
+        if found == Some(head) {
+            return Ok(head);
+        }
+        if before.message_count != head.message_count {
+            self.found(COUNT, format!("{} and not {}, conversation {id}", before.message_count, head.message_count));
+        }
+        if before.participant_count != head.participant_count {
+            self.found(PEOPLE, format!("{} and not {}, conversation {id}", before.participant_count, head.participant_count));
+        }
+        let counted = Head { message_count: head.message_count, participant_count: head.participant_count, ..before };
+        if found.is_none() || counted != head {
+            self.found(HEAD, id.to_string());
+        }
+        self.write.conditions.push(match bytes {
+            Some(bytes) => Condition::Is(at.clone(), bytes.to_vec()),
+            None => Condition::Absent(at.clone()),
+        });
+        self.put(at, record::encode(&head));
+        Ok(head)
+    }
+
+    fn pair(&mut self, id: ConversationId, people: &[UserId]) -> Result<()> {
+        let row = match people {
+            [one] if id == ConversationId::direct(one, one) => key::pair(one, one),
+            [one, other] => key::pair(one, other),
+            // Somebody is still to come.
+            _ => return Ok(()),
+        };
+        match self.view.record::<ConversationId>(&row)? {
+            Some(there) if there == id => {}
+            Some(there) => self.found(TWICE, format!("{there} and {id}")),
+            None => {
+                self.found(PAIR, id.to_string());
+                self.put(row, record::encode(&id));
+            }
+        }
+        Ok(())
+    }
+
+    fn reactions(&mut self, id: ConversationId) -> Result<()> {
+        let mut last: Option<(MessageId, Option<Message>)> = None;
+        let mut wrong = Vec::new();
+        for row in self.view.scan(key::reactions_in(id), Direction::Forward) {
+            let (key, _) = row?;
+            let message = key::reaction_to(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?;
+            let is_next = last.as_ref().is_none_or(|(last, _)| *last != message);
+            if is_next {
+                last = Some((message, self.view.message(id, message)?));
+            }
+            match &last {
+                Some((_, None)) => wrong.push((message, None, key.to_vec())),
+                Some((_, Some(there))) if is_next && !there.has_reactions => wrong.push((message, Some(there.clone()), Vec::new())),
+                Some(_) | None => {}
+            }
+        }
+        for (message, there, row) in wrong {
+            match there {
+                Some(there) => {
+                    self.found(MARK, format!("{message}, conversation {id}"));
+                    let marked = Message { has_reactions: true, ..there };
+                    self.put(key::message(id, message.order_key()), MessageRecord::encode(&marked));
+                }
+                None => {
+                    self.found(ORPHAN, format!("{message}, conversation {id}"));
+                    self.write.ops.push(Op::Delete(Key { table: key::Table::Rows, bytes: row }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn listings(&mut self, stage: Stage, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let all = match stage {
+            Stage::Busy => key::all_busy(),
+            Stage::Large => key::all_larges(),
+            Stage::Conversations | Stage::Active | Stage::Pairs => key::all_activities(),
+        };
+        let table = all.table;
+        let span = key::behind(all, from);
+        let rows: Vec<_> = self.view.scan(span, Direction::Forward).take(ROWS_MAX).collect::<Result<_>>()?;
+        self.verified.looked_at += rows.len() as u64;
+        for (bytes, _) in &rows {
+            let row = Key { table, bytes: bytes.to_vec() };
+            let (user, id) = key::listing_of(&row).ok_or_else(|| corrupt("inbox", KeyError))?;
+            let listing = self.listing(&user, id)?;
+            if listing.is_none_or(|listing| key::listed(&user, id, listing) != row) {
+                self.found(NOWHERE, format!("in that of {user}, conversation {id}"));
+                self.write.ops.push(Op::Delete(row));
+                self.touched.push(id);
+            }
+        }
+        Ok(rows.last().filter(|_| rows.len() == ROWS_MAX).map(|(key, _)| key.to_vec()))
+    }
+
+    /// How a user's inbox finds a conversation. `None` where they are not in it.
+    fn listing(&self, user: &UserId, id: ConversationId) -> Result<Option<Listing>> {
+        let Some(record) = self.view.record::<ConversationRecord>(&key::conversation(id))? else { return Ok(None) };
+        let Some(head) = self.view.record::<Head>(&key::head(id))? else { return Ok(None) };
+        let membership: Option<crate::model::Membership> = self.view.record(&key::participant(id, user, key::Cell::Membership))?;
+        let is_joined = membership.is_some_and(|membership| membership.is_joined());
+        Ok(is_joined.then(|| head.listing(record.into_conversation(id).is_large)))
+    }
+
+    fn pairs(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let span = key::behind(key::all_pairs(), from);
+        let rows: Vec<_> = self.view.scan(span, Direction::Forward).take(ROWS_MAX).collect::<Result<_>>()?;
+        self.verified.looked_at += rows.len() as u64;
+        for (bytes, value) in &rows {
+            let row = Key { table: key::Table::Rows, bytes: bytes.to_vec() };
+            let id: ConversationId = record::decode(value).map_err(|error| corrupt("direct_by_pair", error))?;
+            let people: Vec<_> = match State::load(&self.view, id) {
+                Ok(Some(state)) if state.conversation.kind == ConversationKind::Direct => {
+                    memberships(&self.view, id)?.into_keys().collect()
+                }
+                Ok(_) | Err(Error::Corrupt { .. }) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            let is_theirs = match &people[..] {
+                [one] => key::pair(one, one) == row,
+                [one, other] => key::pair(one, other) == row,
+                _ => false,
+            };
+            if !is_theirs {
+                self.found(PAIR_NOWHERE, format!("to {id}"));
+                self.write.ops.push(Op::Delete(row));
+            }
+        }
+        Ok(rows.last().filter(|_| rows.len() == ROWS_MAX).map(|(key, _)| key.to_vec()))
+    }
+}
+
+#[cfg(test)]
+#[path = "verify_test.rs"]
+mod tests;

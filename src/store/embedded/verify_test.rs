@@ -1,0 +1,181 @@
+//! Stores that are damaged on purpose, through their own keyspaces: what is found, and what is repaired.
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::model::{Content, Emoji, Membership, MessageKind, OrderKey, PageRequest, Timestamp};
+use crate::store::embedded::Options;
+use crate::store::{ImportPlaces, ImportRow, Imported, Store};
+
+const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+fn id(micros: i64) -> MessageId {
+    MessageId::new(START.plus_micros(micros), [1; 8])
+}
+
+fn group() -> ConversationId {
+    ConversationId(uuid::Uuid::from_u128(7))
+}
+
+fn large() -> ConversationId {
+    ConversationId(uuid::Uuid::from_u128(8))
+}
+
+fn pair() -> ConversationId {
+    ConversationId(uuid::Uuid::from_u128(9))
+}
+
+/// A group of two, a large group, a direct conversation; messages, one of them with a reaction.
+fn rows() -> Vec<ImportRow> {
+    let made = |id, kind| ImportRow::Conversation {
+        conversation: Conversation { id, kind, name: None, created_at: START, created_by: None, input_hash: None, is_large: false },
+        last_activity: None,
+    };
+    let mut rows =
+        vec![made(group(), ConversationKind::Group), made(large(), ConversationKind::Group), made(pair(), ConversationKind::Direct)];
+    let everybody: Vec<_> = (0..34).map(|n| user(&format!("user-{n:02}"))).collect();
+    for (conversation, people) in [(group(), &everybody[..2]), (large(), &everybody[..]), (pair(), &everybody[..2])] {
+        rows.extend(people.iter().enumerate().map(|(n, user)| ImportRow::Participant {
+            conversation,
+            user: user.clone(),
+            membership: Membership::joined(if n == 0 { Role::Owner } else { Role::Member }),
+            places: ImportPlaces::default(),
+        }));
+        rows.extend((1..=5).map(|micros| {
+            ImportRow::Message(Arc::new(Message {
+                conversation,
+                id: id(micros),
+                sender: everybody[1].clone(),
+                kind: MessageKind::Text,
+                content: Some(Content::default()),
+                reply_to: None,
+                client_key: None,
+                deleted_at: None,
+                has_reactions: false,
+            }))
+        }));
+    }
+    let emoji = Emoji::parse("👍").unwrap();
+    rows.push(ImportRow::Reaction { conversation: group(), message: id(2), emoji, user: everybody[0].clone() });
+    rows
+}
+
+async fn open(folder: &tempfile::TempDir) -> Embedded {
+    let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+    let store = Embedded::open(options, Arc::new(ManualClock::at(START.plus_micros(3_600_000_000)))).await.unwrap();
+    assert!(store.import(&rows()).await.unwrap().iter().all(|fate| matches!(fate, Imported::Added | Imported::Unchanged)));
+    store
+}
+
+async fn all(store: &Embedded, repair: bool) -> Vec<Finding> {
+    let (mut place, mut found) = (None, Vec::new());
+    loop {
+        let verified = store.verify(place.as_ref(), repair).await.unwrap();
+        found.extend(verified.findings);
+        place = verified.next;
+        if place.is_none() {
+            return found;
+        }
+    }
+}
+
+fn kinds(found: &[Finding]) -> Vec<&'static str> {
+    let mut kinds: Vec<_> = found.iter().map(|finding| finding.what).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+/// What the store says through its own doors.
+async fn answers(store: &Embedded) -> String {
+    let mut told = String::new();
+    for name in ["user-00", "user-01", "user-33"] {
+        told += &format!("{:?}", store.inbox(&user(name), &PageRequest::first(9)).await.unwrap());
+    }
+    let rooms = [group(), large(), pair()];
+    told += &format!("{:?} {:?}", store.message_counts(&rooms).await.unwrap(), store.participant_counts(&rooms).await.unwrap());
+    told += &format!("{:?}", store.direct_conversation(&user("user-00"), &user("user-01")).await.unwrap());
+    told += &format!("{:?}", store.messages(&[(group(), id(2))]).await.unwrap());
+    told + &format!("{:?}", store.messages_at(&[(group(), OrderKey::MAX)]).await.unwrap())
+}
+
+fn head(store: &Embedded, of: ConversationId) -> Head {
+    store.inner.core.view().record(&key::head(of)).unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_store_that_nothing_happened_to_is_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    assert_eq!(all(&store, false).await, []);
+    assert_eq!(all(&store, true).await, []);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn each_damage_is_found_and_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let before = answers(&store).await;
+    let (first, second) = (user("user-00"), user("user-01"));
+    let head_of = |change: &dyn Fn(&mut Head)| {
+        let mut head = head(&store, group());
+        change(&mut head);
+        (key::head(group()), Some(record::encode(&head)))
+    };
+    let listing = head(&store, group()).listing(false);
+    let mut unmarked = store.inner.core.view().message(group(), id(2)).unwrap().unwrap();
+    unmarked.has_reactions = false;
+    let stray = Listing::Active(START.plus_micros(99));
+    type Row = (Key, Option<Vec<u8>>);
+    let damages: Vec<(Row, &[&str])> = vec![
+        (head_of(&|head| head.message_count += 1), &[COUNT]),
+        (head_of(&|head| head.participant_count = 0), &[PEOPLE]),
+        (head_of(&|head| head.last_message = Some(id(4))), &[HEAD]),
+        // Everybody's entry is then listed where it should not be: only who reads the head afresh sees that.
+        (head_of(&|head| head.last_activity = START.plus_micros(77)), &[HEAD, NOWHERE]),
+        ((key::head(group()), None), &[COUNT, HEAD, NOWHERE, PEOPLE]),
+        ((key::listed(&first, group(), listing), None), &[ENTRY]),
+        ((key::listed(&first, group(), stray), Some(Vec::new())), &[NOWHERE]),
+        ((key::listed(&user("nobody"), group(), listing), Some(Vec::new())), &[NOWHERE]),
+        ((key::listed(&user("user-33"), large(), Listing::Large), None), &[ENTRY]),
+        ((key::pair(&first, &second), None), &[PAIR]),
+        ((key::pair(&first, &user("user-07")), Some(record::encode(&pair()))), &[PAIR_NOWHERE]),
+        ((key::message(group(), id(2).order_key()), Some(MessageRecord::encode(&unmarked))), &[MARK]),
+        ((key::roster(group()), Some(record::encode(&Roster::default()))), &[PEOPLE]),
+        ((key::message(group(), id(2).order_key()), None), &[COUNT, ORPHAN]),
+    ];
+    for ((key, value), expected) in damages {
+        let is_message = key.table == key::Table::Messages && value.is_none();
+        store.inner.core.db.commit([(key.clone(), value)]).unwrap();
+        for conversation in [group(), large(), pair()] {
+            store.states().forget(conversation);
+        }
+        let found = kinds(&all(&store, false).await);
+        assert!(found.iter().all(|kind| expected.contains(kind)) && !found.is_empty(), "{key:?}: {found:?}");
+        let repaired = all(&store, true).await;
+        assert!(repaired.iter().all(|finding| finding.is_repaired), "{repaired:?}");
+        assert_eq!(all(&store, false).await, [], "{key:?}");
+        if is_message {
+            // The truth itself: what agrees with it now is another store.
+            break;
+        }
+        assert_eq!(answers(&store).await, before, "{key:?}");
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_and_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    store.inner.core.db.commit([(key::message(group(), id(3).order_key()), Some(vec![9, 9, 9]))]).unwrap();
+    for _ in 0..2 {
+        let found = all(&store, true).await;
+        assert_eq!((kinds(&found), found[0].is_repaired), (vec![UNREADABLE], false), "{found:?}");
+    }
+    store.close().await.unwrap();
+}

@@ -1,0 +1,158 @@
+//! What is said of a store as a whole: the facts that an import brings and an export reads, and what a look at all of it finds.
+
+use std::sync::Arc;
+
+use crate::model::{
+    Conversation, ConversationId, Emoji, Flags, Membership, Message, MessageId, OrderKey, Participant, Profile, ReadMarker, TimeUuid,
+    Timestamp, UserId,
+};
+
+/// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
+#[derive(Debug, Clone)]
+pub enum ImportRow {
+    User {
+        user: UserId,
+        profile: Profile,
+    },
+    Conversation {
+        conversation: Conversation,
+        last_activity: Option<Timestamp>,
+    },
+    Participant {
+        conversation: ConversationId,
+        user: UserId,
+        membership: Membership,
+        places: ImportPlaces,
+    },
+    Message(Arc<Message>),
+    /// One that is on.
+    Reaction {
+        conversation: ConversationId,
+        message: MessageId,
+        emoji: Emoji,
+        user: UserId,
+    },
+}
+
+impl ImportRow {
+    pub fn conversation(&self) -> Option<ConversationId> {
+        match self {
+            Self::User { .. } => None,
+            Self::Conversation { conversation, .. } => Some(conversation.id),
+            Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => Some(*conversation),
+            Self::Message(message) => Some(message.conversation),
+        }
+    }
+}
+
+/// How far a participant has come, and how they have set their entry, as an import brings it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImportPlaces {
+    /// The receipts' maximum.
+    pub read_up_to: Option<MessageId>,
+    /// From where on all is unread, where that is not just behind `read_up_to`: what was marked unread lies before that, what one joined
+    /// to or sent oneself behind it.
+    pub unread_from: Option<MessageId>,
+    pub delivered_up_to: Option<MessageId>,
+    pub flags: Flags,
+}
+
+impl ImportPlaces {
+    /// Of a participant whose entry's marker is at `read`.
+    pub fn of(participant: &Participant, read: OrderKey, flags: Flags) -> Self {
+        Self {
+            read_up_to: TimeUuid::from_order_key(participant.read_up_to),
+            unread_from: (read != participant.read_up_to).then(|| TimeUuid::first_after(read)),
+            delivered_up_to: TimeUuid::from_order_key(participant.delivered_up_to),
+            flags,
+        }
+    }
+
+    /// The marker that follows. `None` where nothing was read.
+    pub fn marker(&self) -> Option<ReadMarker> {
+        match (self.unread_from, self.read_up_to) {
+            (Some(from), _) => Some(ReadMarker { epoch: 1, up_to: from.order_key().before() }),
+            (None, Some(read_up_to)) => Some(ReadMarker { epoch: 0, up_to: read_up_to.order_key() }),
+            (None, None) => None,
+        }
+    }
+}
+
+/// The activity that an import must give, so that a conversation stands there where it stands here. `None` where it follows from the last
+/// message, or from the making.
+pub fn activity_to_give(conversation: &Conversation, last_message: Option<MessageId>, last_activity: Timestamp) -> Option<Timestamp> {
+    let follows = last_message.map_or(conversation.created_at, MessageId::moment);
+    (last_activity != follows).then_some(last_activity)
+}
+
+/// What became of one row of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Imported {
+    Added,
+    /// It was there already, and stays as it was.
+    Unchanged,
+    /// Its conversation is not there (yet): nothing of it was kept.
+    ConversationMissing,
+    /// The message that it is a reaction to is not there (yet): nothing of it was kept.
+    MessageMissing,
+    /// It cannot be kept beside what is there; the sentence says why.
+    Refused(&'static str),
+}
+
+/// How far a look at everything came, in the store's own terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifyPlace(pub(crate) Vec<u8>);
+
+/// Something that does not agree with history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The same for all of its kind.
+    pub what: &'static str,
+    /// Where.
+    pub example: String,
+    pub is_repaired: bool,
+}
+
+/// What was looked at in one piece.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    pub findings: Vec<Finding>,
+    /// Rows.
+    pub looked_at: u64,
+    /// Behind which the next piece begins. `None` when all was looked at.
+    pub next: Option<VerifyPlace>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Role;
+
+    fn id(micros: i64) -> MessageId {
+        MessageId::new(Timestamp::from_micros(micros), [0; 8])
+    }
+
+    #[test]
+    fn places_say_where_unread_begins_where_that_is_not_behind_the_receipt() {
+        let participant = |read_up_to: OrderKey| Participant {
+            conversation: ConversationId(uuid::Uuid::nil()),
+            user: UserId::parse("ann").unwrap(),
+            membership: Membership::joined(Role::Member),
+            read_up_to,
+            delivered_up_to: OrderKey::MIN,
+        };
+        let (min, five, nine) = (OrderKey::MIN, id(5).order_key(), id(9).order_key());
+        // The receipt, the marker, and whether a message of that microsecond is read then.
+        for (receipt, read) in
+            [(min, min), (five, five), (five, nine), (five, min), (min, five), (nine, five.before()), (min, five.before())]
+        {
+            let places = ImportPlaces::of(&participant(receipt), read, Flags::default());
+            let marker = places.marker().unwrap_or_default().up_to;
+            for micros in 4..=10 {
+                assert_eq!(id(micros).order_key() <= marker, id(micros).order_key() <= read, "{receipt:?} {read:?} {micros}");
+            }
+            // Once more, it is the same.
+            assert_eq!(ImportPlaces::of(&participant(receipt), marker, Flags::default()), places);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A store that counts what it is asked, how long that takes, and what fails.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
+};
+use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
+use crate::model::{
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
+    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+};
+
+/// Answers as the store in it does.
+pub struct Measured {
+    store: Arc<dyn Store>,
+    operations: Operations,
+    seconds: HistogramVec,
+    failures: IntCounterVec,
+}
+
+impl Measured {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        let seconds = metrics::histograms(
+            "wideroom_store_operation_seconds",
+            "How long the store took to answer, by what it was asked.",
+            &["operation"],
+            LATENCIES,
+        );
+        let failures = metrics::counters(
+            "wideroom_store_failures_total",
+            "What the store did not answer, by what it was asked and why.",
+            &["operation", "why"],
+        );
+        Self { store, operations: Operations::new(&seconds), seconds, failures }
+    }
+
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.add(self.seconds.clone());
+        metrics.add(self.failures.clone());
+    }
+
+    async fn measure<T>(&self, name: &str, seconds: &Histogram, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let began = Instant::now();
+        let answer = answer.await;
+        seconds.observe(began.elapsed().as_secs_f64());
+        if let Err(error) = &answer {
+            let why = match error {
+                Error::Unavailable(_) => "unavailable",
+                Error::OutcomeUnknown(_) => "outcome_unknown",
+                Error::Corrupt { .. } => "corrupt",
+            };
+            self.failures.with_label_values(&[name, why]).inc();
+        }
+        answer
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+/// All that a store is asked, but what it knows without looking.
+macro_rules! measured {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+        struct Operations { $($name: Histogram),* }
+
+        impl Operations {
+            fn new(seconds: &HistogramVec) -> Self {
+                Self { $($name: seconds.with_label_values(&[stringify!($name)])),* }
+            }
+        }
+
+        #[async_trait]
+        impl Store for Measured {
+            fn overlap_micros(&self) -> i64 {
+                self.store.overlap_micros()
+            }
+
+            fn health(&self) -> Result<(), String> {
+                self.store.health()
+            }
+
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$answer> {
+                self.measure(stringify!($name), &self.operations.$name, self.store.$name($($argument),*)).await
+            })*
+        }
+    };
+}
+
+measured! {
+    newest_id() -> Option<TimeUuid>;
+    seats(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Seat>>;
+    direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId>;
+    create_conversation(new: &NewConversation) -> Created;
+    participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant>;
+    participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>>;
+    participant_counts(conversations: &[ConversationId]) -> Vec<u64>;
+    members(conversation: ConversationId, users: &[UserId]) -> Option<Members>;
+    change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<Audience>;
+    rename_conversation(conversation: ConversationId, to: &Renaming) -> Audience;
+    append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended;
+    revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised>;
+    react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>>;
+    reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
+    changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
+    log_late(conversation: ConversationId, changes: &[Change]) -> ();
+    wakes(since: Timestamp) -> Vec<Wake>;
+    earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
+    history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;
+    messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
+    messages_at(places: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
+    last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>>;
+    newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>>;
+    message_counts(conversations: &[ConversationId]) -> Vec<u64>;
+    inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow>;
+    inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>>;
+    inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
+    inbox_log(user: &UserId, after: OrderKey) -> Option<Vec<(ChangeId, ConversationId)>>;
+    large_conversations(user: &UserId) -> Vec<ConversationId>;
+    unread(user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Vec<Unread>;
+    move_read_marker(user: &UserId, to: &MarkerMove) -> ();
+    mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
+    receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;
+    set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags>;
+    profiles(users: &[UserId]) -> Vec<Option<Profile>>;
+    change_profile(user: &UserId, to: &ProfileChange) -> ();
+    mark_seen(user: &UserId, at: Timestamp) -> ();
+    import(rows: &[ImportRow]) -> Vec<Imported>;
+    all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
+    all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
+    all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPlaces)>;
+    all_reactions(
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize
+    ) -> Vec<(Emoji, UserId)>;
+    verify(after: Option<&VerifyPlace>, repair: bool) -> Verified;
+    note(name: &str) -> Option<String>;
+    set_note(name: &str, value: Option<&str>) -> ();
+    close() -> ();
+}

@@ -1,0 +1,343 @@
+//! Writes everything of a store as lines: resumable, and in memory only a few pages at a time.
+//!
+//! Users come first, then each conversation with its people, its messages from the oldest on, and behind each message its reactions: so
+//! that an import of it holds nothing back. The order is the store's own, and the last line says how far an export came.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
+use tokio_util::sync::CancellationToken;
+
+use super::line::{self, FORMAT, Line};
+use crate::clock::Clock;
+use crate::model::{Conversation, ConversationId, Cut, Emoji, Membership, Message, MessageId, PageRequest, Timestamp, UserId};
+use crate::store::{self, ImportPlaces, ImportRow, Store};
+
+/// Rows of one read.
+const PAGE: usize = 200;
+const REACTIONS_PAGE: usize = 1_000;
+/// Conversations whose beginnings are read at once, and messages whose reactions are.
+const CONVERSATIONS_AHEAD: usize = 8;
+const REACTIONS_AHEAD: usize = 16;
+const BUFFER_BYTES: usize = 256 * 1024;
+
+pub struct Export {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    /// Ends the export after the page under way.
+    pub stop: CancellationToken,
+}
+
+/// Lines that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub users: u64,
+    pub conversations: u64,
+    pub participants: u64,
+    pub messages: u64,
+    pub reactions: u64,
+    /// With those that only frame the file.
+    pub lines: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, line: &Line) {
+        self.lines += 1;
+        match line {
+            Line::Header(_) | Line::End(_) => {}
+            Line::User(_) => self.users += 1,
+            Line::Conversation(_) => self.conversations += 1,
+            Line::Participant(_) => self.participants += 1,
+            Line::Message(_) => self.messages += 1,
+            Line::Reaction(_) => self.reactions += 1,
+        }
+    }
+}
+
+/// How far an earlier run came.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    pub counts: Counts,
+    pub(super) place: Place,
+}
+
+/// Behind which line an export goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum Place {
+    #[default]
+    Start,
+    Header,
+    User(UserId),
+    Conversation(ConversationId, Within),
+    End,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Within {
+    Conversation,
+    Participant(UserId),
+    Message(MessageId),
+    Reaction(MessageId, (Emoji, UserId)),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    pub counts: Counts,
+    /// It was stopped before its end.
+    pub is_interrupted: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the file cannot be written: {0}")]
+    Write(#[from] std::io::Error),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+type Result<T, E = Error> = std::result::Result<T, E>;
+type Tell<'a> = dyn FnMut(&Counts) + Send + 'a;
+
+impl Export {
+    /// Writes what is not written yet.
+    pub async fn run(&self, output: impl AsyncWrite + Unpin + Send, from: Written, tell: &mut Tell<'_>) -> Result<Outcome> {
+        let Written { counts, place } = from;
+        let mut run = Run { export: self, output: BufWriter::with_capacity(BUFFER_BYTES, output), counts, text: Vec::new(), tell };
+        let is_whole = run.go_on(place).await?;
+        run.output.flush().await?;
+        Ok(Outcome { counts: run.counts, is_interrupted: !is_whole })
+    }
+}
+
+/// One export under way. What it does in several steps says whether it came to its end, and was not stopped before.
+struct Run<'a, W> {
+    export: &'a Export,
+    output: BufWriter<W>,
+    counts: Counts,
+    text: Vec<u8>,
+    tell: &'a mut Tell<'a>,
+}
+
+/// What is read of a conversation at first: of most it is all.
+struct Beginning {
+    conversation: Conversation,
+    activity: Option<Timestamp>,
+    people: Vec<(UserId, Membership, ImportPlaces)>,
+    messages: Vec<Arc<Message>>,
+}
+
+impl<W: AsyncWrite + Unpin + Send> Run<'_, W> {
+    async fn go_on(&mut self, place: Place) -> Result<bool> {
+        let (after_user, after_conversation) = match place {
+            Place::End => return Ok(true),
+            Place::Start => {
+                let exported_at = Some(self.export.clock.now().to_string());
+                self.line(&Line::Header(line::Header { format: Some(FORMAT), exported_at })).await?;
+                (None, None)
+            }
+            Place::Header => (None, None),
+            Place::User(user) => (Some(user), None),
+            Place::Conversation(id, within) => {
+                if !self.rest_of(id, within).await? {
+                    return Ok(false);
+                }
+                (None, Some(id))
+            }
+        };
+        let is_whole = (after_conversation.is_some() || self.users(after_user).await?) && self.conversations(after_conversation).await?;
+        if is_whole {
+            let lines = self.counts.lines;
+            self.line(&Line::End(line::End { lines })).await?;
+        }
+        Ok(is_whole)
+    }
+
+    async fn line(&mut self, line: &Line) -> Result<()> {
+        self.text.clear();
+        serde_json::to_writer(&mut self.text, line).map_err(std::io::Error::from)?;
+        self.text.push(b'\n');
+        self.output.write_all(&self.text).await?;
+        self.counts.add(line);
+        Ok(())
+    }
+
+    async fn row(&mut self, row: &ImportRow) -> Result<()> {
+        let unreadable = |error| store::Error::Corrupt { table: "messages", cause: Box::new(error) };
+        self.line(&Line::of(row).map_err(unreadable)?).await
+    }
+
+    /// Between two pages: whether there is to be another one.
+    fn goes_on(&mut self) -> bool {
+        (self.tell)(&self.counts);
+        !self.export.stop.is_cancelled()
+    }
+
+    async fn users(&mut self, mut after: Option<UserId>) -> Result<bool> {
+        while self.goes_on() {
+            let page = self.export.store.all_users(after.as_ref(), PAGE).await?;
+            let is_last = page.len() < PAGE;
+            after = page.last().map(|(user, _)| user.clone());
+            for (user, profile) in page {
+                self.row(&ImportRow::User { user, profile }).await?;
+            }
+            if is_last {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn conversations(&mut self, mut after: Option<ConversationId>) -> Result<bool> {
+        let store = Arc::clone(&self.export.store);
+        loop {
+            let page = store.all_conversations(after, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            after = page.last().map(|(conversation, _)| conversation.id);
+            let beginnings = page.into_iter().map(|(conversation, activity)| beginning(&*store, conversation, activity));
+            let mut beginnings = stream::iter(beginnings).buffered(CONVERSATIONS_AHEAD);
+            while let Some(beginning) = beginnings.next().await {
+                if !self.goes_on() || !self.conversation(beginning?).await? {
+                    return Ok(false);
+                }
+            }
+            if is_last {
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn conversation(&mut self, beginning: Beginning) -> Result<bool> {
+        let Beginning { conversation, activity, people, messages } = beginning;
+        let id = conversation.id;
+        self.row(&ImportRow::Conversation { conversation, last_activity: activity }).await?;
+        let more_people = next_after(&people, |(user, ..)| user.clone());
+        self.participants(id, people).await?;
+        if let Some(after) = more_people
+            && !self.participants_after(id, Some(after)).await?
+        {
+            return Ok(false);
+        }
+        let more_messages = next_after(&messages, |message| message.id);
+        self.messages(messages).await?;
+        match more_messages {
+            Some(after) => self.messages_after(id, Some(after)).await,
+            None => Ok(true),
+        }
+    }
+
+    /// What is left of a conversation of which an earlier run wrote something.
+    async fn rest_of(&mut self, id: ConversationId, within: Within) -> Result<bool> {
+        let after = match within {
+            Within::Conversation | Within::Participant(_) => {
+                let after = if let Within::Participant(user) = within { Some(user) } else { None };
+                if !self.participants_after(id, after).await? {
+                    return Ok(false);
+                }
+                None
+            }
+            Within::Message(message) => {
+                self.reactions_after(id, message, None).await?;
+                Some(message)
+            }
+            Within::Reaction(message, reaction) => {
+                self.reactions_after(id, message, Some(reaction)).await?;
+                Some(message)
+            }
+        };
+        self.messages_after(id, after).await
+    }
+
+    async fn participants_after(&mut self, id: ConversationId, mut after: Option<UserId>) -> Result<bool> {
+        while self.goes_on() {
+            let page = self.export.store.all_participants(id, after.as_ref(), PAGE).await?;
+            after = next_after(&page, |(user, ..)| user.clone());
+            self.participants(id, page).await?;
+            if after.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn participants(&mut self, conversation: ConversationId, people: Vec<(UserId, Membership, ImportPlaces)>) -> Result<()> {
+        for (user, membership, places) in people {
+            self.row(&ImportRow::Participant { conversation, user, membership, places }).await?;
+        }
+        Ok(())
+    }
+
+    async fn messages_after(&mut self, id: ConversationId, mut after: Option<MessageId>) -> Result<bool> {
+        while self.goes_on() {
+            let page = messages(&*self.export.store, id, after).await?;
+            after = next_after(&page, |message| message.id);
+            self.messages(page).await?;
+            if after.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Each with its reactions, which few have.
+    async fn messages(&mut self, messages: Vec<Arc<Message>>) -> Result<()> {
+        let store = Arc::clone(&self.export.store);
+        let with_reactions = messages.into_iter().map(async |message| {
+            let reactions = match message.has_reactions {
+                true => store.all_reactions(message.conversation, message.id, None, REACTIONS_PAGE).await?,
+                false => Vec::new(),
+            };
+            Ok::<_, store::Error>((message, reactions))
+        });
+        let mut with_reactions = stream::iter(with_reactions).buffered(REACTIONS_AHEAD);
+        while let Some(read) = with_reactions.next().await {
+            let (message, reactions) = read?;
+            let (id, at) = (message.conversation, message.id);
+            self.row(&ImportRow::Message(message)).await?;
+            let more = reactions.last().filter(|_| reactions.len() == REACTIONS_PAGE).cloned();
+            self.reactions(id, at, reactions).await?;
+            if more.is_some() {
+                self.reactions_after(id, at, more).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn reactions_after(&mut self, id: ConversationId, message: MessageId, mut after: Option<(Emoji, UserId)>) -> Result<()> {
+        loop {
+            let page = self.export.store.all_reactions(id, message, after.as_ref(), REACTIONS_PAGE).await?;
+            after = page.last().filter(|_| page.len() == REACTIONS_PAGE).cloned();
+            self.reactions(id, message, page).await?;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn reactions(&mut self, conversation: ConversationId, message: MessageId, reactions: Vec<(Emoji, UserId)>) -> Result<()> {
+        for (emoji, user) in reactions {
+            self.row(&ImportRow::Reaction { conversation, message, emoji, user }).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Behind which the next page begins. `None` where this one is the last.
+fn next_after<T, K>(page: &[T], key: impl Fn(&T) -> K) -> Option<K> {
+    page.last().filter(|_| page.len() == PAGE).map(key)
+}
+
+async fn beginning(store: &dyn Store, conversation: Conversation, activity: Option<Timestamp>) -> store::Result<Beginning> {
+    let id = conversation.id;
+    let (people, messages) = tokio::try_join!(store.all_participants(id, None, PAGE), messages(store, id, None))?;
+    Ok(Beginning { conversation, activity, people, messages })
+}
+
+/// From the oldest on.
+async fn messages(store: &dyn Store, id: ConversationId, after: Option<MessageId>) -> store::Result<Vec<Arc<Message>>> {
+    let mut request = PageRequest::last(PAGE);
+    request.before = after.map(MessageId::order_key);
+    let mut page = store.history(id, &Cut::default(), &request).await?.items;
+    page.reverse();
+    Ok(page)
+}

@@ -1,0 +1,94 @@
+//! What a row of a store is as a line: the way back from `rows`. What a line may leave out is left out.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::line::{self, Line};
+use crate::model::{Attachment, Membership, MembershipState, Message, MessageKind};
+use crate::store::{ImportPlaces, ImportRow};
+
+impl Line {
+    /// `Err` where the metadata of a message is no JSON.
+    pub(super) fn of(row: &ImportRow) -> Result<Self, serde_json::Error> {
+        Ok(match row {
+            ImportRow::User { user, profile } => Self::User(line::User {
+                username: user.to_string(),
+                display_name: profile.display_name.clone(),
+                avatar_url: profile.avatar_url.clone(),
+                last_seen_at: text(profile.last_seen_at),
+            }),
+            ImportRow::Conversation { conversation, last_activity } => Self::Conversation(line::Conversation {
+                id: conversation.id.0,
+                kind: Some(conversation.kind),
+                name: conversation.name.as_ref().map(|name| name.as_str().to_owned()),
+                created_at: text(Some(conversation.created_at)),
+                created_by: text(conversation.created_by.as_ref()),
+                last_activity_at: text(*last_activity),
+                input_hash: conversation.input_hash.map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
+                participants: None,
+            }),
+            ImportRow::Participant { conversation, user, membership, places } => {
+                Self::Participant(participant(conversation.0, user.to_string(), membership, places))
+            }
+            ImportRow::Message(message) => Self::Message(message_line(message)?),
+            ImportRow::Reaction { conversation, message, emoji, user } => Self::Reaction(line::Reaction {
+                conversation_id: conversation.0,
+                message_id: message.to_string(),
+                emoji: emoji.to_string(),
+                username: user.to_string(),
+            }),
+        })
+    }
+}
+
+fn text(value: Option<impl ToString>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+fn participant(conversation_id: uuid::Uuid, username: String, membership: &Membership, places: &ImportPlaces) -> line::Participant {
+    let Membership { state, role, since } = *membership;
+    let (joined_at, left_at) = match state {
+        MembershipState::Joined => (since, None),
+        MembershipState::Left => (None, since),
+    };
+    let ImportPlaces { read_up_to, unread_from, delivered_up_to, flags } = *places;
+    line::Participant {
+        conversation_id,
+        username,
+        state: (state == MembershipState::Left).then_some(state),
+        role: Some(role),
+        joined_at: text(joined_at),
+        left_at: text(left_at),
+        read_up_to: text(read_up_to),
+        unread_from: text(unread_from),
+        delivered_up_to: text(delivered_up_to),
+        muted: flags.is_muted.then_some(true),
+        pinned: flags.is_pinned.then_some(true),
+        archived_at: text(flags.archived_at),
+    }
+}
+
+fn message_line(message: &Message) -> Result<line::Message, serde_json::Error> {
+    let Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions: _ } = message;
+    let content = content.as_ref();
+    let attachments: Vec<_> = content.into_iter().flat_map(|content| &content.attachments).map(attachment).collect();
+    let metadata = content.and_then(|content| content.metadata.as_ref());
+    Ok(line::Message {
+        conversation_id: conversation.0,
+        id: id.to_string(),
+        sender: sender.to_string(),
+        kind: (*kind == MessageKind::System).then_some(*kind),
+        body: content.map(|content| content.body.as_str()).filter(|body| !body.is_empty()).map(str::to_owned),
+        attachments: (!attachments.is_empty()).then_some(attachments),
+        metadata: metadata.map(|metadata| serde_json::from_str(metadata.as_str())).transpose()?,
+        reply_to: text(*reply_to),
+        client_key: client_key.as_ref().map(|key| key.as_str().to_owned()),
+        edited_at: text(content.and_then(|content| content.edited_at)),
+        deleted_at: text(*deleted_at),
+    })
+}
+
+fn attachment(attachment: &Attachment) -> line::Attachment {
+    let Attachment { url, mime_type, name, size_bytes, width, height } = attachment.clone();
+    line::Attachment { url, mime_type, name, size_bytes, width, height }
+}

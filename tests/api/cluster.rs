@@ -1,0 +1,43 @@
+//! The same cases, on Cassandra: this program once more, told where its worlds lie.
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::cassandra::shared;
+use crate::support::ground::CLUSTER;
+use crate::support::program::Running;
+
+/// Each case opens a store of its own, of which a small node bears only a few at once.
+const AT_ONCE: &str = "4";
+/// What holds in one process alone: that a resumed stream repeats nothing (on a cluster it may repeat what is younger than the window), and
+/// that a send comes between the steps of a removal. `tests/servers` says what must hold there.
+const ELSEWHERE: [&str; 8] = [
+    "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
+    "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",
+    "api::group_events::nothing_is_said_by_one_who_was_removed",
+    "api::rates::streams_that_come_back_at_once_take_turns_and_all_get_there",
+    "api::subscription::a_cursor_is_good_after_a_restart",
+    "api::subscription::a_stream_resumed_from_any_cursor_has_no_gap_and_no_repeat",
+    "api::subscription::the_inbox_stream_tells_of_new_conversations_large_ones_and_marks_of_other_devices",
+    "api::subscription::cuts_while_many_send_lose_nothing",
+];
+const PATIENCE: Duration = Duration::from_secs(900);
+
+#[tokio::test]
+async fn every_case_holds_on_cassandra() {
+    let Some(shared) = shared().await else { return };
+    let mut cases = Command::new(std::env::current_exe().unwrap());
+    cases.args(["api::", "--skip", "api::cluster::", "--test-threads", AT_ONCE]).args(ELSEWHERE.iter().flat_map(|case| ["--skip", case]));
+    cases.env(CLUSTER, shared.authority());
+    let mut running = Running::spawn(cases.stdin(Stdio::null()).stdout(Stdio::piped()));
+    let mut stdout = running.child.stdout.take().unwrap();
+    let said = tokio::task::spawn_blocking(move || {
+        let mut said = String::new();
+        stdout.read_to_string(&mut said).map(|_| said)
+    });
+    let said = tokio::time::timeout(PATIENCE, said).await.expect("the cases end").unwrap().unwrap();
+    assert!(running.child.wait().unwrap().success(), "{said}");
+    let count = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse::<usize>().ok());
+    assert!(count.is_some_and(|count| count > 100), "cases were run: {said}");
+}

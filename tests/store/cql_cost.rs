@@ -1,0 +1,135 @@
+//! What operations of the API cost on Cassandra, in statements: bounds that they keep, and figures with `--nocapture`.
+
+use std::sync::Arc;
+
+use async_graphql::Variables;
+use serde_json::{Value, json};
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::clock::SystemClock;
+use wideroom::graphql::{Api, DocumentBounds, Executor as _};
+use wideroom::model::UserId;
+use wideroom::store::cql::Cql;
+
+use super::stage::keyspace;
+use crate::support::words::{crowd, new_salt_among_others};
+
+const GROUP: &str = "mutation($u: [String!]!) { createGroupConversation(input: { name: \"Us\", usernames: $u }) { conversation { id } } }";
+const SEND: &str = "mutation($c: ID!, $k: String) { sendMessage(input: { conversationId: $c, body: \"Hello\", idempotencyKey: $k }) {
+    messageEdge { cursor node { id } } } }";
+const SEND_WITH_ENTRY: &str = "mutation($c: ID!) { sendMessage(input: { conversationId: $c, body: \"Hello\" }) {
+    messageEdge { node { id } } inboxEntryEdge { cursor node { unreadCount } } } }";
+const PAGE: &str = "query($c: ID!, $a: String) { conversation(id: $c) {
+    messages(first: 20, after: $a) { edges { node { body sender { username } } } pageInfo { endCursor hasNextPage } } } }";
+const INBOX: &str = "{ inbox(first: 20) { edges { node { unreadCount lastMessage { body } conversation { name } } } } }";
+const MARK_READ: &str = "mutation($c: ID!) { markRead(input: { conversationId: $c }) { inboxEntry { id } } }";
+/// The least of so many counts: what the store does in the background now and then is in none or some of them.
+const TRIES: usize = 4;
+
+struct Door {
+    store: Arc<Cql>,
+    api: Api,
+    told: Vec<(String, u64, u64)>,
+}
+
+impl Door {
+    async fn open() -> Option<Self> {
+        let address = keyspace().await?;
+        new_salt_among_others();
+        let store = Arc::new(Cql::open(address, Arc::new(SystemClock)).await.unwrap());
+        let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
+        let chat = Chat::open(store.clone(), Bus::default(), Arc::new(SystemClock), bounds).await.unwrap();
+        Some(Self { store, api: Api::new(chat, DocumentBounds::default()), told: Vec::new() })
+    }
+
+    async fn ask(&self, viewer: &UserId, document: &str, variables: Value) -> Value {
+        let prepared = self.api.prepare(document, None).unwrap();
+        let response = self.api.execute(&prepared, Variables::from_json(variables), Some(viewer.clone())).await;
+        assert!(response.errors.is_empty(), "{:?}", response.errors);
+        response.data.into_json().unwrap()
+    }
+
+    async fn group(&self, people: &[UserId]) -> String {
+        let names: Vec<_> = people[1..].iter().map(UserId::as_str).collect();
+        let made = self.ask(&people[0], GROUP, json!({"u": names})).await;
+        made["createGroupConversation"]["conversation"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Notes what this takes, and what it may take.
+    async fn note(&mut self, what: &str, most: u64, operation: impl AsyncFn(&Self, usize)) {
+        let mut least = u64::MAX;
+        for number in 0..TRIES {
+            let before = self.store.statements_sent();
+            operation(self, number).await;
+            least = least.min(self.store.statements_sent() - before);
+        }
+        self.told.push((what.to_owned(), least, most));
+    }
+
+    fn judge(&self) {
+        for (what, least, most) in &self.told {
+            println!("{what}: {least} statements, at most {most}");
+        }
+        assert!(self.told.iter().all(|(_, least, most)| least <= most), "{:?}", self.told);
+    }
+}
+
+#[tokio::test]
+async fn a_send_costs_as_many_statements_however_many_take_part() {
+    let Some(mut door) = Door::open().await else { return };
+    let people = crowd(40);
+    let viewer = &people[0];
+    for count in [2, 8, 32, 33, 40] {
+        let room = door.group(&people[..count]).await;
+        let room = room.as_str();
+        // The first one reads who takes part.
+        door.ask(viewer, SEND, json!({"c": room})).await;
+        let unkeyed = async |door: &Door, _| drop(door.ask(viewer, SEND, json!({"c": room})).await);
+        door.note(&format!("a send, {count} people"), 5, unkeyed).await;
+        let keyed = async |door: &Door, number| drop(door.ask(viewer, SEND, json!({"c": room, "k": format!("key {number}")})).await);
+        door.note(&format!("a send with a key, {count} people"), 6, keyed).await;
+        let with_entry = async |door: &Door, _| drop(door.ask(viewer, SEND_WITH_ENTRY, json!({"c": room})).await);
+        door.note(&format!("a send with its entry, {count} people"), 7, with_entry).await;
+    }
+    door.judge();
+}
+
+#[tokio::test]
+async fn a_page_and_a_marker_cost_few_statements() {
+    let Some(mut door) = Door::open().await else { return };
+    let [ann, ben] = crowd(2).try_into().unwrap();
+    let room = door.group(&[ann.clone(), ben.clone()]).await;
+    let room = room.as_str();
+    for _ in 0..60 {
+        door.ask(&ben, SEND, json!({"c": room})).await;
+    }
+    let newest = door.ask(&ann, PAGE, json!({"c": room})).await;
+    let cursor = newest["conversation"]["messages"]["pageInfo"]["endCursor"].clone();
+    door.note("the newest page", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": room})).await)).await;
+    door.note("a page further back", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": room, "a": cursor})).await)).await;
+    // Each time there is something to read.
+    let read = async |door: &Door, _| {
+        door.ask(&ben, SEND, json!({"c": room})).await;
+        door.ask(&ann, MARK_READ, json!({"c": room})).await;
+    };
+    door.note("a send and markRead", 5 + 7, read).await;
+    door.judge();
+}
+
+#[tokio::test]
+async fn a_page_of_the_inbox_costs_a_few_statements_an_entry() {
+    let Some(mut door) = Door::open().await else { return };
+    let people = crowd(21);
+    for other in &people[1..] {
+        let room = door.group(&[other.clone(), people[0].clone()]).await;
+        door.ask(other, SEND, json!({"c": room})).await;
+    }
+    let page = async |door: &Door, _| {
+        let page = door.ask(&people[0], INBOX, json!({})).await;
+        let edges = page["inbox"]["edges"].as_array().unwrap();
+        assert!(edges.len() == 20 && edges.iter().all(|edge| edge["node"]["unreadCount"] == 1));
+    };
+    // Of each entry: the conversation and the seat, the index and the rows of what is unread, the last message.
+    door.note("a page of the inbox", 2 + 20 * 5, page).await;
+    door.judge();
+}

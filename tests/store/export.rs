@@ -1,0 +1,238 @@
+//! What an export reads: everything, once, in pieces of any size, and so that an import of it is the same.
+
+use std::collections::BTreeMap;
+
+use wideroom::model::{
+    Change, ChangeKind, ConversationId, Cut, Emoji, Flags, InboxRow, Membership, MembershipState, Message, MessageId, OrderKey,
+    PageRequest, Profile, Revision, Role, UserId,
+};
+use wideroom::store::{Archive, FlagsChange, ImportPlaces, ImportRow, Imported, Store};
+
+use super::ask::{MarkTo, inbox, make, mark, only, send};
+use super::stage::Stage;
+use crate::support::words::{
+    START, change, content, crowd, deleted, group_row, id, key, message_row, new, participant_row, room, salted, system, text, user, users,
+};
+
+/// All users of this case, walked so many at a time.
+async fn all_users(store: &dyn Store, limit: usize) -> Vec<(UserId, Profile)> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.all_users(after.as_ref(), limit).await.unwrap();
+        let is_last = page.len() < limit;
+        after = page.last().map(|(user, _)| user.clone());
+        all.extend(page);
+        if is_last {
+            all.retain(|(user, _): &(UserId, _)| user.as_str().starts_with(&salted("")));
+            return all;
+        }
+    }
+}
+
+/// Of these conversations, as they were met, so many at a time.
+async fn all_conversations(store: &dyn Store, of: &[ConversationId], limit: usize) -> Vec<ImportRow> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.all_conversations(after, limit).await.unwrap();
+        let is_last = page.len() < limit;
+        after = page.last().map(|(conversation, _)| conversation.id);
+        let own = page.into_iter().filter(|(conversation, _)| of.contains(&conversation.id));
+        all.extend(own.map(|(conversation, last_activity)| ImportRow::Conversation { conversation, last_activity }));
+        if is_last {
+            return all;
+        }
+    }
+}
+
+async fn all_participants(store: &dyn Store, id: ConversationId, limit: usize) -> Vec<(UserId, Membership, ImportPlaces)> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.all_participants(id, after.as_ref(), limit).await.unwrap();
+        let is_last = page.len() < limit;
+        after = page.last().map(|(user, ..)| user.clone());
+        all.extend(page);
+        if is_last {
+            return all;
+        }
+    }
+}
+
+async fn all_reactions(store: &dyn Store, message: MessageId, limit: usize) -> Vec<(Emoji, UserId)> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.all_reactions(room(1), message, after.as_ref(), limit).await.unwrap();
+        let is_last = page.len() < limit;
+        after = page.last().cloned();
+        all.extend(page);
+        if is_last {
+            return all;
+        }
+    }
+}
+
+/// Everything of some conversations and of all users of the case, by what it is.
+async fn everything(store: &dyn Store, of: &[ConversationId]) -> BTreeMap<String, ImportRow> {
+    let mut rows: Vec<_> = all_users(store, 100).await.into_iter().map(|(user, profile)| ImportRow::User { user, profile }).collect();
+    rows.extend(all_conversations(store, of, 100).await);
+    for conversation in of.iter().copied() {
+        let people = all_participants(store, conversation, 100).await;
+        rows.extend(people.into_iter().map(|(user, membership, places)| ImportRow::Participant { conversation, user, membership, places }));
+        for message in store.history(conversation, &Cut::default(), &PageRequest::last(100)).await.unwrap().items {
+            let of_message = store.all_reactions(conversation, message.id, None, 100).await.unwrap();
+            let at = message.id;
+            rows.push(ImportRow::Message(message));
+            rows.extend(of_message.into_iter().map(|(emoji, user)| ImportRow::Reaction { conversation, message: at, emoji, user }));
+        }
+    }
+    let key = |row: &ImportRow| match row {
+        ImportRow::User { user, .. } => format!("1 {user}"),
+        ImportRow::Conversation { conversation, .. } => format!("2 {}", conversation.id),
+        ImportRow::Participant { conversation, user, .. } => format!("3 {conversation} {user}"),
+        ImportRow::Message(message) => format!("4 {} {}", message.conversation, message.id),
+        ImportRow::Reaction { conversation, message, emoji, user } => format!("5 {conversation} {message} {emoji} {user}"),
+    };
+    rows.into_iter().map(|row| (key(&row), row)).collect()
+}
+
+pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn Store) {
+    let people = crowd(12);
+    let mut rows: Vec<_> = people.iter().map(|user| ImportRow::User { user: user.clone(), profile: Profile::default() }).collect();
+    let rooms: Vec<_> = (1..=12).map(room).collect();
+    rows.extend(rooms.iter().map(|room| group_row(*room, None)));
+    rows.extend(people.iter().map(|user| participant_row(room(1), user)));
+    assert!(store.import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+    for limit in [1, 5, 12, 500] {
+        // A shared database may hold thousands of others' rows, which are walked too.
+        if limit > 1 || all_users(store, 500).await.len() == store.all_users(None, 500).await.unwrap().len() {
+            let mut found: Vec<_> = all_users(store, limit).await.into_iter().map(|(user, _)| user).collect();
+            found.sort();
+            assert_eq!(found, people, "{limit} at a time");
+            let mut found: Vec<_> = all_conversations(store, &rooms, limit).await.iter().filter_map(ImportRow::conversation).collect();
+            found.sort();
+            assert_eq!(found, rooms, "{limit} at a time");
+        }
+        let found: Vec<_> = all_participants(store, room(1), limit).await.into_iter().map(|(user, ..)| user).collect();
+        assert_eq!(found, people, "{limit} at a time, by name");
+    }
+    assert_eq!(all_participants(store, room(2), 5).await, [], "of a group without people");
+}
+
+fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {
+    let archive = Some(Archive::Begin(START.plus_micros(70)));
+    FlagsChange { conversation, muted: Some(true), pinned: Some(true), archive, change: change(micros) }
+}
+
+pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
+    let [ann, ben, cat, dan] = users(["ann", "ben", "cat", "dan"]);
+    make(store, room(1), &[ann.clone(), ben.clone(), cat.clone(), dan.clone()]).await;
+    for micros in 1..=6 {
+        send(store, room(1), micros, &dan).await;
+    }
+    let up_to = |micros: i64| id(micros).order_key();
+    // Ann has read, ben marked as unread again what he had read, cat wrote herself and read nothing, dan wrote too.
+    mark(store, &ann, room(1), MarkTo { epoch: 0, up_to: up_to(4), receipt: true, change: change(10) }).await;
+    mark(store, &ben, room(1), MarkTo { epoch: 0, up_to: up_to(5), receipt: true, change: change(11) }).await;
+    mark(store, &ben, room(1), MarkTo { epoch: 7, up_to: up_to(3).before(), receipt: false, change: change(12) }).await;
+    send(store, room(1), 13, &cat).await;
+    store.mark_delivered(&ann, room(1), up_to(6)).await.unwrap();
+    store.set_flags(&ann, &flags_change(14, room(1))).await.unwrap();
+    let places = |read: Option<i64>, unread: Option<MessageId>| ImportPlaces {
+        read_up_to: read.map(id),
+        unread_from: unread,
+        ..ImportPlaces::default()
+    };
+    let behind = |micros: i64| Some(MessageId::first_after(up_to(micros)));
+    let flags = Flags { is_muted: true, is_pinned: true, archived_at: Some(START.plus_micros(70)) };
+    let of_ann = ImportPlaces { delivered_up_to: Some(id(6)), flags, ..places(Some(4), None) };
+    let member = Membership::joined(Role::Member);
+    let expected = [
+        (ann.clone(), Membership::joined(Role::Owner), of_ann),
+        (ben, member, places(Some(5), Some(id(3)))),
+        (cat, member, places(None, behind(13))),
+        (dan, member, places(None, behind(6))),
+    ];
+    assert_eq!(all_participants(store, room(1), 9).await, expected);
+    // Where nobody was made OWNER, nobody is read as one. Who has left is read too.
+    let gone = Membership { state: MembershipState::Left, role: Role::Admin, since: Some(START) };
+    let left = ImportRow::Participant { conversation: room(2), user: ann.clone(), membership: gone, places: of_ann };
+    store.import(&[group_row(room(2), None), left, participant_row(room(2), &user("eve"))]).await.unwrap();
+    assert_eq!(all_participants(store, room(2), 9).await, [(ann, gone, of_ann), (user("eve"), member, ImportPlaces::default())]);
+}
+
+/// A bit of everything, sent and changed as people do it.
+async fn lived_in(store: &dyn Store, people: &[UserId]) {
+    let [ann, ben, cat] = &people[..3] else { panic!("three people at least") };
+    make(store, room(1), &people[..3]).await;
+    make(store, room(2), people).await;
+    let keyed = Message { client_key: Some(key("k")), reply_to: Some(id(1)), ..text(room(1), id(3), ben) };
+    for message in [text(room(1), id(1), ann), system(room(1), id(2), ann), keyed, text(room(2), id(4), ann), text(room(1), id(5), cat)] {
+        store.append_messages(message.conversation, &[new(message)]).await.unwrap();
+    }
+    let changed = |micros, kind, message, user: &UserId| Change { id: change(micros), kind, message: id(message), user: user.clone() };
+    let edited = wideroom::model::Content { edited_at: Some(START.plus_micros(20)), ..content("better") };
+    let edit = changed(20, ChangeKind::MessageEdited, 1, ann);
+    store.revise_message(room(1), &Revision::Content(edited), &edit).await.unwrap().unwrap();
+    let deletion = changed(21, ChangeKind::MessageDeleted, 5, cat);
+    store.revise_message(room(1), &Revision::Deletion, &deletion).await.unwrap().unwrap();
+    for (micros, by, emoji, is_on) in [(22, ben, "👍", true), (23, cat, "👍", true), (24, cat, "🚀", true), (25, cat, "👍", false)]
+    {
+        let react = changed(micros, ChangeKind::ReactionsChanged, 1, by);
+        store.react(room(1), &Emoji::parse(emoji).unwrap(), is_on, &react).await.unwrap();
+    }
+    mark(store, ann, room(1), MarkTo { epoch: 0, up_to: id(3).order_key(), receipt: true, change: change(26) }).await;
+    mark(store, ben, room(2), MarkTo { epoch: 9, up_to: OrderKey::MIN, receipt: false, change: change(27) }).await;
+    store.set_flags(cat, &flags_change(28, room(1))).await.unwrap();
+    store.mark_seen(ann, START.plus_micros(29)).await.unwrap();
+    let given = START.plus_micros(9_000);
+    let rows = [group_row(room(3), Some(given)), participant_row(room(3), ben), message_row(deleted(room(3), id(30), ben))];
+    store.import(&rows).await.unwrap();
+}
+
+pub async fn what_is_read_of_one_store_makes_another_like_it(store: &dyn Store) {
+    let people = crowd(35);
+    lived_in(store, &people).await;
+    let rooms = [1, 2, 3].map(room);
+    let read = everything(store, &rooms).await;
+    let rows: Vec<_> = read.values().cloned().collect();
+    let other = Stage::oracle();
+    assert!(other.store().import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+    let text = |rows: &BTreeMap<String, ImportRow>| format!("{rows:#?}");
+    // Whether a conversation is large follows from its people, when these are imported.
+    let read_again = everything(other.store(), &rooms).await;
+    assert_eq!(text(&read_again), text(&read));
+    for user in &people[..4] {
+        let (one, another) = (inbox(store, user).await, inbox(other.store(), user).await);
+        assert_eq!(one.len(), another.len());
+        let shown =
+            |row: &InboxRow| (row.conversation, row.last_activity, row.last_message, row.flags, MessageId::first_after(row.read_up_to()));
+        assert_eq!(one.iter().map(shown).collect::<Vec<_>>(), another.iter().map(shown).collect::<Vec<_>>());
+    }
+    let keys = [(people[1].clone(), key("k"))];
+    assert_eq!(store.earlier_sends(room(1), &keys).await.unwrap(), other.store().earlier_sends(room(1), &keys).await.unwrap());
+    assert!(only(store.earlier_sends(room(1), &keys).await.unwrap()).is_some());
+    assert!(store.import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Unchanged), "into itself");
+}
+
+pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
+    let people = crowd(30);
+    make(store, room(1), &people).await;
+    send(store, room(1), 1, &people[0]).await;
+    assert_eq!(all_reactions(store, id(1), 4).await, []);
+    let emoji = ["👍", "🚀"].map(|text| Emoji::parse(text).unwrap());
+    let mut expected = Vec::new();
+    for (n, user) in people.iter().enumerate() {
+        for (place, emoji) in emoji.iter().enumerate() {
+            let is_on = n % 3 != place;
+            let micros = 10 + (n * 2 + place) as i64;
+            let react = Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(1), user: user.clone() };
+            store.react(room(1), emoji, is_on, &react).await.unwrap();
+            if is_on {
+                expected.push((emoji.clone(), user.clone()));
+            }
+        }
+    }
+    expected.sort();
+    for limit in [1, 7, 1_000] {
+        assert_eq!(all_reactions(store, id(1), limit).await, expected, "{limit} at a time");
+    }
+}

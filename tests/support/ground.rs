@@ -1,0 +1,100 @@
+//! Where the store of a world lies: in a folder of its own, or in a keyspace of its own on a Cassandra.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tempfile::TempDir;
+use wideroom::chat::Bounds;
+use wideroom::clock::Clock;
+use wideroom::store::Store;
+use wideroom::store::cql::{Address, Cql, migrate};
+use wideroom::store::embedded::{Embedded, Options};
+
+use super::cassandra::session;
+
+/// The Cassandra on which worlds lie in this process, as `[user:password@]host:port`. Without it they lie in folders.
+pub(crate) const CLUSTER: &str = "WIDEROOM_TEST_WORLDS_ON";
+
+/// Keyspaces that nobody is in any more. To empty one is quicker than to make one, and a small node bears only so many.
+static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+pub(crate) struct Ground {
+    /// The store's own, or what an import lays aside.
+    folder: TempDir,
+    cluster: Option<Keyspace>,
+}
+
+struct Keyspace {
+    authority: String,
+    name: String,
+}
+
+impl Ground {
+    pub(crate) async fn new(clock: &dyn Clock) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = match std::env::var(CLUSTER) {
+            Ok(authority) => Some(Keyspace::empty(authority, clock).await),
+            Err(_) => None,
+        };
+        Self { folder, cluster }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// On a busy machine a cluster answers when it can, and that is not what is tested here.
+    pub(crate) fn bounds(&self, bounds: Bounds) -> Bounds {
+        match self.cluster {
+            Some(_) => Bounds { begin_wait: Duration::from_secs(20), settle_wait: Duration::from_secs(30), ..bounds },
+            None => bounds,
+        }
+    }
+
+    pub(crate) async fn open(&self, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
+        if let Some(keyspace) = &self.cluster {
+            return Arc::new(Cql::open(keyspace.address(), clock).await.unwrap());
+        }
+        let options = Options { path: self.folder().to_owned(), cache_bytes: 16 << 20, free_bytes_min: 0, accept_loss: false };
+        Arc::new(Embedded::open(options, clock).await.unwrap())
+    }
+}
+
+impl Keyspace {
+    async fn empty(authority: String, clock: &dyn Clock) -> Self {
+        let left = LEFT.lock().unwrap().pop();
+        if let Some(name) = left {
+            let keyspace = Self { authority, name };
+            keyspace.truncate().await;
+            return keyspace;
+        }
+        let keyspace = Self { authority, name: format!("world_{}", uuid::Uuid::new_v4().simple()) };
+        migrate(&keyspace.address(), Some(1), clock).await.unwrap();
+        keyspace
+    }
+
+    fn address(&self) -> Address {
+        format!("cql://{}/{}?timeout=30s", self.authority, self.name).parse().unwrap()
+    }
+
+    async fn truncate(&self) {
+        let session = session(&self.authority).await;
+        let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
+        let tables = session.query_unpaged(tables, (&self.name,)).await.unwrap().into_rows_result().unwrap();
+        let names: Vec<_> =
+            tables.rows::<(String,)>().unwrap().map(|row| row.unwrap().0).filter(|name| name != "schema_migrations").collect();
+        let texts: Vec<_> = names.iter().map(|name| format!("TRUNCATE \"{}\".\"{name}\"", self.name)).collect();
+        try_join_all(texts.iter().map(|text| session.query_unpaged(text.as_str(), ()))).await.unwrap();
+    }
+}
+
+impl Drop for Keyspace {
+    fn drop(&mut self) {
+        // A test that failed leaves its own as it is.
+        if !std::thread::panicking() {
+            LEFT.lock().unwrap().push(std::mem::take(&mut self.name));
+        }
+    }
+}
