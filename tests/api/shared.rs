@@ -9,8 +9,9 @@ use wideroom::graphql::Executor as _;
 
 use crate::support::world::{Actor, World, text};
 
-/// What depends on who asks. A new field belongs here, or into the list of those that are free.
-const VIEWERS: [&str; 4] = ["Conversation.directPeer", "Conversation.inboxEntry", "Reaction.viewerHasReacted", "User.presence"];
+/// What depends on who asks, or, as `eventsCursor`, on when. A new field belongs here, or into the list of those that are free.
+const VIEWERS: [&str; 5] =
+    ["Conversation.directPeer", "Conversation.eventsCursor", "Conversation.inboxEntry", "Reaction.viewerHasReacted", "User.presence"];
 
 /// The types of the schema: fields with the names of their types, or the members of a union.
 struct Schema(HashMap<String, TypeKind>);
@@ -52,7 +53,11 @@ fn base(of: &Type) -> String {
 fn documents(world: &World, root: &str, arguments: &str) -> Vec<(String, String)> {
     let schema = Schema::read();
     let payload = schema.fields("Subscription").into_iter().find(|(name, _)| name == root).unwrap().1;
-    let head = format!("subscription($c: ID!{}) {{ {root}(conversationId: $c{}) {{ ", if arguments.is_empty() { "" } else { ", $after: String" }, arguments);
+    let head = format!(
+        "subscription($c: ID!{}) {{ {root}(conversationId: $c{}) {{ ",
+        if arguments.is_empty() { "" } else { ", $after: String" },
+        arguments
+    );
     let mut found = Vec::new();
     let mut seen = BTreeSet::from([payload.clone()]);
     let mut open = VecDeque::from([(payload, Vec::<String>::new())]);
@@ -167,7 +172,8 @@ async fn what_is_listed_as_free_is_the_same_for_every_viewer() {
     }
 }
 
-const MESSAGES: &str = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { cursor node { body } } } }";
+const MESSAGES: &str =
+    "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { cursor node { body } } } }";
 
 #[tokio::test]
 async fn equal_subscriptions_get_the_same_bytes_wherever_they_began() {
@@ -179,7 +185,8 @@ async fn equal_subscriptions_get_the_same_bytes_wherever_they_began() {
     assert!(live.is_quiet());
     let mut resumed = bob.subscribe(MESSAGES, json!({"c": c, "after": first.cursor}));
     assert!(resumed.is_quiet());
-    let mut other = bob.subscribe("subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }", json!({"c": c}));
+    let mut other =
+        bob.subscribe("subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }", json!({"c": c}));
     assert!(other.is_quiet());
     alice.send(&c, "second").await;
     let (one, is_shared) = live.told().await;
@@ -205,7 +212,8 @@ async fn what_is_the_viewers_own_is_shown_to_each_as_it_is() {
     bob.data("mutation($m: ID!) { addReaction(input: {messageId: $m, emoji: \"👍\"}) { message { id } } }", json!({"m": sent.id})).await;
     for (stream, (peer, has_reacted)) in streams.iter_mut().zip([("bob", false), ("alice", true)]) {
         let told = stream.next().await["conversationEvents"]["event"]["message"].clone();
-        let expected = json!({"conversation": {"directPeer": {"username": peer}}, "reactions": [{"emoji": "👍", "viewerHasReacted": has_reacted}]});
+        let expected =
+            json!({"conversation": {"directPeer": {"username": peer}}, "reactions": [{"emoji": "👍", "viewerHasReacted": has_reacted}]});
         assert_eq!(told, expected);
     }
 }

@@ -179,11 +179,16 @@ impl Ours {
     }
 
     async fn crowd(&self, count: usize, after: Option<&str>) -> Vec<Socket> {
-        let mut sockets: Vec<_> = stream::iter(0..count).map(|number| self.subscribe(number, after)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
+        let mut sockets: Vec<_> =
+            stream::iter(0..count).map(|number| self.subscribe(number, after)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
         // Each listens once it is told something.
         if after.is_none() {
             let mut sender = self.sign_in("vera").await;
-            while join_all(sockets.iter_mut().map(|socket| tokio::time::timeout(Duration::from_millis(500), hear(socket)))).await.iter().any(Result::is_err) {
+            while join_all(sockets.iter_mut().map(|socket| tokio::time::timeout(Duration::from_millis(500), hear(socket))))
+                .await
+                .iter()
+                .any(Result::is_err)
+            {
                 ask(&mut sender, SEND, json!({"c": self.conversation, "b": "is everybody there?"})).await;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -252,7 +257,8 @@ async fn deliveries(verdicts: &mut Verdicts) {
         for socket in ours.crowd(subscribers, None).await {
             listeners.push(spawn_listener(socket, start, &heard[0]));
         }
-        let bare_sockets: Vec<_> = stream::iter(0..subscribers).map(|_| connect(bare.address)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
+        let bare_sockets: Vec<_> =
+            stream::iter(0..subscribers).map(|_| connect(bare.address)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
         for socket in bare_sockets {
             spawn_listener(socket, start, &heard[1]);
         }
@@ -289,7 +295,11 @@ async fn deliveries(verdicts: &mut Verdicts) {
             late.extend(listener.await.unwrap());
         }
         late.sort_unstable_by(f64::total_cmp);
-        println!("  {subscribers} subscribers, all rates: ms from the send to the client p50 {:.1}, p99 {:.1}", quantile(&late, 0.5), quantile(&late, 0.99));
+        println!(
+            "  {subscribers} subscribers, all rates: ms from the send to the client p50 {:.1}, p99 {:.1}",
+            quantile(&late, 0.5),
+            quantile(&late, 0.99)
+        );
     }
 }
 
@@ -347,12 +357,17 @@ async fn storm(verdicts: &mut Verdicts) {
             ask(&mut sender, SEND, json!({"c": ours.conversation, "b": format!("missed {number}")})).await;
         }
         // They are connected, and come back with their subscriptions at one moment.
-        let sockets: Vec<_> = stream::iter(0..STORM).map(|number| ours.sign_in(["vera", "adam"][number % 2])).buffer_unordered(CONNECT_AT_ONCE).collect().await;
+        let sockets: Vec<_> = stream::iter(0..STORM)
+            .map(|number| ours.sign_in(["vera", "adam"][number % 2]))
+            .buffer_unordered(CONNECT_AT_ONCE)
+            .collect()
+            .await;
         let (start, before) = (Instant::now(), ours.server.cpu_micros());
         let back = sockets.into_iter().enumerate().map(|(number, mut socket)| {
             let variables = json!({"c": ours.conversation, "after": after});
             tokio::spawn(async move {
-                let request = json!({"type": "subscribe", "id": number.to_string(), "payload": {"query": MESSAGES, "variables": variables}});
+                let request =
+                    json!({"type": "subscribe", "id": number.to_string(), "payload": {"query": MESSAGES, "variables": variables}});
                 say(&mut socket, request).await;
                 for number in 0..MISSED {
                     let told = hear(&mut socket).await;

@@ -71,7 +71,9 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     two.hear_each_other(false).await;
     nats.start_again();
     let sent = one.send(&anna, room, "while it comes back").await;
-    tokio::time::timeout(2 * SOON, async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} }).await.expect("it was lost");
+    tokio::time::timeout(2 * SOON, async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} })
+        .await
+        .expect("it was lost");
     two.hear_each_other(true).await;
     listened(&nats, &format!("wideroom.tests.c.{}", room.0.simple()), true).await;
     let again = converse(one, &mut heard, &anna, room, 10).await;
@@ -156,7 +158,8 @@ async fn a_server_listens_where_somebody_listens_to_it_and_no_longer() {
     let room = one.group(&anna, &[&ben]).await;
     let subject = format!("wideroom.tests.c.{}", room.0.simple());
     listened(&nats, &subject, false).await;
-    let streams = [other.chat.message_updates(&ben, room, None).await.unwrap(), other.chat.message_updates(&anna, room, None).await.unwrap()];
+    let streams =
+        [other.chat.message_updates(&ben, room, None).await.unwrap(), other.chat.message_updates(&anna, room, None).await.unwrap()];
     listened(&nats, &subject, true).await;
     let [first, second] = streams;
     drop(first);
