@@ -17,7 +17,8 @@
 //! - [`bus`]: what is told, in this process: a broadcast per topic; and over NATS where other servers wrote.
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
-//! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages.
+//! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages; and
+//!   [`server::admin`], the operators' own: metrics, health, backups.
 //! - [`cli`]: the commands; [`transfer`] is the import format that one of them reads.
 //! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`metrics`] (what is counted), [`config`] and [`telemetry`].
 //!

@@ -51,6 +51,18 @@ fn every_file_says_what_it_is_for() {
     assert!(silent.is_empty(), "without a first line of `//! `: {silent:?}");
 }
 
+/// One that is not would be answered by its default, and never counted.
+#[test]
+fn every_method_of_the_store_is_measured() {
+    let read = |path: &str| fs::read_to_string(source_dir().join(path)).unwrap();
+    let (store, measured) = (read("store/mod.rs"), read("store/measured.rs"));
+    let asked = store.match_indices("async fn ").filter_map(|(place, keyword)| first_name(&store[place + keyword.len()..]));
+    let asked: Vec<_> = asked.collect();
+    assert!(asked.len() > 30, "the methods were not found");
+    let unmeasured: Vec<_> = asked.iter().filter(|name| !measured.contains(&format!("    {name}("))).collect();
+    assert!(unmeasured.is_empty(), "{unmeasured:?}");
+}
+
 /// The modules that stand behind `crate::`, alone or in a group.
 fn modules_used(source: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();

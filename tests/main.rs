@@ -15,6 +15,7 @@ mod house;
 mod licences;
 mod live;
 mod model;
+mod operators;
 mod pages;
 mod schema;
 mod servers;

@@ -33,17 +33,11 @@ pub struct Bus {
     meter: Arc<Meter>,
 }
 
-/// What a topic is told, and when.
+/// What goes to the listeners of a topic, and when it did.
 #[derive(Clone)]
-struct Word {
+struct Sent {
     heard: Heard,
     at: Instant,
-}
-
-impl Word {
-    fn now(heard: Heard) -> Self {
-        Self { heard, at: Instant::now() }
-    }
 }
 
 struct Meter {
@@ -70,7 +64,7 @@ struct Topics {
 
 /// A topic that somebody listens to.
 struct Told {
-    sender: broadcast::Sender<Word>,
+    sender: broadcast::Sender<Sent>,
     /// When something was last told, or nobody listened.
     last: Moment,
 }
@@ -164,7 +158,7 @@ impl Bus {
         let now = topics.now;
         for told in topics.by_name.values_mut() {
             told.last = now;
-            let _ = told.sender.send(Word::now(Heard::Gap));
+            told.send(Heard::Gap);
         }
     }
 
@@ -199,14 +193,21 @@ impl Topics {
         let Some(told) = self.by_name.get_mut(topic) else { return false };
         self.now.0 += 1;
         told.last = self.now;
-        told.sender.send(Word::now(heard)).is_ok()
+        told.send(heard);
+        true
+    }
+}
+
+impl Told {
+    fn send(&self, heard: Heard) {
+        let _ = self.sender.send(Sent { heard, at: Instant::now() });
     }
 }
 
 /// One listener of one topic.
 pub struct Subscription {
     /// Always there until it is dropped.
-    receiver: Option<broadcast::Receiver<Word>>,
+    receiver: Option<broadcast::Receiver<Sent>>,
     since: Moment,
     topic: Topic,
     bus: Bus,
@@ -216,17 +217,17 @@ impl Subscription {
     /// `None` when there will be nothing more, which no topic says as long as this listener lives.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.recv().await {
-            Ok(word) => Some(self.heard(word)),
+            Ok(sent) => Some(self.heard(sent)),
             Err(RecvError::Lagged(_)) => Some(self.gap()),
             Err(RecvError::Closed) => None,
         }
     }
 
-    fn heard(&mut self, word: Word) -> Heard {
-        match word.heard {
-            Heard::Notice(_) => {
-                self.bus.meter.lag.observe(word.at.elapsed().as_secs_f64());
-                word.heard
+    fn heard(&mut self, sent: Sent) -> Heard {
+        match sent.heard {
+            Heard::Notice(notice) => {
+                self.bus.meter.lag.observe(sent.at.elapsed().as_secs_f64());
+                Heard::Notice(notice)
             }
             Heard::Gap => self.gap(),
         }
@@ -251,7 +252,7 @@ impl Subscription {
     /// What was told already and not yet heard. `None`: nothing, for now.
     pub fn try_next(&mut self) -> Option<Heard> {
         match self.receiver.as_mut()?.try_recv() {
-            Ok(word) => Some(self.heard(word)),
+            Ok(sent) => Some(self.heard(sent)),
             Err(TryRecvError::Lagged(_)) => Some(self.gap()),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }

@@ -234,7 +234,7 @@ impl Chat {
         };
         metrics.read("wideroom_queues", "Conversations that something is being written to.", of(|inner| inner.lanes.waiting().0 as f64));
         metrics.read("wideroom_queue_jobs", "Writes that wait in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
-        metrics.read("wideroom_replays", "Reads of what resumed subscriptions missed.", of(|inner| inner.turns.turns() as f64));
+        metrics.read("wideroom_replays", "Reads of what resumed subscriptions missed.", of(|inner| inner.turns.taken() as f64));
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

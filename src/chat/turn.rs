@@ -44,7 +44,7 @@ impl Line {
     }
 
     /// Turns that are taken now.
-    pub(super) fn turns(&self) -> usize {
+    pub(super) fn taken(&self) -> usize {
         self.all_max - self.all.available_permits()
     }
 

@@ -3,7 +3,7 @@
 //! The server's part is only to read: whatever becomes of this process, the server goes on, and the folder does not look whole before it is.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::progress::Reporter;
 use super::stop::{self, Stop};
 use super::{BackupFlags, Error, print};
 use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, TokenRules};
@@ -29,8 +29,7 @@ use crate::store::embedded::{Copy, CopyError};
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const TOKEN_LIFE: Duration = Duration::from_secs(60);
 const REASON_BYTES_MAX: usize = 4 * 1024;
-/// Between two lines about the progress, where there is no terminal.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const BAR: &str = "{bar:40} {pos} of about {len} rows, {msg} rows/s, {eta} to go";
 
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +75,8 @@ async fn backup(config: &Config, dir: &Path, stop: Stop) -> Result<(), Error> {
     };
     let copied = copied.and_then(|()| copy_key(&config.data, dir).map_err(BackupError::Key));
     if let Err(error) = copied {
+        // It may not have come so far.
+        let _ = fs::remove_file(dir.join(KEY_FILE));
         if let Err(left) = tokio::task::block_in_place(|| copy.abandon()) {
             let _ = writeln!(io::stderr(), "wideroom: {} holds an unfinished backup: {left}", dir.display());
         }
@@ -113,16 +114,21 @@ async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), 
         return Err(BackupError::Refused { address, reason: reason(response).await });
     }
     let mut body = response.into_body();
-    let mut progress = Progress::new();
+    let mut reporter = None;
     loop {
         let frame = timeout(WAIT_MAX, body.frame()).await.map_err(|_| BackupError::BrokeOff("it says nothing any more".to_owned()))?;
         let Some(frame) = frame else { break };
         if let Ok(piece) = frame.map_err(|error| BackupError::BrokeOff(error.to_string()))?.into_data() {
             tokio::task::block_in_place(|| copy.take(&piece))?;
-            progress.tell(copy.progress());
+            let (rows, about) = copy.progress();
+            let reporter = reporter.get_or_insert_with(|| Reporter::new(Some(about), BAR));
+            let rate = reporter.rate(rows);
+            reporter.progress(rows, &rate, &format!("{rows} of about {about} rows, {rate} rows/s"));
         }
     }
-    progress.end();
+    if let Some(reporter) = reporter {
+        reporter.end();
+    }
     Ok(())
 }
 
@@ -150,34 +156,4 @@ async fn reason(response: Response<Incoming>) -> String {
 fn copy_key(data: &Path, dir: &Path) -> io::Result<()> {
     fs::copy(data.join(KEY_FILE), dir.join(KEY_FILE))?;
     File::open(dir.join(KEY_FILE))?.sync_all()
-}
-
-/// Tells on stderr: a bar on a terminal, else a line now and then.
-struct Progress {
-    bar: Option<ProgressBar>,
-    told: Instant,
-}
-
-impl Progress {
-    fn new() -> Self {
-        let style = ProgressStyle::with_template("{bar:40} {pos} of about {len} rows, {eta} to go").expect("the template is well-formed");
-        let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0).with_style(style));
-        Self { bar, told: Instant::now() }
-    }
-
-    fn tell(&mut self, (rows, about): (u64, u64)) {
-        if let Some(bar) = &self.bar {
-            bar.set_length(about);
-            bar.set_position(rows);
-        } else if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
-            let _ = writeln!(io::stderr(), "wideroom: {rows} of about {about} rows");
-        }
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -53,23 +53,18 @@ async fn a_server_on_the_copy_gives_the_same_answers() {
     let again = backup(&stage.program, &admin, &dir);
     again.failed(1, &format!("{} is not empty: name a folder that is not there yet, or delete what is in it", dir.display()));
     let copy = serve_copy(&stage.program, &dir);
-    for (at, conversation) in stage.conversations.iter().enumerate() {
+    for at in 0..stage.conversations.len() {
         let (one, other) = (history(&stage, server.address(), at).await, history(&stage, copy.address(), at).await);
-        assert_eq!(
-            one.messages.iter().map(|read| &read.whole).collect::<Vec<_>>(),
-            other.messages.iter().map(|read| &read.whole).collect::<Vec<_>>()
-        );
-        assert_eq!((one.message_count, one.participants), (other.message_count, other.participants));
-        // It goes on from there, with the same tokens.
-        let mut caller = stage.caller(copy.address(), conversation.participants[0]).await;
-        caller.data(SEND, &json!({ "c": conversation.id, "b": "on the copy" })).await.unwrap();
+        assert_eq!(one, other);
     }
     for user in [0, 9, 30] {
-        let inbox = async |address| {
-            let inbox = read::inbox(&mut stage.caller(address, user).await).await;
-            inbox.entries.into_iter().map(|entry| (entry.conversation, entry.read_up_to)).collect::<std::collections::BTreeMap<_, _>>()
-        };
+        let inbox = async |address| read::inbox(&mut stage.caller(address, user).await).await.entries;
         assert_eq!(inbox(server.address()).await, inbox(copy.address()).await, "{}", name(user));
+    }
+    // It goes on from there, with the same tokens.
+    for conversation in &stage.conversations {
+        let mut caller = stage.caller(copy.address(), conversation.participants[0]).await;
+        caller.data(SEND, &json!({ "c": conversation.id, "b": "on the copy" })).await.unwrap();
     }
     for server in [server, copy] {
         server.signal("-TERM");
@@ -130,7 +125,7 @@ async fn a_copy_taken_while_many_send_holds_what_was_acknowledged_before() {
 }
 
 /// Messages in the store of the next test: a copy takes long enough to be killed.
-const BULK: usize = 20_000;
+const BULK: usize = 5_000;
 
 #[test]
 fn half_a_copy_never_looks_whole() {
@@ -144,7 +139,7 @@ fn half_a_copy_never_looks_whole() {
         let id = format!("{number:08x}-8a00-11ee-8000-000000000001");
         lines += &format!(
             "{{\"type\":\"message\",\"conversationId\":\"{conversation}\",\"id\":\"{id}\",\"sender\":\"ann\",\"body\":\"{number} {}\"}}\n",
-            "x".repeat(500)
+            "x".repeat(2_000)
         );
     }
     let file = program.write("bulk.jsonl", &lines);
@@ -156,7 +151,8 @@ fn half_a_copy_never_looks_whole() {
         let dir = program.dir.path().join(format!("half-{delay}"));
         let mut command = program.command(&["backup", dir.to_str().unwrap(), "--admin-listen", &address]);
         let mut process = Running::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
-        wait_for(|| dir.join("unfinished-backup").exists());
+        // One that comes while the server still reads for the one before is refused, and gone at once.
+        wait_for(|| dir.join("unfinished-backup").exists() || process.child.try_wait().unwrap().is_some());
         // Not to wait for anything: how far it is when it is killed is left to chance.
         std::thread::sleep(Duration::from_millis(delay));
         let _ = process.child.kill();
@@ -174,7 +170,7 @@ fn half_a_copy_never_looks_whole() {
     assert!(halves > 0, "none was killed in the middle");
     // The server is none the worse for it, and another copy is whole.
     let whole = program.dir.path().join("whole");
-    wait_for(|| backup(&program, &admin, &whole).code == Some(0) || std::fs::remove_dir_all(&whole).is_err() && whole.exists());
+    wait_for(|| backup(&program, &admin, &whole).code == Some(0));
     let copy = serve_copy(&program, &whole);
     let query = format!("%7Bconversation(id:%22{}%22)%7BmessageCount%7D%7D", conversation_id(&program, &copy));
     let answer =

@@ -120,7 +120,7 @@ async fn a_write_that_finds_no_room_loses_nothing_that_was_acknowledged() {
         return;
     }
     let program = Program::new();
-    let (server, admin) = start(&program, "1B");
+    let (server, admin) = start(&program, "0B");
     let folder = inside(&program, &server);
     fs::create_dir_all(program.data()).unwrap();
     fs::copy(folder.join("token.key"), program.data().join("token.key")).unwrap();

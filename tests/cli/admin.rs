@@ -23,7 +23,6 @@ fn what_happens_is_counted() {
         ("wideroom_request_seconds_count{kind=\"query\"}", 3.0),
         ("wideroom_cache_hits_total{cache=\"documents\"}", 2.0),
         ("wideroom_cache_misses_total{cache=\"documents\"}", 1.0),
-        ("wideroom_store_operation_seconds_count{operation=\"inbox\"}", 3.0),
         ("wideroom_store_writable", 1.0),
         ("wideroom_sockets", 0.0),
         ("wideroom_draining", 0.0),

@@ -94,3 +94,64 @@ fn a_list_that_is_none_is_named_and_not_repeated() {
     program.run(&["--config", &path]).failed(1, &format!("{path}: rates: must be on or off"));
     program.run(&["--send-rate", "0"]).failed(2, "--send-rate: must be a whole number from 1 on");
 }
+
+#[test]
+fn check_config_says_what_is_in_force_and_from_where() {
+    let program = Program::new();
+    let path = program.write("wideroom.toml", "drain = \"20s\"\nsend-rate = 5\nlog = \"warn\"\n");
+    let mut command = program.command(&["check-config", "--config", &path, "--log", "debug", "--store", "cql://user:hunter2@host/chat"]);
+    let output = command.env("WIDEROOM_SEND_RATE", "7").output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let line =
+        |name: &str| stdout.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap_or_else(|| panic!("{name}: {stdout}"));
+    for (name, value, source) in [
+        ("drain", "\"20s\"", path.as_str()),
+        ("send-rate", "7", "environment"),
+        ("log", "\"debug\"", "flag"),
+        ("store", "\"cql://host:9042/chat\"", "flag"),
+        ("listen", "\"127.0.0.1:8080\"", "default"),
+    ] {
+        let line = line(name);
+        assert!(line.starts_with(&format!("{name} = {value} ")) && line.ends_with(&format!(" # {source}")), "{line}");
+    }
+    assert!(!stdout.contains("hunter2") && !stderr.contains("hunter2"));
+    assert!(!program.data().exists(), "nothing is made");
+    // What it prints is a configuration itself.
+    let again = program.write("again.toml", &stdout);
+    assert!(program.run(&["check-config", "--config", &again]).succeeded().contains("drain = \"20s\""));
+}
+
+#[test]
+fn check_config_finds_what_serve_would_refuse() {
+    let program = Program::new();
+    program.run(&["check-config", "--unread-cap", "1000"]).failed(1, "--unread-cap: 999 at most");
+    program.run(&["check-config", "--drain", "10"]).failed(2, "--drain: must be a time with its unit, as 500ms, 10s, 15m, 24h or 30d");
+    let path = program.write("wideroom.toml", "lisen = \"x\"\n");
+    program.run(&["check-config", "--config", &path]).failed(1, &format!("{path}: unknown key `lisen`; did you mean `listen`?"));
+    let short = program.write("secret", "too short\n");
+    let ended = program.run(&["check-config", "--token-secret-file", &short]);
+    assert!(ended.code == Some(1) && ended.stderr.contains(&short) && !ended.stderr.contains("too short\n"), "{}", ended.stderr);
+    assert_eq!(program.run(&["check-config", "--log", "info,=,"]).code, Some(1));
+    assert_eq!(program.run(&["check-config", "--trusted-documents", "nowhere.json"]).code, Some(1));
+}
+
+#[test]
+fn the_default_configuration_is_what_is_in_force_without_one() {
+    let program = Program::new();
+    let file = program.run(&["default-config"]);
+    let path = program.write("default.toml", file.succeeded());
+    let with = program.run(&["check-config", "--config", &path]);
+    assert_eq!(with.succeeded(), program.run(&["check-config"]).succeeded());
+    // And with every key set.
+    let is_key = |line: &&str| line.strip_prefix('#').is_some_and(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
+    let keys: String = file.stdout.lines().filter(is_key).map(|line| format!("{}\n", &line[1..])).collect();
+    let path = program.write("keys.toml", &keys);
+    let values = |text: &str| text.lines().map(|line| line.split("  #").next().unwrap().trim_end().to_owned()).collect::<Vec<_>>();
+    let mut command = program.command(&["check-config", "--config", &path]);
+    let output =
+        command.env_remove("WIDEROOM_DATA").env_remove("WIDEROOM_FREE_DISK_MIN").env_remove("WIDEROOM_ADMIN_LISTEN").output().unwrap();
+    let all_set = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(values(&all_set), keys.lines().map(str::to_owned).collect::<Vec<_>>());
+    assert!(all_set.lines().all(|line| line.ends_with(&path)), "{all_set}");
+}

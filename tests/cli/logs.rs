@@ -44,7 +44,7 @@ fn each_request_is_one_line_of_json() {
         .iter()
         .map(|line| [&line["operation.name"], &line["viewer.id"], &line["door"], &line["code"]].map(|value| value.as_str().unwrap_or("-")))
         .collect();
-    assert_eq!(said, [["Who", "alice", "http", "OK"], ["-", "alice", "http", "BAD_USER_INPUT"], ["Say", "alice", "http", "NOT_FOUND"]]);
+    assert_eq!(said, [["Who", "alice", "http", "OK"], ["Deep", "alice", "http", "BAD_USER_INPUT"], ["Say", "alice", "http", "NOT_FOUND"]]);
     assert!(requests.iter().all(|line| line["duration_ms"].as_f64().is_some_and(|took| took > 0.0) && line["level"] == "INFO"), "{log}");
 }
 

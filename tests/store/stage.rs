@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 use wideroom::clock::{ManualClock, SystemClock};
-use wideroom::store::Store;
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::embedded::{Embedded, Options};
+use wideroom::store::{Measured, Store};
 
 use super::oracle::Naive;
 use crate::support::cassandra::shared;
@@ -68,7 +68,8 @@ impl Stage {
 
 async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn Store> {
     let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
-    Box::new(Embedded::open(options, clock.clone()).await.unwrap())
+    // As it is served.
+    Box::new(Measured::new(Arc::new(Embedded::open(options, clock.clone()).await.unwrap())))
 }
 
 /// The keyspace of this run, with its tables. `None` where no Cassandra can be had.
