@@ -14,7 +14,7 @@
 //!
 //! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
 //! - [`store`]: what is kept. One trait; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
-//! - [`bus`]: what is told, in this process: a broadcast per topic.
+//! - [`bus`]: what is told, in this process: a broadcast per topic; and over NATS where other servers wrote.
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages; and
@@ -58,7 +58,9 @@
 //!    [`chat::Chat::message_updates`], which checks that the viewer takes part.
 //! 2. That listens to the conversation's topic first, then reads the store after the cursor, and only then takes what it heard meanwhile;
 //!    what was given already is dropped by its identity.
-//! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read.
+//!    Who comes back at the same time as others shares their reads (`chat::joined`).
+//! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read. Where nothing in the
+//!    document is the viewer's (`graphql::free`), that is done once for all who ask the same, and they get the same bytes.
 //! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last
 //!    message; one that reads nothing for a while is closed with 4290 and comes back with its cursor.
 

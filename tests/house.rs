@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("graphql", &["chat", "metrics", "model", "store"]),
     ("auth", &["clock", "model"]),
     ("server", &["auth", "clock", "graphql", "metrics", "model", "rate"]),
-    ("config", &["auth", "chat", "graphql", "model", "server", "store"]),
+    ("config", &["auth", "bus", "chat", "graphql", "model", "server", "store"]),
     ("telemetry", &["config"]),
     ("transfer", &["clock", "model", "store"]),
     ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "metrics", "model", "server", "store", "telemetry", "transfer"]),

@@ -1,7 +1,11 @@
 //! What is told. In this process: a broadcast per topic, made on first interest and dropped with the last.
 //!
 //! The bus is a hint that something is there; the store is the truth. It never blocks who tells, and a reader that is slow is told that
-//! it missed something, and reads the store.
+//! it missed something, and reads the store. Where several servers share a store they may also tell each other (`nats`).
+
+mod nats;
+mod signal;
+mod wire;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,6 +14,9 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
+pub use self::nats::{NatsAddress, NatsAddressError, NatsError};
+pub use self::signal::Signal;
+use self::wire::Wire;
 use crate::metrics::{self, Histogram, IntCounter, LATENCIES, Metrics};
 use crate::model::{Notice, Topic};
 
@@ -21,6 +28,8 @@ const STATES_MAX: usize = 32;
 #[derive(Clone, Default)]
 pub struct Bus {
     topics: Arc<Mutex<Topics>>,
+    /// Where other servers are heard.
+    wire: Option<Arc<Wire>>,
     meter: Arc<Meter>,
 }
 
@@ -72,9 +81,39 @@ pub enum Heard {
     Gap,
 }
 
+fn lock(topics: &Mutex<Topics>) -> MutexGuard<'_, Topics> {
+    topics.lock().expect("no panic while holding the topics")
+}
+
 impl Bus {
     fn topics(&self) -> MutexGuard<'_, Topics> {
-        self.topics.lock().expect("no panic while holding the topics")
+        lock(&self.topics)
+    }
+
+    /// Says something to the other servers, where there are some to be heard. It may be lost.
+    pub fn say(&self, signal: impl FnOnce() -> Signal) {
+        if let Some(wire) = &self.wire {
+            wire.say(signal());
+        }
+    }
+
+    /// Whether other servers are heard: else one has to look for what they write.
+    pub fn hears_others(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.is_up())
+    }
+
+    /// What other servers said, once they did. `None`: something may have been missed. Without others: never.
+    pub async fn hear_others(&self) -> Option<Vec<Signal>> {
+        match &self.wire {
+            Some(wire) => wire.heard().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn touch(&self, topic: &Topic) {
+        if let Some(wire) = &self.wire {
+            wire.touch(topic);
+        }
     }
 
     /// Tells those who listen now. That nobody does is no failure: what is told was kept, and will be read.
@@ -106,6 +145,7 @@ impl Bus {
             let room = if let Topic::Conversation(_) = topic { TOPIC_NOTICES_MAX } else { STATES_MAX };
             // Until now nobody was told anything, whatever there was to tell.
             now.0 += 1;
+            self.touch(&topic);
             Told { sender: broadcast::Sender::new(room), last: *now }
         });
         Subscription { receiver: Some(told.sender.subscribe()), since: told.last, topic, bus: self.clone() }
@@ -225,6 +265,7 @@ impl Drop for Subscription {
         drop(self.receiver.take());
         if topics.by_name.get(&self.topic).is_some_and(|told| told.sender.receiver_count() == 0) {
             topics.by_name.remove(&self.topic);
+            self.bus.touch(&self.topic);
         }
     }
 }

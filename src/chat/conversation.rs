@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::draft::parse_key;
 use super::{Chat, Error, Result};
+use crate::bus::Signal;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, GroupName, InputHash, Page, PageRequest, Participant, Profile, Role, UserId,
     UserIdError,
@@ -85,7 +86,7 @@ impl Chat {
             let (ids, created) = ids.if_kept(chat.0.store.create_conversation(&new).await)?;
             match created {
                 Created::New => {
-                    chat.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, change, ids.settled());
+                    chat.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, (change, ids.settled()), Signal::Inbox);
                     Ok(Ok(Arc::new(new.conversation)))
                 }
                 Created::Existing(existing) => Ok(Err(existing)),

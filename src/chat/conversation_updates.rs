@@ -87,6 +87,8 @@ impl Chat {
             Some(after) => after,
             None => Reader { chat: self, viewer, conversation, heard: &heard }.position().await?,
         };
+        // Without `after` all is new that is heard: the position was read later.
+        let given = Given::from(after.unwrap_or(OrderKey::MIN), self.is_shared());
         let mut updates = ConversationUpdates {
             chat: self.clone(),
             conversation,
@@ -95,7 +97,7 @@ impl Chat {
             heard,
             position,
             place: before_by(position, self.0.store.overlap_micros()),
-            given: Given::from(position, self.is_shared()),
+            given,
             pending: VecDeque::from([ConversationUpdate { position, event: None, same: None }]),
             is_behind: after.is_some(),
             has_missed_markers: false,

@@ -1,6 +1,7 @@
 //! What users set on their entries: muted, pinned, archived.
 
 use super::{Chat, Result};
+use crate::bus::Signal;
 use crate::model::{ChangeId, ConversationId, Flags, InboxRow, UserId};
 use crate::store::{Archive, FlagsChange};
 
@@ -30,7 +31,7 @@ impl Chat {
         let (ids, flags) = ids.if_kept(self.0.store.set_flags(viewer, &to).await)?;
         match flags {
             Some(flags) => {
-                self.tell_inboxes([viewer], row.conversation, to.change, ids.settled());
+                self.tell_inboxes([viewer], row.conversation, (to.change, ids.settled()), Signal::Inbox);
                 Ok(InboxRow { flags, ..row })
             }
             // Another device has done the same meanwhile, and it was told.

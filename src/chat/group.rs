@@ -14,6 +14,7 @@ use super::conversation::parse_usernames;
 use super::horizon::Ids;
 use super::lane::{Work, Worker};
 use super::{Chat, Error, Result};
+use crate::bus::Signal;
 use crate::model::{
     Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Event, GroupName, Membership, MembershipState, Message,
     MessageKind, Metadata, PageRequest, Participant, Role, UserId,
@@ -348,6 +349,6 @@ impl Worker {
         self.tell_audience(message.id, audience, ids);
         // Those who are in a large conversation listen to it, but not who has just come or gone.
         let others = joiners.filter(|_| audience.users.is_none()).chain(leavers);
-        self.chat.tell_inboxes(others, self.conversation, ids.newest(), ids.settled());
+        self.chat.tell_inboxes(others, self.conversation, (ids.newest(), ids.settled()), Signal::Inbox);
     }
 }

@@ -20,6 +20,7 @@ use super::reaction::ReactionDraft;
 use super::revision::RevisionDraft;
 use super::send::SendJob;
 use super::{Chat, Error, Result};
+use crate::bus::Signal;
 use crate::model::{Change, ConversationId, Event, Message, Notice, TimeUuid, Topic, UserId};
 use crate::store::{Audience, Revised};
 
@@ -237,6 +238,7 @@ impl Worker {
     /// Tells those who listen to the conversation.
     pub(super) fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
         self.chat.was_told(id);
+        self.chat.0.bus.say(|| Signal::Written(self.conversation));
         let topic = Topic::Conversation(self.conversation);
         if self.chat.0.bus.has_listeners(&topic) {
             self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled: ids.settled(), event }));
@@ -245,7 +247,8 @@ impl Worker {
 
     pub(super) fn tell_audience(&self, id: TimeUuid, audience: &Audience, ids: &Ids) {
         if let Some(users) = &audience.users {
-            self.chat.tell_inboxes(users.iter(), self.conversation, id, ids.settled());
+            let signal = |user| Signal::WrittenFor(user, self.conversation);
+            self.chat.tell_inboxes(users.iter(), self.conversation, (id, ids.settled()), signal);
         }
     }
 }

@@ -5,10 +5,13 @@
 //! it had happened here. It never compares newest places only: an id may become visible later than a greater one. What was told already is
 //! known by its identity.
 //!
+//! Where the servers also tell each other (`bus`), it looks at once where one of them says that it wrote, and by itself only every five
+//! seconds; it looks as often as ever while they cannot be heard, and at once when something may have been missed.
+//!
 //! A batch is whole in the end, but its rows become visible one after the other, and the wake beside it before them. So a wake is followed
 //! several times, and an event is told only once the conversation's head has reached it and what it changed is to be seen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, Weak};
@@ -17,12 +20,13 @@ use std::time::Duration;
 use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lru::LruCache;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::conversation_updates::is_seen_in;
 use super::message_updates::before_by;
 use super::told::Recent;
 use super::{Chat, Inner};
+use crate::bus::Signal;
 use crate::model::{
     Change, ChangeKind, Conversation, ConversationId, Cut, Event, InboxChange, Message, Notice, OrderKey, PageRequest, TimeUuid, Timestamp,
     Topic, UserId,
@@ -30,6 +34,8 @@ use crate::model::{
 use crate::store::{self, Wake, WakePlace};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// While the others say where they write.
+const LOOK_EVERY_HEARING: Duration = Duration::from_secs(5);
 /// Places looked at side by side.
 const LOOKS_AT_ONCE: usize = 32;
 /// Messages, and changes, read at a time.
@@ -80,12 +86,21 @@ impl Chat {
             is_blind: false,
         };
         tokio::spawn(async move {
-            let mut next = tokio::time::interval(LOOK_EVERY);
-            next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut looked = Instant::now();
             loop {
-                next.tick().await;
+                let Some(bus) = lookout.chat.upgrade().map(|inner| inner.bus.clone()) else { return };
+                let every = if bus.hears_others() { LOOK_EVERY_HEARING } else { LOOK_EVERY };
+                // Also where the others never pause.
+                let is_due = looked.elapsed() >= every;
+                let heard = if is_due { None } else { timeout_at(looked + every, bus.hear_others()).await.ok().flatten() };
                 let Some(inner) = lookout.chat.upgrade() else { return };
-                lookout.look(&Chat(inner)).await;
+                match heard {
+                    Some(signals) => lookout.heed(&Chat(inner), signals).await,
+                    None => {
+                        lookout.look(&Chat(inner)).await;
+                        looked = Instant::now();
+                    }
+                }
             }
         });
     }
@@ -109,6 +124,40 @@ impl Lookout {
         }
     }
 
+    /// Looks where others say that they wrote. What cannot be read now is read by the next look.
+    async fn heed(&self, chat: &Chat, signals: Vec<Signal>) {
+        let mut places = HashSet::new();
+        for signal in signals {
+            match signal {
+                Signal::Written(conversation) | Signal::WrittenFor(_, conversation) => {
+                    places.insert(WakePlace::Conversation(conversation));
+                }
+                Signal::Inbox(user) => {
+                    places.insert(WakePlace::Inbox(user));
+                }
+                Signal::Marker(conversation, user) => {
+                    places.insert(WakePlace::Marker(conversation, user));
+                }
+                Signal::Typing(conversation, user, is_typing) => chat.tell_typing_here(&user, conversation, is_typing),
+                Signal::Presence(user, is_here) => chat.hear_presence(&user, is_here),
+                Signal::WhoHas(user) => chat.say_presence(&user),
+            }
+        }
+        let look = self.here(chat);
+        let look = &look;
+        let looks = stream::iter(places).for_each_concurrent(LOOKS_AT_ONCE, async |place| {
+            if let Err(error) = look.follow(&place, false).await {
+                tracing::debug!(%error, "what another server wrote cannot be read now");
+            }
+        });
+        looks.await;
+    }
+
+    fn here<'a>(&'a self, chat: &'a Chat) -> Look<'a> {
+        let from = before_by(OrderKey::first_at(self.looked_at), chat.0.store.overlap_micros());
+        Look { chat, from, has_inboxes: chat.0.bus.has_inbox_listeners(), markers: &self.markers, logged: &self.logged }
+    }
+
     fn looked(&mut self, chat: &Chat, at: Timestamp) {
         if self.looked_at.plus_micros(BLIND_MICROS) < at && chat.0.bus.topic_count() > 0 {
             chat.0.bus.lose();
@@ -127,8 +176,7 @@ impl Lookout {
         for wake in &due {
             *places.entry(&wake.place).or_default() |= self.is_last(wake, began);
         }
-        let from = before_by(OrderKey::first_at(self.looked_at), chat.0.store.overlap_micros());
-        let look = Look { chat, from, has_inboxes: chat.0.bus.has_inbox_listeners(), markers: &self.markers, logged: &self.logged };
+        let look = self.here(chat);
         let places = stream::iter(places).map(Ok);
         places.try_for_each_concurrent(LOOKS_AT_ONCE, |(place, is_last)| look.follow(place, is_last)).await?;
         for wake in due {
@@ -377,6 +425,6 @@ impl Chat {
             gone = Some(change.user.clone());
         }
         self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice { id, settled, event }));
-        self.tell_inboxes(inboxes.iter().chain(&gone), conversation, id, settled);
+        self.tell_inboxes_here(inboxes.iter().chain(&gone), conversation, id, settled);
     }
 }

@@ -6,6 +6,7 @@ use futures_util::future::try_join;
 
 use super::horizon::Ids;
 use super::{Chat, Error, Result};
+use crate::bus::Signal;
 use crate::model::{Conversation, ConversationId, Event, InboxRow, MessageId, Notice, ReadMarker, Topic, UserId};
 use crate::store::MarkerMove;
 
@@ -50,8 +51,12 @@ impl Chat {
 
     /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.
     pub(super) fn tell_marker(&self, viewer: &UserId, conversation: &Conversation, ids: &Ids) {
+        if conversation.is_large {
+            return;
+        }
+        self.0.bus.say(|| Signal::Marker(conversation.id, viewer.clone()));
         let topic = Topic::Conversation(conversation.id);
-        if self.0.bus.has_listeners(&topic) && !conversation.is_large {
+        if self.0.bus.has_listeners(&topic) {
             let event = Event::MarkerMoved(conversation.id, viewer.clone());
             self.0.bus.publish(&topic, Arc::new(Notice { id: ids.newest(), settled: ids.settled(), event }));
         }
@@ -86,7 +91,7 @@ impl Chat {
         let read_up_to = is_read.then_some(marker.up_to);
         let to = MarkerMove { conversation: row.conversation, marker, read_up_to, change };
         let (ids, ()) = ids.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
-        self.tell_inboxes([viewer], row.conversation, change, ids.settled());
+        self.tell_inboxes([viewer], row.conversation, (change, ids.settled()), Signal::Inbox);
         if is_read {
             self.tell_marker(viewer, conversation, &ids);
         }

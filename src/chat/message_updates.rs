@@ -45,7 +45,8 @@ impl Chat {
             Some(after) => before_by(after, self.0.store.overlap_micros()),
             None => Reader { chat: self, viewer, conversation, heard: &heard }.position().await?,
         };
-        let given = Given::from(last, self.is_shared());
+        // Without `after` all is new that is heard: the position was read later.
+        let given = Given::from(after.map_or(OrderKey::MIN, |_| last), self.is_shared());
         let late_from = after.filter(|_| self.is_shared()).map(|_| last);
         let (replay, is_behind) = (None, after.is_some());
         Ok(MessageUpdates { chat: self.clone(), conversation, watch, heard, last, given, replay, is_behind, late_from })

@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::bus::Bus;
+use crate::bus::{Bus, Signal};
 use crate::clock::{Clock, IdGenerator};
 use crate::metrics::Metrics;
 use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
@@ -273,8 +273,25 @@ impl Chat {
         }
     }
 
-    /// Tells the readers of these inboxes that the conversation's entry is another one now.
-    fn tell_inboxes<'a>(&self, users: impl IntoIterator<Item = &'a UserId>, conversation: ConversationId, id: TimeUuid, settled: OrderKey) {
+    /// Tells the readers of these inboxes that the conversation's entry is another one now, and those on other servers by `signal`.
+    fn tell_inboxes<'a>(
+        &self,
+        users: impl IntoIterator<Item = &'a UserId>,
+        conversation: ConversationId,
+        (id, settled): (TimeUuid, OrderKey),
+        signal: impl Fn(UserId) -> Signal,
+    ) {
+        let users = users.into_iter().inspect(|user| self.0.bus.say(|| signal((*user).clone())));
+        self.tell_inboxes_here(users, conversation, id, settled);
+    }
+
+    fn tell_inboxes_here<'a>(
+        &self,
+        users: impl IntoIterator<Item = &'a UserId>,
+        conversation: ConversationId,
+        id: TimeUuid,
+        settled: OrderKey,
+    ) {
         self.was_told(id);
         let mut notice = None;
         for user in users {

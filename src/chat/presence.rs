@@ -1,8 +1,10 @@
 //! Presence: who is here, by the sockets and streams that they have open in this process.
 //!
 //! Who comes is here at once; who goes is here a few seconds more, so that nobody who reconnects flickers. When a user was last seen is kept
-//! in the store, as they come, each minute while they are here, and once more after they have gone; never more often than that. Other
-//! servers know of a user only what is kept.
+//! in the store, as they come, each minute while they are here, and once more after they have gone; never more often than that.
+//!
+//! Where servers tell each other, who is followed here is also known from the others: they say who comes and goes, say it again each minute,
+//! and when they are asked. Who was not heard of for a while is gone. Without, other servers know of a user only what is kept.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::{Bounds, Chat, Result};
-use crate::bus::Bus;
+use crate::bus::{Bus, Signal};
 use crate::clock::Clock;
 use crate::model::{Event, Notice, OrderKey, Presence, TimeUuid, Timestamp, Topic, UserId};
 use crate::store::Store;
@@ -24,6 +26,10 @@ use crate::store::Store;
 const KEPT_MAX: usize = 512;
 const KEPT_AT_ONCE: usize = 32;
 const KEEP_MAX: Duration = Duration::from_secs(5);
+/// How long another server's word that a user is there counts: longer than until it says so again.
+const ELSEWHERE_FOR: Duration = Duration::from_secs(90);
+/// Who is gone from one server may be on a third one, which has so long to say so.
+const OTHERS_SAY: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for them.
 const FINISH_MAX: Duration = Duration::from_secs(2);
 
@@ -52,6 +58,8 @@ struct Users {
     leaving: VecDeque<(Instant, UserId)>,
     /// When it is kept again that they were seen. Each has one place here as long as they are in `seen`.
     due: VecDeque<(Instant, UserId)>,
+    /// Those on other servers whom somebody here follows, and until when that counts.
+    elsewhere: HashMap<UserId, Instant>,
 }
 
 struct Seen {
@@ -87,9 +95,10 @@ impl Chat {
     /// The viewer's access was checked.
     pub(super) async fn presences_of(&self, users: &[UserId]) -> Result<Vec<Presence>> {
         let profiles = self.0.store.profiles(users).await?;
+        let hall = &self.0.presence.hall;
         let presence = |(user, kept): (&UserId, Option<Timestamp>)| {
-            let (is_online, seen_at) = self.0.presence.hall.look_up(user).map_or((false, None), |(is_online, at)| (is_online, Some(at)));
-            Presence { is_online, last_seen_at: kept.max(seen_at) }
+            let (is_here, seen_at) = hall.look_up(user).map_or((false, None), |(is_online, at)| (is_online, Some(at)));
+            Presence { is_online: is_here || hall.is_elsewhere(user), last_seen_at: kept.max(seen_at) }
         };
         let kept = profiles.into_iter().map(|profile| profile.and_then(|profile| profile.last_seen_at));
         Ok(users.iter().zip(kept).map(presence).collect())
@@ -109,6 +118,18 @@ impl Chat {
                 }
             }
         });
+    }
+
+    /// Another server says that a user is there, or not any more.
+    pub(super) fn hear_presence(&self, user: &UserId, is_there: bool) {
+        self.0.presence.hall.hear(user, is_there);
+    }
+
+    /// Says that a user is here, where they are.
+    pub(super) fn say_presence(&self, user: &UserId) {
+        if self.0.presence.hall.look_up(user).is_some_and(|(is_online, _)| is_online) {
+            self.0.bus.say(|| Signal::Presence(user.clone(), true));
+        }
     }
 
     /// The last that is kept of those who are here, or were just now.
@@ -188,7 +209,45 @@ impl Hall {
         self.users().seen.get(user).map(|seen| (seen.is_online, seen.at))
     }
 
+    fn is_elsewhere(&self, user: &UserId) -> bool {
+        self.users().elsewhere.get(user).is_some_and(|until| *until > Instant::now())
+    }
+
+    fn hear(&self, user: &UserId, is_there: bool) {
+        if !self.bus.has_listeners(&Topic::Presence(user.clone())) {
+            return;
+        }
+        let mut users = self.users();
+        let is_news = if is_there {
+            users.elsewhere.insert(user.clone(), Instant::now() + ELSEWHERE_FOR).is_none()
+        } else {
+            if let Some(until) = users.elsewhere.get_mut(user) {
+                *until = Instant::now() + OTHERS_SAY;
+            }
+            false
+        };
+        drop(users);
+        if !is_there {
+            self.bus.say(|| Signal::WhoHas(user.clone()));
+        }
+        self.is_earlier.notify_one();
+        if is_news {
+            self.tell_here(user);
+        }
+    }
+
+    /// Those who are not heard of any more from other servers.
+    fn forget_elsewhere(&self, now: Instant) -> Vec<UserId> {
+        self.users().elsewhere.extract_if(|_, until| *until <= now).map(|(user, _)| user).collect()
+    }
+
+    /// Whether they are here shows those here what it is now.
     fn tell(&self, user: &UserId) {
+        self.bus.say(|| Signal::Presence(user.clone(), self.look_up(user).is_some_and(|(is_online, _)| is_online)));
+        self.tell_here(user);
+    }
+
+    fn tell_here(&self, user: &UserId) {
         let topic = Topic::Presence(user.clone());
         if self.bus.has_listeners(&topic) {
             let (id, settled) = (TimeUuid::new(self.clock.now(), [0; 8]), OrderKey::MIN);
@@ -201,7 +260,8 @@ impl Hall {
         loop {
             let next = {
                 let users = self.users();
-                [users.leaving.front(), users.due.front()].into_iter().flatten().map(|(at, _)| *at).min()
+                let here = [users.leaving.front(), users.due.front()].into_iter().flatten().map(|(at, _)| *at);
+                here.chain(users.elsewhere.values().copied()).min()
             };
             tokio::select! {
                 biased;
@@ -228,6 +288,7 @@ impl Hall {
         }
         drop(users);
         gone.iter().for_each(|user| self.tell(user));
+        self.forget_elsewhere(now).iter().for_each(|user| self.tell_here(user));
     }
 
     /// What is to be kept by now. Who is gone, and of whom it was kept, is forgotten.
@@ -245,6 +306,9 @@ impl Hall {
             if seen.kept == Some(seen.at) && !seen.is_online {
                 users.seen.remove(&user);
                 continue;
+            }
+            if seen.is_online {
+                self.bus.say(|| Signal::Presence(user.clone(), true));
             }
             seen.kept = Some(seen.at);
             taken.push((user.clone(), seen.at));

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::access::Watch;
 use super::same::Same;
 use super::{Chat, Result};
-use crate::bus::{Heard, Subscription};
+use crate::bus::{Heard, Signal, Subscription};
 use crate::model::{Conversation, ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId};
 
 /// Users of one conversation whose typing one listener follows. More of them are not told.
@@ -55,6 +55,11 @@ impl Chat {
 
     /// Whoever sends a message has typed it.
     pub(super) fn tell_typing(&self, user: &UserId, id: ConversationId, is_typing: bool) {
+        self.0.bus.say(|| Signal::Typing(id, user.clone(), is_typing));
+        self.tell_typing_here(user, id, is_typing);
+    }
+
+    pub(super) fn tell_typing_here(&self, user: &UserId, id: ConversationId, is_typing: bool) {
         let topic = Topic::Typing(id);
         if self.0.bus.has_listeners(&topic) {
             // It has no place in any order, so that any id will do.

@@ -88,10 +88,10 @@ async fn backup(config: &Config, dir: &Path, stop: Stop) -> Result<(), Error> {
 
 /// Who listens everywhere is to be found here.
 fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip: IpAddr = match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        SocketAddr::V4(_) | SocketAddr::V6(_) => address.ip(),
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
     };
     SocketAddr::new(ip, address.port())
 }

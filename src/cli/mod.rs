@@ -29,6 +29,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::backup::BackupError;
 use self::settings::{DATA, Given, STORE};
+use crate::bus::NatsError;
 use crate::model::{UserId, UserIdError};
 use crate::server::TrustedError;
 use crate::store::{self, cql, embedded};
@@ -288,6 +289,8 @@ enum Error {
     Open(#[from] embedded::OpenError),
     #[error(transparent)]
     Cluster(#[from] cql::OpenError),
+    #[error("--nats: {0}")]
+    Nats(#[from] NatsError),
     #[error("only a cluster has tables to make: say which, as in --store cql://127.0.0.1/wideroom")]
     NothingToMigrate,
     #[error(transparent)]

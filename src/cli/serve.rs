@@ -80,7 +80,7 @@ async fn serve_store(
     let listener = server::listen(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     let admin_listener = operators.listen(config)?;
-    let chat = Chat::open(store.clone(), Bus::default(), clock.clone(), config.chat.clone()).await?;
+    let chat = Chat::open(store.clone(), bus(config).await?, clock.clone(), config.chat.clone()).await?;
     if !chat.ahead_of_clock().is_zero() {
         tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
     }
@@ -109,6 +109,14 @@ async fn serve_store(
         let _ = looked_after.await;
     }
     served.map_err(Error::Serve)
+}
+
+/// The bus, and where servers tell each other, the way to them. NATS may come later, and go.
+async fn bus(config: &Config) -> Result<Bus, Error> {
+    match (&config.nats, &config.store) {
+        (Some(nats), StoreChoice::Cql(store)) => Ok(Bus::with_nats(nats, &store.keyspace).await?),
+        _ => Ok(Bus::default()),
+    }
 }
 
 /// The list of the only documents that are run. Lists hold old documents too, so that one which would be refused is only named.

@@ -14,6 +14,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use crate::bus::NatsAddress;
 use crate::model::Unread;
 use crate::server::DoorBounds;
 use crate::store::cql::Address;
@@ -33,6 +34,8 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     pub data: PathBuf,
     pub store: StoreChoice,
+    /// Over which servers that share a store tell each other where they write.
+    pub nats: Option<NatsAddress>,
     pub demo: bool,
     /// The list of the only documents that are run. `None`: any document is.
     pub trusted_documents: Option<PathBuf>,
@@ -56,6 +59,7 @@ impl Default for Config {
             admin_listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))),
             data: PathBuf::from("./wideroom-data"),
             store: StoreChoice::Embedded,
+            nats: None,
             demo: false,
             trusted_documents: None,
             log: "info".to_owned(),
@@ -149,6 +153,8 @@ pub enum Error {
     UnreadCap,
     #[error("--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max")]
     MessageBody,
+    #[error("--nats is for servers that share a cluster: it goes with --store cql://…")]
+    NatsAlone,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
     #[error("--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out")]
@@ -182,6 +188,9 @@ impl Config {
         }
         if self.chat.unread_cap > Unread::CAP_MAX {
             return Err(Error::UnreadCap);
+        }
+        if scope >= Scope::Serve && self.nats.is_some() && self.store == StoreChoice::Embedded {
+            return Err(Error::NatsAlone);
         }
         if scope >= Scope::Serve && self.demo && !self.listen.ip().is_loopback() {
             return Err(Error::DemoIsPublic(self.listen));

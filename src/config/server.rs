@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::{LogFormat, Scope, Setting, StoreChoice, parse_duration, value};
+use crate::bus::NatsAddressError;
 use crate::store::cql::AddressError;
 
 /// The one setting that a server may go without, where nobody asked for it.
@@ -59,7 +60,7 @@ pub const SETTINGS: &[Setting] = &[
         // Without user and password.
         get: |config| match &config.store {
             StoreChoice::Embedded => "embedded".to_owned(),
-            StoreChoice::Cql(address) => address.to_string(),
+            StoreChoice::Cql(address) => address.to_setting(),
         },
         set: |config, text| {
             config.store = match text {
@@ -67,6 +68,20 @@ pub const SETTINGS: &[Setting] = &[
                 url if url.starts_with("cql:") => StoreChoice::Cql(url.parse().map_err(|error: AddressError| error.to_string())?),
                 _ => return Err("must be `embedded` or begin with cql://".to_owned()),
             };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "nats",
+        environment: "WIDEROOM_NATS",
+        scope: Scope::Serve,
+        value_name: Some("URL"),
+        help: "Where servers that share a cluster tell each other of what they write: `nats://[user:password@]host[:port]` or `tls://…`; without, each looks every second",
+        // Without user and password.
+        get: |config| config.nats.as_ref().map(ToString::to_string).unwrap_or_default(),
+        set: |config, text| {
+            let address = |text: &str| text.parse().map_err(|error: NatsAddressError| error.to_string());
+            config.nats = (!text.is_empty()).then(|| address(text)).transpose()?;
             Ok(())
         },
     },

@@ -97,7 +97,6 @@ const FREE: &[(&str, &[Row])] = &[
             ("messages", Reads, "MessageConnection"),
             ("messageCount", Reads, LEAF),
             ("lastMessage", Reads, "Message"),
-            ("eventsCursor", Reads, LEAF),
         ],
     ),
     (

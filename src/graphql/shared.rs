@@ -30,6 +30,7 @@ use crate::model::{OrderKey, UserId};
 /// What a subscriber is told.
 #[derive(Debug, serde::Serialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "an answer is moved as it always was; in a box it would cost more")]
 pub enum Told {
     Own(Response),
     /// Without errors, and the same bytes as others get.

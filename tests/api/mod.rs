@@ -17,6 +17,7 @@ mod receipt;
 mod revision;
 mod sample;
 mod send;
+mod shared;
 mod subscription;
 mod typing;
 mod unread;

@@ -14,6 +14,7 @@ mod costs;
 mod crowds;
 mod documents;
 mod driver;
+mod fanout;
 mod measure;
 mod opening;
 mod operations;
@@ -61,8 +62,10 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 6] = ["costs", "documents", "open", "throughput", "cluster", "crowds"];
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds]
+const PARTS: [&str; 7] = ["costs", "documents", "open", "throughput", "cluster", "crowds", "fanout"];
+/// Not a part: the bare broadcast, which the parts start.
+const BARE: &str = "bare-sockets";
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds] [fanout]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -71,6 +74,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let is_known = |argument: &String| ["--bench", "--quick"].contains(&argument.as_str()) || PARTS.contains(&argument.as_str());
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    if has(BARE) {
+        return runtime().block_on(fanout::serve_bare());
+    }
     // `cargo test --all-targets` starts this binary too, and without `--bench`.
     if !has("--bench") || !arguments.iter().all(is_known) {
         println!("{HELP}");
@@ -78,20 +85,22 @@ fn main() {
     }
     let size = if has("--quick") { QUICK } else { FULL };
     let wanted = PARTS.map(|part| has(part) || !PARTS.iter().any(|part| has(part)));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     // On a worker, as the tasks of the server are.
     if wanted[..4].contains(&true) {
-        runtime.block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
+        runtime().block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
     }
     if wanted[4] {
-        runtime.block_on(cluster::measure(&size));
+        runtime().block_on(cluster::measure(&size));
     }
     if wanted[5] {
-        runtime.block_on(crowds::measure(&size));
+        runtime().block_on(crowds::measure(&size));
+    }
+    if wanted[6] {
+        runtime().block_on(fanout::measure());
     }
 }
 
-async fn run(size: Size, [costs, documents, open, throughput, _, _]: [bool; 6]) {
+async fn run(size: Size, [costs, documents, open, throughput, ..]: [bool; 7]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
     if documents {

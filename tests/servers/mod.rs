@@ -1,10 +1,12 @@
 //! Several servers on one cluster: each in this process, with a store, a bus and a clock of its own. What one wrote, the others see.
 //!
-//! They need Cassandra: where it cannot be had, a line says so and they return.
+//! They need Cassandra: where it cannot be had, a line says so and they return. (The storm is of one server, on the embedded store.)
 
 mod cost;
+mod nats;
 mod pair;
 mod random;
 mod seam;
 mod slow;
+mod storm;
 mod watcher;

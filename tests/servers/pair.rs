@@ -39,12 +39,16 @@ pub(super) struct Server {
 impl Server {
     /// One whose clock is so far off. `None` where no Cassandra can be had.
     pub(super) async fn open(skew_micros: i64) -> Option<Self> {
+        Self::on(Bus::default(), skew_micros).await
+    }
+
+    pub(super) async fn on(bus: Bus, skew_micros: i64) -> Option<Self> {
         let address = keyspace().await?;
         let clock: Arc<dyn Clock> = Arc::new(SkewedClock { micros: skew_micros });
         let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
         let slow = Arc::new(Slow::new(Arc::clone(&cql) as Arc<dyn Store>));
         let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
-        let chat = Chat::open(Arc::clone(&slow) as Arc<dyn Store>, Bus::default(), clock, bounds).await.unwrap();
+        let chat = Chat::open(Arc::clone(&slow) as Arc<dyn Store>, bus, clock, bounds).await.unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
         Some(Self { chat, api, cql, slow })
     }

@@ -1,6 +1,8 @@
-//! A store whose sends can be held up: what a slow cluster, or a server that stops for a while, does to ids that were given already.
+//! A store whose sends can be held up: what a slow cluster, or a server that stops for a while, does to ids that were given already. It
+//! counts the reads that streams make.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,11 +21,21 @@ use wideroom::store::{
 pub(super) struct Slow {
     inner: Arc<dyn Store>,
     delay: Mutex<Duration>,
+    reads: AtomicUsize,
 }
 
 impl Slow {
     pub(super) fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, delay: Mutex::default() }
+        Self { inner, delay: Mutex::default(), reads: AtomicUsize::new(0) }
+    }
+
+    /// How often who is in a conversation, or what happened there, was read until now.
+    pub(super) fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    fn read(&self) {
+        self.reads.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Sends that begin from now on wait so long after their ids were given.
@@ -58,6 +70,7 @@ impl Store for Slow {
     }
 
     async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+        self.read();
         self.inner.seats(viewer, conversations).await
     }
 
@@ -70,18 +83,22 @@ impl Store for Slow {
     }
 
     async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
+        self.read();
         self.inner.participants(conversation, page).await
     }
 
     async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+        self.read();
         self.inner.participants_by_name(keys).await
     }
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.read();
         self.inner.participant_counts(conversations).await
     }
 
     async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+        self.read();
         self.inner.members(conversation, users).await
     }
 
@@ -103,6 +120,7 @@ impl Store for Slow {
     }
 
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+        self.read();
         self.inner.changes(conversation, after, limit).await
     }
 
@@ -119,10 +137,12 @@ impl Store for Slow {
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
+        self.read();
         self.inner.history(conversation, cut, page).await
     }
 
     async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+        self.read();
         self.inner.messages(keys).await
     }
 
@@ -135,6 +155,7 @@ impl Store for Slow {
     }
 
     async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
+        self.read();
         self.inner.newest_events(conversations).await
     }
 

@@ -203,12 +203,6 @@ impl Answer {
         text(&self.extensions()["code"])
     }
 
-    /// The sentence of the only error.
-    pub(crate) fn message(&self) -> String {
-        assert_eq!(self.0["errors"].as_array().map(Vec::len), Some(1), "{}", self.0);
-        text(&self.0["errors"][0]["message"])
-    }
-
     pub(crate) fn extensions(&self) -> &Value {
         let errors = self.0["errors"].as_array().unwrap_or_else(|| panic!("no error: {}", self.0));
         assert_eq!(errors.len(), 1, "{}", self.0);

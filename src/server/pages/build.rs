@@ -1,6 +1,6 @@
 //! Takes GraphiQL, React and the WebSocket client from npm into `OUT_DIR`, for the binary to embed, so that the page works without internet.
 //! It writes nothing into the source tree, and never fails for want of npm or of a network: then the files are left empty, the page loads
-//! them from a pinned CDN, and a warning says so. `WIDEROOM_PAGES=embed` makes that an error (for images and releases), `cdn` asks for it.
+//! them from a pinned CDN, and a warning says so. `WIDEROOM_BUILD_PAGES=embed` makes that an error (for images and releases), `cdn` asks for it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ fn main() -> Result<(), String> {
     {
         println!("cargo:rerun-if-changed={path}");
     }
-    println!("cargo:rerun-if-env-changed=WIDEROOM_PAGES");
+    println!("cargo:rerun-if-env-changed=WIDEROOM_BUILD_PAGES");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?).join("pages");
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
 
-    let wish = std::env::var("WIDEROOM_PAGES").unwrap_or_default();
+    let wish = std::env::var("WIDEROOM_BUILD_PAGES").unwrap_or_default();
     if wish == "cdn" {
         return leave_empty(&out);
     }
@@ -33,7 +33,7 @@ fn main() -> Result<(), String> {
         Err(reason) if wish == "embed" => Err(format!("GraphiQL could not be embedded: {reason}")),
         Err(reason) => {
             println!("cargo:warning=GraphiQL is not in this build ({reason}): the page at / will load it from a CDN.");
-            println!("cargo:warning=To try again: touch src/server/pages/build.rs. To have this as an error: WIDEROOM_PAGES=embed.");
+            println!("cargo:warning=To try again: touch src/server/pages/build.rs. To have this as an error: WIDEROOM_BUILD_PAGES=embed.");
             leave_empty(&out)
         }
     }

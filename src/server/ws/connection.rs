@@ -49,6 +49,8 @@ enum Session {
 /// Why the loop ends.
 enum End {
     Close(Close),
+    /// The other side closes it, and waits for the answer.
+    Closed,
     /// The other side is gone, or nothing can be written to it any more.
     Gone,
 }
@@ -101,6 +103,11 @@ impl Connection {
         self.operations.stop_all();
         match end {
             End::Gone => tracing::debug!("a socket is gone"),
+            End::Closed => {
+                tracing::debug!("a socket was closed");
+                self.outbox.forget();
+                self.outbox.answer_close(self.doors.bounds.sockets.write).await;
+            }
             End::Close(close) => {
                 tracing::debug!(code = close.code, "a socket is closed");
                 self.doors.meter.closes.with_label_values(&[close.code.to_string()]).inc();
@@ -189,7 +196,8 @@ impl Connection {
         }
         self.timers.heard();
         match frame {
-            None | Some(Ok(Message::Close(_))) => Err(End::Gone),
+            None => Err(End::Gone),
+            Some(Ok(Message::Close(_))) => Err(End::Closed),
             // Either the connection is lost, and closing it fails too, or the frame was no good.
             Some(Err(_)) => Err(Close::broken().into()),
             // Pongs to these are the library's.
@@ -261,7 +269,7 @@ impl Connection {
 
     fn prepare(&self, request: &GraphqlRequest<'_>, caller: &Caller, line: &mut LogLine) -> Result<(Prepared, Variables), Problem> {
         let most = self.bounds().operations;
-        if self.operations.len() >= most {
+        if self.operations.are_full(most) {
             let sentence = format!("A socket runs at most {most} operations at once.");
             return Err(Problem::too_many(sentence));
         }

@@ -28,8 +28,10 @@ struct Running {
 }
 
 impl Operations {
-    pub(super) fn len(&self) -> usize {
-        self.running.len()
+    /// Whether there may be no more. Those that were stopped are there until the socket's task next looks at its streams, which it does not
+    /// where nothing is read of what it says: of these there may be as many again.
+    pub(super) fn are_full(&self, most: usize) -> bool {
+        self.running.len() >= most || self.requests.len() + self.subscriptions.len() >= most * 2
     }
 
     pub(super) fn contains(&self, id: &str) -> bool {

@@ -133,6 +133,12 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
         timeout(within, all).await.is_ok_and(|sent| sent.is_ok())
     }
 
+    /// Writes the answer to the other side's closing frame, which the library has ready.
+    pub(super) async fn answer_close(&mut self, within: Duration) {
+        // One that does not wait for it has lost nothing.
+        let _ = timeout(within, self.sink.close()).await;
+    }
+
     pub(super) fn forget(&mut self) {
         self.waiting.sub(self.queue.len() as i64);
         self.queue.clear();

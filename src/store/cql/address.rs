@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 const PORT: u16 = 9042;
 const CONTACT_POINTS_MAX: usize = 32;
@@ -26,6 +26,20 @@ pub struct Address {
 }
 
 impl Address {
+    /// As a setting has it, with all its options, but without user and password.
+    pub fn to_setting(&self) -> String {
+        let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let tls = match &self.tls {
+            Tls::Off => None,
+            Tls::System => Some("tls=on".to_owned()),
+            Tls::Roots(file) => Some(format!("tls={}", encode(&file.to_string_lossy()))),
+        };
+        let timeout = (self.timeout != Self::TIMEOUT).then(|| format!("timeout={}ms", self.timeout.as_millis()));
+        let dc = self.data_centre.as_deref().map(|name| format!("dc={}", encode(name)));
+        let options: Vec<_> = [dc, tls, timeout].into_iter().flatten().collect();
+        if options.is_empty() { self.to_string() } else { format!("{self}?{}", options.join("&")) }
+    }
+
     pub const TIMEOUT: Duration = Duration::from_secs(2);
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 }
@@ -52,8 +66,9 @@ pub enum AddressError {
     Scheme,
     #[error("must name a host, as in cql://127.0.0.1/wideroom")]
     Host,
-    #[error("the port of {0} is none")]
-    Port(String),
+    // Without the text: where something in a password is not encoded, a part of that stands there.
+    #[error("has a port that is none; in a user name or a password, `/` is %2F, `@` is %40 and `:` is %3A")]
+    Port,
     #[error("must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first")]
     Keyspace,
     #[error("a user name wants a password: cql://user:password@host/keyspace")]
@@ -122,7 +137,7 @@ fn contact_point(text: &str) -> Result<String, AddressError> {
     let (host, port) = match text[name_ends_at..].rfind(':') {
         Some(colon) => {
             let (host, port) = text.split_at(name_ends_at + colon);
-            (host, port[1..].parse().map_err(|_| AddressError::Port(text.chars().take(64).collect()))?)
+            (host, port[1..].parse().map_err(|_| AddressError::Port)?)
         }
         None => (text, PORT),
     };
@@ -179,6 +194,16 @@ mod tests {
     fn a_password_is_never_shown() {
         let address = parse("cql://ann:secret@h/k").unwrap();
         assert_eq!(format!("{address} {address:?}"), "cql://h:9042/k cql://h:9042/k");
+    }
+
+    #[test]
+    fn as_a_setting_it_is_all_of_it_but_the_password() {
+        for text in ["cql://h:9042/k", "cql://h:9042,i:1/k?dc=north%20east&tls=%2Fetc%2Fca%2Epem&timeout=500ms", "cql://h:9042/k?tls=on"] {
+            let address = parse(text).unwrap();
+            assert_eq!(address.to_setting(), text);
+        }
+        assert_eq!(parse("cql://ann:secret@h/k?tls=on").unwrap().to_setting(), "cql://h:9042/k?tls=on");
+        assert!(!parse("cql://ann:s3cr/et@h/k").unwrap_err().contains("s3cr"));
     }
 
     #[test]

@@ -1,0 +1,169 @@
+//! Servers that tell each other over a real NATS: at once while it is there, and nothing is lost when it goes, or comes back.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use wideroom::bus::Bus;
+use wideroom::chat::MessageUpdates;
+use wideroom::model::{ConversationId, UserId};
+
+use super::pair::{SOON, Server, people};
+use crate::support::client;
+use crate::support::nats::Nats;
+use crate::support::world::PATIENCE;
+
+/// Where each looks every five seconds only.
+struct Two {
+    servers: [Server; 2],
+    buses: [Bus; 2],
+}
+
+async fn two(nats: &Nats) -> Option<Two> {
+    let address = nats.url().parse().unwrap();
+    // Tests share a NATS with nobody, and a keyspace with others.
+    let buses = [Bus::with_nats(&address, "tests").await.unwrap(), Bus::with_nats(&address, "tests").await.unwrap()];
+    let servers = [Server::on(buses[0].clone(), 0).await?, Server::on(buses[1].clone(), 0).await?];
+    Some(Two { servers, buses })
+}
+
+impl Two {
+    async fn hear_each_other(&self, wanted: bool) {
+        eventually("NATS", || self.buses.iter().all(|bus| bus.hears_others() == wanted)).await;
+    }
+}
+
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Sends some on one server, each once the one before was heard on the other, and says how long each took.
+async fn converse(one: &Server, heard: &mut MessageUpdates, sender: &UserId, room: ConversationId, count: usize) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for _ in 0..count {
+        let sent = one.send(sender, room, "hello").await;
+        let at = Instant::now();
+        let wait = async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} };
+        tokio::time::timeout(2 * SOON, wait).await.expect("it was lost");
+        took.push(at.elapsed());
+    }
+    took.sort_unstable();
+    took
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_when_nats_goes_and_comes_back() {
+    let Some(mut nats) = Nats::start() else { return };
+    let Some(two) = two(&nats).await else { return };
+    let [one, other] = &two.servers;
+    two.hear_each_other(true).await;
+    let [anna, ben] = people(["anna", "ben"]);
+    let room = one.group(&anna, &[&ben]).await;
+    let mut heard = other.chat.message_updates(&ben, room, None).await.unwrap();
+    let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
+    listened(&nats, &format!("wideroom.tests.c.{}", room.0.simple()), true).await;
+    let with = converse(one, &mut heard, &anna, room, 10).await;
+    nats.kill();
+    let without = converse(one, &mut heard, &anna, room, 5).await;
+    two.hear_each_other(false).await;
+    nats.start_again();
+    let sent = one.send(&anna, room, "while it comes back").await;
+    tokio::time::timeout(2 * SOON, async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} })
+        .await
+        .expect("it was lost");
+    two.hear_each_other(true).await;
+    listened(&nats, &format!("wideroom.tests.c.{}", room.0.simple()), true).await;
+    let again = converse(one, &mut heard, &anna, room, 10).await;
+    println!("heard on the other server, medians: with NATS {:?}, without {:?}, with it again {:?}", with[5], without[2], again[5]);
+    // By looking every five seconds ten of them would take half a minute.
+    for took in [with, again] {
+        assert!(took.iter().sum::<Duration>() < Duration::from_secs(15), "{took:?}");
+    }
+    let shown = async {
+        loop {
+            inbox.next().await.unwrap().unwrap();
+            let row = other.chat.entry(&ben, room).await.unwrap().unwrap();
+            if row.last_message > Some(sent.id) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, shown).await.expect("the inbox was not told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn typing_and_presence_cross_servers() {
+    let Some(nats) = Nats::start() else { return };
+    let Some(two) = two(&nats).await else { return };
+    let [one, other] = &two.servers;
+    two.hear_each_other(true).await;
+    let [anna, ben] = people(["anna", "ben"]);
+    let conversation = one.actor(&anna).direct(ben.as_str()).await;
+    let here = one.chat.arrive(&anna);
+    let mut typing = other.actor(&ben).subscribe(
+        "subscription($c: ID!) { typingChanged(conversationId: $c) { user { username } isTyping } }",
+        json!({"c": conversation}),
+    );
+    let mut presence = other.actor(&ben).subscribe(
+        "subscription($u: [String!]!) { presenceChanged(usernames: $u) { presence { isOnline } } }",
+        json!({"u": [anna.as_str()]}),
+    );
+    // She was there before he asked, and so the other server asks.
+    let mut is_online = false;
+    while !is_online {
+        is_online = presence.next().await["presenceChanged"]["presence"]["isOnline"].as_bool().unwrap();
+    }
+    assert!(typing.is_quiet());
+    let heard = async {
+        let sign = "mutation($c: ID!, $t: Boolean!) { setTyping(input: {conversationId: $c, typing: $t}) { __typename } }";
+        // What is said before it is listened to is gone, as it should be.
+        loop {
+            one.actor(&anna).data(sign, json!({"c": conversation, "t": true})).await;
+            if let Ok(told) = tokio::time::timeout(Duration::from_millis(200), typing.next()).await {
+                assert_eq!(told["typingChanged"], json!({"user": {"username": anna.as_str()}, "isTyping": true}));
+                one.actor(&anna).data(sign, json!({"c": conversation, "t": false})).await;
+                return typing.next().await["typingChanged"]["isTyping"].clone();
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(PATIENCE, heard).await.expect("no sign came"), false);
+    drop(here);
+    assert_eq!(presence.next().await["presenceChanged"]["presence"]["isOnline"], false);
+}
+
+/// Waits until somebody listens to this subject, or nobody.
+async fn listened(nats: &Nats, subject: &str, wanted: bool) {
+    let start = Instant::now();
+    loop {
+        let connections = client::http(nats.monitor, "GET", "/connz?subs=1", &[], b"").await.body["connections"].clone();
+        let subjects = connections.as_array().unwrap().iter().filter_map(|one| one["subscriptions_list"].as_array());
+        if subjects.flatten().any(|one| one == subject) == wanted {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{subject}: {wanted}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_listens_where_somebody_listens_to_it_and_no_longer() {
+    let Some(nats) = Nats::start() else { return };
+    let Some(two) = two(&nats).await else { return };
+    let [one, other] = &two.servers;
+    two.hear_each_other(true).await;
+    let [anna, ben] = people(["anna", "ben"]);
+    let room = one.group(&anna, &[&ben]).await;
+    let subject = format!("wideroom.tests.c.{}", room.0.simple());
+    listened(&nats, &subject, false).await;
+    let streams =
+        [other.chat.message_updates(&ben, room, None).await.unwrap(), other.chat.message_updates(&anna, room, None).await.unwrap()];
+    listened(&nats, &subject, true).await;
+    let [first, second] = streams;
+    drop(first);
+    listened(&nats, &subject, true).await;
+    drop(second);
+    listened(&nats, &subject, false).await;
+}
