@@ -276,7 +276,7 @@ async fn settle(inner: &Inner, pending: &Pending) -> Result<()> {
         inner.raise_settled(writes, id, version.order_key());
     };
     append_beside(inner, message, &beside).await?;
-    inner.saw(id, version);
+    inner.saw_message(id, version);
     let moved = turns.iter().filter(|turn| turn.joins.is_some()).map(|turn| &turn.user);
     inner.wake_inboxes(moved).await
 }
