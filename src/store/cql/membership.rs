@@ -249,14 +249,8 @@ async fn settle(inner: &Inner, pending: &Pending) -> Result<()> {
     if is_large && !was_large {
         grow(inner, id, &joined, version.moment()).await?;
     }
-    {
-        let mut state = line.state();
-        if state.course.placed(version).is_none() {
-            state.course.remember(version, Bucket::from_row(*width, *start)?);
-        }
-        let joined = if is_large { Arc::default() } else { joined.into() };
-        state.people = Arc::new(People { roster: None, is_large, joined });
-    }
+    let joined = if is_large { Arc::default() } else { joined.into() };
+    line.put_people(Arc::new(People { roster: None, is_large, joined }));
     // Read after the change was decided: a send that does not know of it yet is in it.
     let head = inner.head(id).await?;
     let head = head.filter(|head| head.last.as_ref().is_some_and(|last| last.id > version) || head.last_activity > Some(version.moment()));
@@ -275,7 +269,8 @@ async fn settle(inner: &Inner, pending: &Pending) -> Result<()> {
         pending.changes().for_each(|change| inner.log_change(writes, id, &change));
         inner.raise_settled(writes, id, version.order_key());
     };
-    append_beside(inner, message, &beside).await?;
+    // Another server may write it too: both where it was decided, or it would be there twice.
+    append_beside(inner, message, Some(Bucket::from_row(*width, *start)?), &beside).await?;
     inner.saw_message(id, version);
     let moved = turns.iter().filter(|turn| turn.joins.is_some()).map(|turn| &turn.user);
     inner.wake_inboxes(moved).await
@@ -332,5 +327,5 @@ pub(super) async fn rename_conversation(inner: &Inner, id: ConversationId, to: &
         inner.put_name(writes, id, &to.name, to.message.id.moment());
         inner.log_change(writes, id, &to.change);
     };
-    append_beside(inner, &to.message, &beside).await
+    append_beside(inner, &to.message, None, &beside).await
 }
