@@ -3,7 +3,9 @@
 //! They need Cassandra: where it cannot be had, a line says so and they return.
 
 mod cost;
+mod damage;
 mod pair;
+mod queue;
 mod random;
 mod seam;
 mod slow;
