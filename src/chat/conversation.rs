@@ -16,15 +16,19 @@ impl Chat {
     pub async fn start_direct(&self, viewer: &UserId, username: &str) -> Result<Arc<Conversation>> {
         let peer = UserId::parse(username).map_err(|error| Error::bad_input(&["input", "username"], error))?;
         // Looked up first: an import may have brought one with an id of its own.
-        if let Some(id) = self.0.store.direct_conversation(viewer, &peer).await? {
-            return self.conversation_of(viewer, id).await;
+        let known = self.0.store.direct_conversation(viewer, &peer).await?;
+        if let Some(id) = known
+            && let Some(there) = self.conversation(viewer, id).await?
+        {
+            return Ok(there);
         }
+        // Where the pair has one that is not there, its maker died between, and it is made now.
         self.pace(&self.0.directs, viewer)?;
         let mut participants = vec![(viewer.clone(), Role::Member)];
         if peer != *viewer {
             participants.push((peer.clone(), Role::Member));
         }
-        let id = ConversationId::direct(viewer, &peer);
+        let id = known.unwrap_or_else(|| ConversationId::direct(viewer, &peer));
         match self.create(id, ConversationKind::Direct, None, viewer, participants, None).await? {
             Ok(made) => Ok(made),
             Err(existing) => self.conversation_of(viewer, existing.id).await,

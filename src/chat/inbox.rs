@@ -1,7 +1,12 @@
 //! The inbox: pages of entries, filtered or not, and how much of each is unread.
+//!
+//! A user's own rows say what their list holds; whether they are in a conversation is said by their seat there. On a cluster one may stay
+//! when the other is gone, or was never made: where a server died between. So a row is shown, and counted, only beside its conversation.
+
+use std::sync::Arc;
 
 use super::{Chat, Result};
-use crate::model::{ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest, Unread, UserId};
+use crate::model::{Conversation, ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest, Unread, UserId};
 use crate::store::UnreadQuestion;
 
 /// Unread conversations that a summary counts exactly.
@@ -19,14 +24,29 @@ pub struct InboxFilter {
     pub pinned: Option<bool>,
 }
 
+impl InboxFilter {
+    /// As far as the row itself tells.
+    fn takes(&self, row: &InboxRow) -> bool {
+        let is_wanted = row.is_archived() == self.archived && self.pinned.is_none_or(|pinned| row.flags.is_pinned == pinned);
+        is_wanted && (!self.unread_only || row.may_be_unread())
+    }
+}
+
 /// A page of an inbox. A filtered one may come short, with a position to go on from.
 #[derive(Debug, Clone)]
 pub struct InboxPage {
-    pub rows: Vec<InboxRow>,
+    pub rows: Vec<(InboxRow, Arc<Conversation>)>,
     pub has_previous: bool,
     pub has_next: bool,
     pub start: Option<InboxKey>,
     pub end: Option<InboxKey>,
+}
+
+impl InboxPage {
+    /// Those of its rows, as the viewer sees them.
+    pub fn conversations(&self) -> Vec<(ConversationId, Option<Arc<Conversation>>)> {
+        self.rows.iter().map(|(row, conversation)| (row.conversation, Some(Arc::clone(conversation)))).collect()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +57,7 @@ pub struct InboxSummary {
 
 /// What a walk through an inbox found.
 struct Found {
-    rows: Vec<InboxRow>,
+    rows: Vec<(InboxRow, Arc<Conversation>)>,
     /// The last entry looked at.
     seen_to: Option<InboxKey>,
     /// The list, or the window, ends here.
@@ -55,8 +75,8 @@ impl Chat {
         // A walk that stopped at its bound goes on from the last entry it looked at; a full page from its last row.
         let is_short = found.rows.len() <= request.count && !found.is_end;
         found.rows.truncate(request.count);
-        let first = found.rows.first().map(InboxRow::key);
-        let last = if is_short { found.seen_to } else { found.rows.last().map(InboxRow::key) };
+        let first = found.rows.first().map(|(row, _)| row.key());
+        let last = if is_short { found.seen_to } else { found.rows.last().map(|(row, _)| row.key()) };
         Ok(match request.direction {
             Direction::Forward => InboxPage { rows: found.rows, has_previous: has_behind, has_next: has_more, start: first, end: last },
             Direction::Backward => {
@@ -86,10 +106,10 @@ impl Chat {
             }
             left -= rows.len();
             let matching = self.matching(viewer, filter, &rows).await?;
-            for (row, is_match) in rows.iter().zip(matching) {
+            for (row, conversation) in rows.iter().zip(matching) {
                 found.seen_to = Some(row.key());
-                if is_match {
-                    found.rows.push(*row);
+                if let Some(conversation) = conversation {
+                    found.rows.push((*row, conversation));
                     if found.rows.len() == wanted {
                         return Ok(found);
                     }
@@ -116,7 +136,7 @@ impl Chat {
             return Ok(false);
         };
         let at_key: Vec<_> = self.entry(viewer, key.conversation).await?.into_iter().filter(|row| row.key() == *key).collect();
-        if self.matching(viewer, filter, &at_key).await?.contains(&true) {
+        if self.matching(viewer, filter, &at_key).await?.iter().any(Option::is_some) {
             return Ok(true);
         }
         let back = match request.direction {
@@ -127,22 +147,22 @@ impl Chat {
         Ok(!found.rows.is_empty() || !found.is_end)
     }
 
-    async fn matching(&self, viewer: &UserId, filter: &InboxFilter, rows: &[InboxRow]) -> Result<Vec<bool>> {
-        let mut matching: Vec<_> = rows
-            .iter()
-            .map(|row| row.is_archived() == filter.archived && filter.pinned.is_none_or(|pinned| row.flags.is_pinned == pinned))
-            .collect();
-        if let Some(kind) = filter.kind {
-            let ids: Vec<_> = rows.iter().map(|row| row.conversation).collect();
-            let conversations = self.conversations(viewer, &ids).await?;
-            for (is_match, conversation) in matching.iter_mut().zip(conversations) {
-                *is_match &= conversation.is_some_and(|conversation| conversation.kind == kind);
-            }
+    /// The conversations of those rows that the filter takes and the viewer may see.
+    async fn matching(&self, viewer: &UserId, filter: &InboxFilter, rows: &[InboxRow]) -> Result<Vec<Option<Arc<Conversation>>>> {
+        let taken: Vec<_> = (0..rows.len()).filter(|place| filter.takes(&rows[*place])).collect();
+        let ids: Vec<_> = taken.iter().map(|place| rows[*place].conversation).collect();
+        let mut matching = vec![None; rows.len()];
+        for (place, conversation) in taken.into_iter().zip(self.conversations(viewer, &ids).await?) {
+            matching[place] = conversation.filter(|conversation| filter.kind.is_none_or(|kind| conversation.kind == kind));
         }
         if filter.unread_only {
-            let unread = self.unread_up_to(viewer, rows, 1).await?;
-            for (is_match, unread) in matching.iter_mut().zip(unread) {
-                *is_match &= is_unread(&unread);
+            let shown: Vec<_> =
+                rows.iter().zip(&matching).filter(|(_, conversation)| conversation.is_some()).map(|(row, _)| *row).collect();
+            let unread = self.unread_up_to(viewer, &shown, 1).await?;
+            for (conversation, unread) in matching.iter_mut().filter(|conversation| conversation.is_some()).zip(unread) {
+                if !is_unread(&unread) {
+                    *conversation = None;
+                }
             }
         }
         Ok(matching)
@@ -171,13 +191,14 @@ impl Chat {
         let mut left = self.0.bounds.inbox_scan_max;
         let mut count = 0;
         let mut request = PageRequest::first(SCAN_CHUNK);
+        let unread = InboxFilter { unread_only: true, ..InboxFilter::default() };
         loop {
             request.count = SCAN_CHUNK.min(left);
             let page = self.0.store.inbox(viewer, &request).await?;
             left -= page.items.len();
             let last = page.items.last().map(InboxRow::key);
-            let shown: Vec<_> = page.items.into_iter().filter(|row| !row.flags.is_muted && !row.is_archived()).collect();
-            count += self.unread_up_to(viewer, &shown, 1).await?.iter().filter(|unread| is_unread(unread)).count();
+            let heard: Vec<_> = page.items.into_iter().filter(|row| !row.flags.is_muted).collect();
+            count += self.matching(viewer, &unread, &heard).await?.iter().flatten().count();
             if count > SUMMARY_COUNT_MAX {
                 return Ok(InboxSummary { unread_conversation_count: SUMMARY_COUNT_MAX, is_capped: true });
             }
@@ -188,11 +209,12 @@ impl Chat {
         }
     }
 
-    /// The viewer's entry for a conversation. `None` where there is none.
+    /// The viewer's entry for a conversation, by their own row: who shows it asks for the conversation beside it. `None` where there is none.
     pub async fn entry(&self, viewer: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
         Ok(self.entries(viewer, &[conversation]).await?.pop().flatten())
     }
 
+    /// The same of several.
     pub async fn entries(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
         Ok(self.0.store.inbox_rows(viewer, conversations).await?)
     }

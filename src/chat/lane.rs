@@ -221,11 +221,25 @@ impl Worker {
         Some(Batch::Sends(sends))
     }
 
+    /// Nothing is done for one who has left while it waited: they are answered like a stranger.
+    pub(super) async fn still_in(&self, user: &UserId, departures: u64) -> Result<()> {
+        if self.chat.departures() != departures {
+            self.chat.conversation_of(user, self.conversation).await?;
+        }
+        Ok(())
+    }
+
     /// Changes a message, where the rules let this user.
     async fn revise(&self, user: UserId, draft: RevisionDraft) -> Result<Arc<Message>> {
+        self.still_in(&user, draft.departures).await?;
         let present = self.chat.message_of(self.conversation, draft.message).await?;
+        // A role may have been taken while it waited. It is asked for seldom.
+        let role = match draft.is_by_role(&present, &user) {
+            true => Some(self.chat.seat_of(&user, self.conversation).await?.membership.role),
+            false => None,
+        };
         let ids = self.chat.begin(1)?;
-        let Some(revision) = draft.revision(&present, &user, ids.newest().moment())? else { return Ok(present) };
+        let Some(revision) = draft.revision(&present, &user, role, ids.newest().moment())? else { return Ok(present) };
         let change = Change { id: ids.newest(), kind: revision.kind(), message: present.id, user };
         let (ids, revised) = self.chat.settled(ids, || self.chat.0.store.revise_message(self.conversation, &revision, &change)).await?;
         self.log_late_change(&change).await?;

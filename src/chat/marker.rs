@@ -46,7 +46,10 @@ impl Chat {
 
     async fn place_of(&self, viewer: &UserId, id: ConversationId) -> Result<(Arc<Conversation>, InboxRow)> {
         let (conversation, row) = try_join(self.conversation_of(viewer, id), self.entry(viewer, id)).await?;
-        Ok((conversation, row.ok_or(Error::NotFound("the conversation"))?))
+        let row = row.ok_or(Error::NotFound("the conversation"))?;
+        // What is set here is later than what stands there, whatever the clock of the server says that wrote it.
+        self.seen(row.last_message.into_iter().chain(row.sent_up_to));
+        Ok((conversation, row))
     }
 
     /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.

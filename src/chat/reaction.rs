@@ -13,6 +13,8 @@ pub(super) struct ReactionDraft {
     message: MessageId,
     emoji: Emoji,
     is_on: bool,
+    /// How often somebody had left some conversation when its user was known to be there.
+    departures: u64,
 }
 
 impl ReactionDraft {
@@ -29,9 +31,10 @@ impl Chat {
         emoji: &str,
         is_on: bool,
     ) -> Result<Arc<Message>> {
+        let departures = self.departures();
         self.seat_to_write(viewer, conversation).await?;
         let emoji = Emoji::parse(emoji).map_err(|error| Error::bad_input(EMOJI, format!("the emoji {error}")))?;
-        let draft = ReactionDraft { message, emoji, is_on };
+        let draft = ReactionDraft { message, emoji, is_on, departures };
         self.work(conversation, viewer, |reply| Work::React(draft, reply)).await
     }
 
@@ -44,7 +47,8 @@ impl Chat {
 
 impl Worker {
     pub(super) async fn react(&self, user: UserId, draft: ReactionDraft) -> Result<Arc<Message>> {
-        let ReactionDraft { message, emoji, is_on } = draft;
+        let ReactionDraft { message, emoji, is_on, departures } = draft;
+        self.still_in(&user, departures).await?;
         let present = self.chat.message_of(self.conversation, message).await?;
         if present.deleted_at.is_some() && is_on {
             return Err(Error::bad_input(&["input", "messageId"], "the message is deleted"));

@@ -12,28 +12,32 @@ use crate::model::{Body, Content, ConversationId, Message, MessageId, MessageKin
 /// A change of a message as a user wants it.
 pub(super) struct RevisionDraft {
     pub(super) message: MessageId,
+    /// How often somebody had left some conversation when its user was known to be there.
+    pub(super) departures: u64,
     wish: Wish,
 }
 
 enum Wish {
     Edit(Body),
-    Delete { role: Role },
+    Delete,
 }
 
 impl Chat {
     /// Replaces the text of a message of the viewer's own. The same text again changes nothing.
     pub async fn edit(&self, viewer: &UserId, conversation: ConversationId, message: MessageId, body: String) -> Result<Arc<Message>> {
+        let departures = self.departures();
         self.seat_to_write(viewer, conversation).await?;
         // Whether it may be empty depends on the message.
         let body = Body::parse(body, self.0.bounds.body_bytes_max, true).map_err(|error| bad_body(&error))?;
-        let draft = RevisionDraft { message, wish: Wish::Edit(body) };
+        let draft = RevisionDraft { message, departures, wish: Wish::Edit(body) };
         self.work(conversation, viewer, |reply| Work::Revise(draft, reply)).await
     }
 
     /// Takes a message back. Again, it changes nothing.
     pub async fn delete(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Arc<Message>> {
-        let role = self.seat_to_write(viewer, conversation).await?.membership.role;
-        let draft = RevisionDraft { message, wish: Wish::Delete { role } };
+        let departures = self.departures();
+        self.seat_to_write(viewer, conversation).await?;
+        let draft = RevisionDraft { message, departures, wish: Wish::Delete };
         self.work(conversation, viewer, |reply| Work::Revise(draft, reply)).await
     }
 }
@@ -42,12 +46,17 @@ impl RevisionDraft {
     pub(super) fn bytes(&self) -> usize {
         match &self.wish {
             Wish::Edit(body) => body.as_str().len() + 256,
-            Wish::Delete { .. } => 256,
+            Wish::Delete => 256,
         }
     }
 
-    /// What becomes of the message, `None` where nothing does.
-    pub(super) fn revision(self, present: &Message, user: &UserId, now: Timestamp) -> Result<Option<Revision>> {
+    /// Whether it takes a role to do it.
+    pub(super) fn is_by_role(&self, present: &Message, user: &UserId) -> bool {
+        present.sender != *user && matches!(self.wish, Wish::Delete)
+    }
+
+    /// What becomes of the message, `None` where nothing does. Without a role: as a MEMBER.
+    pub(super) fn revision(self, present: &Message, user: &UserId, role: Option<Role>, now: Timestamp) -> Result<Option<Revision>> {
         if present.kind == MessageKind::System {
             return Err(Error::Forbidden("what a system message says happened cannot be changed"));
         }
@@ -55,10 +64,10 @@ impl RevisionDraft {
         match self.wish {
             Wish::Edit(_) if !is_own => Err(Error::Forbidden("only its sender may edit a message")),
             Wish::Edit(body) => edit(present, body, now),
-            Wish::Delete { role } if !is_own && role == Role::Member => {
+            Wish::Delete if !is_own && role.is_none_or(|role| role == Role::Member) => {
                 Err(Error::Forbidden("only its sender, or an owner or admin of the group, may delete a message"))
             }
-            Wish::Delete { .. } => Ok(present.deleted_at.is_none().then_some(Revision::Deletion)),
+            Wish::Delete => Ok(present.deleted_at.is_none().then_some(Revision::Deletion)),
         }
     }
 }

@@ -51,6 +51,11 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
         Self(dataloader::cached::Loader::new(Batch(read)).with_max_batch_size(BATCH_MAX).with_yield_count(YIELDS))
     }
 
+    /// What was read otherwise need not be read again.
+    pub(super) async fn know(&self, known: Vec<(K, V)>) {
+        self.0.prime_many(known.into_iter().map(|(key, value)| (key, Ok(value)))).await;
+    }
+
     pub(super) async fn load(&self, key: K) -> Result<V> {
         loop {
             // `Err` here: the reader whose turn it was went away with the keys of others. They ask again.
@@ -64,6 +69,7 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
 /// The reads of one request, or of one event of a subscription: what they give is as old as that.
 pub(super) struct Loaders {
     pub(super) conversations: Loader<ConversationId, Option<Arc<Conversation>>>,
+    /// Also those that the viewer may not see: `InboxEntry::load` asks for the conversation beside it.
     pub(super) entries: Loader<ConversationId, Option<InboxRow>>,
     pub(super) last_messages: Loader<ConversationId, Option<MessageId>>,
     /// Also those that the viewer may not see: `Message::load` asks for the conversation beside it.

@@ -65,6 +65,7 @@ impl Query {
         let request = PageArguments { first, after, last, before }.request(List::Inbox(&scope.viewer))?;
         let updates_position = scope.chat.updates_position();
         let page = scope.chat.inbox(&scope.viewer, &filter.unwrap_or_default().into(), &request).await?;
+        scope.loaders.conversations.know(page.conversations()).await;
         Ok(InboxEntryConnection::new(&scope, page, updates_position))
     }
 

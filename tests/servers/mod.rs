@@ -3,8 +3,10 @@
 //! They need Cassandra: where it cannot be had, a line says so and they return. (The storm is of one server, on the embedded store.)
 
 mod cost;
+mod damage;
 mod nats;
 mod pair;
+mod queue;
 mod random;
 mod seam;
 mod slow;

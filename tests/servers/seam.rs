@@ -202,6 +202,22 @@ async fn an_answer_lies_after_what_it_answers_whatever_the_clocks_say() {
     }
 }
 
+/// Each of them has seen nothing else of what the one that is ahead has written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_set_on_an_entry_lies_after_what_a_clock_ahead_has_written() {
+    let Some(ahead) = Server::open(1_500_000).await else { return };
+    let [anna, ben] = people(["anna", "ben"]);
+    let room = ahead.group(&anna, &[&ben]).await;
+    let question = ahead.send(&anna, room, "why?").await;
+    ahead.send(&ben, room, "because").await;
+    let behind = Server::open(0).await.unwrap();
+    behind.chat.mark_unread(&ben, room, question.id).await.unwrap();
+    assert_eq!(entry(&behind, &ben, room).await.1.unwrap().count, 1);
+    let behind = Server::open(0).await.unwrap();
+    let archive = EntrySettings { archived: Some(true), ..EntrySettings::default() };
+    assert!(behind.chat.update_entry(&anna, room, archive).await.unwrap().is_archived());
+}
+
 /// Whoever is in it at the end has the newest message in their entry, and who was removed hears nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_membership_changes_on_one_while_the_other_sends() {
@@ -299,4 +315,30 @@ async fn a_document_on_the_other_server_shows_it_too() {
     assert!(!sent.id.is_empty());
     let heard = soon(stream.next()).await;
     assert_eq!(heard["messageAdded"]["messageEdge"]["node"]["body"], "hello");
+}
+
+/// Its messages are told to no inbox any more: who listens to theirs on another server listens to the conversation from then on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
+    let Some((one, other)) = two().await else { return };
+    let [anna, ben] = people(["anna", "ben"]);
+    let crowd: Vec<_> = (0..30).map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap()).collect();
+    let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
+    let room = one.group(&anna, &everybody).await;
+    let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
+    assert!(!other.chat.conversation(&ben, room).await.unwrap().unwrap().is_large);
+    one.chat.add_participants(&anna, room, &[format!("31-{anna}")]).await.unwrap();
+    assert!(other.chat.conversation(&ben, room).await.unwrap().unwrap().is_large);
+    for _ in 0..3 {
+        let message = one.send(&anna, room, "hello, all").await;
+        soon(async {
+            loop {
+                hear_entry(&mut inbox, room).await;
+                if entry(&other, &ben, room).await.0.unwrap().last_message == Some(message.id) {
+                    return;
+                }
+            }
+        })
+        .await;
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use wideroom::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
     OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
@@ -22,11 +23,12 @@ pub(super) struct Slow {
     inner: Arc<dyn Store>,
     delay: Mutex<Duration>,
     reads: AtomicUsize,
+    is_held: watch::Sender<bool>,
 }
 
 impl Slow {
     pub(super) fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, delay: Mutex::default(), reads: AtomicUsize::new(0) }
+        Self { inner, delay: Mutex::default(), reads: AtomicUsize::new(0), is_held: watch::Sender::default() }
     }
 
     /// How often who is in a conversation, or what happened there, was read until now.
@@ -43,9 +45,19 @@ impl Slow {
         *self.delay.lock().unwrap() = delay;
     }
 
+    /// Sends that begin from now on wait until they are let go.
+    pub(super) fn hold(&self) {
+        self.is_held.send_replace(true);
+    }
+
+    pub(super) fn let_go(&self) {
+        self.is_held.send_replace(false);
+    }
+
     async fn wait(&self) {
         let delay = *self.delay.lock().unwrap();
         tokio::time::sleep(delay).await;
+        self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
     }
 }
 

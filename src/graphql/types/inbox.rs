@@ -1,6 +1,7 @@
 //! Inbox entries: conversations as the viewer's list shows them.
 
 use async_graphql::{ID, InputObject, Object, SimpleObject};
+use futures_util::future::try_join;
 
 use super::{Conversation, ConversationKind, Message};
 use crate::chat;
@@ -23,7 +24,7 @@ impl InboxEntry {
     }
 
     pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId) -> Result<Option<Self>> {
-        Ok(scope.loaders.entries.load(conversation).await?.map(|row| Self::new(scope, row)))
+        Ok(row(scope, conversation).await?.map(|row| Self::new(scope, row)))
     }
 
     async fn unread(&self) -> Result<Unread> {
@@ -33,6 +34,13 @@ impl InboxEntry {
         }
         self.scope.loaders.unread.load(self.row).await
     }
+}
+
+/// The viewer's own row, of a conversation that they may see.
+async fn row(scope: &Scope, conversation: ConversationId) -> Result<Option<InboxRow>> {
+    let loaders = &scope.loaders;
+    let (row, conversation) = try_join(loaders.entries.load(conversation), loaders.conversations.load(conversation)).await?;
+    Ok(row.filter(|_| conversation.is_some()))
 }
 
 /// A conversation as the viewer's list shows it.
@@ -121,7 +129,7 @@ impl InboxEntryEdge {
     }
 
     pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId) -> Result<Option<Self>> {
-        Ok(scope.loaders.entries.load(conversation).await?.map(|row| Self::new(scope, row)))
+        Ok(row(scope, conversation).await?.map(|row| Self::new(scope, row)))
     }
 }
 
@@ -144,7 +152,7 @@ impl InboxEntryConnection {
 impl InboxEntryConnection {
     /// The entries of this page. A filtered page may be short, or empty, while `hasNextPage` is true: go on from `endCursor`.
     async fn edges(&self) -> Vec<InboxEntryEdge> {
-        self.page.rows.iter().map(|row| InboxEntryEdge::new(&self.scope, *row)).collect()
+        self.page.rows.iter().map(|(row, _)| InboxEntryEdge::new(&self.scope, *row)).collect()
     }
 
     /// Where this page lies in its list.

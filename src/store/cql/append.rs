@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures_util::future::{join, try_join_all};
 
 use super::Inner;
+use super::bucket::Bucket;
 use super::cell::cells;
 use super::claim::{self, Placed};
 use super::cluster::Writes;
@@ -41,20 +42,29 @@ statements! {
 pub(super) type Beside<'a> = &'a (dyn Fn(&mut Writes) + Sync);
 
 pub(super) async fn append_messages(inner: &Inner, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
-    append(inner, conversation, messages, &|_| ()).await
+    append(inner, conversation, messages, None, &|_| ()).await
 }
 
-/// Keeps a message without a key together with something else, which is small.
-pub(super) async fn append_beside(inner: &Inner, message: &Message, beside: Beside<'_>) -> Result<Audience> {
+/// Keeps a message without a key together with something else, which is small. With a bucket: there, whatever this server would choose.
+pub(super) async fn append_beside(inner: &Inner, message: &Message, bucket: Option<Bucket>, beside: Beside<'_>) -> Result<Audience> {
     let new = NewMessage { message: Arc::new(message.clone()), input_hash: None };
-    Ok(append(inner, message.conversation, &[new], beside).await?.audience)
+    Ok(append(inner, message.conversation, &[new], bucket, beside).await?.audience)
 }
 
-async fn append(inner: &Inner, conversation: ConversationId, messages: &[NewMessage], beside: Beside<'_>) -> Result<Appended> {
+async fn append(
+    inner: &Inner,
+    conversation: ConversationId,
+    messages: &[NewMessage],
+    bucket: Option<Bucket>,
+    beside: Beside<'_>,
+) -> Result<Appended> {
     let line = inner.line(conversation).await?;
     let line = line.ok_or_else(|| corrupt("conversations", "a message of a conversation that is not there"))?;
     inner.known.hold(conversation, &line);
-    let placed = place(inner, &line, messages).await?;
+    let placed = match bucket {
+        Some(bucket) => messages.iter().map(|new| Placed { new, bucket }).collect(),
+        None => place(inner, &line, messages).await?,
+    };
     let (kept, taken) = claim::claim(inner, placed).await?;
     let audience = if kept.is_empty() { line.people().audience() } else { keep(inner, &line, &kept, beside).await? };
     inner.known.release(conversation);

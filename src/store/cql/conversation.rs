@@ -204,25 +204,40 @@ async fn people(inner: &Inner, new: &NewConversation) -> Result<()> {
         inner.put_first_roster(&mut head, id, Some(*change), roster.encode());
         inner.cluster.write_all(head).await?;
     } else {
-        let entries = memberships.chunks(BATCH_PEOPLE_MAX).map(|piece| {
-            let mut writes = Writes::logged();
-            piece.iter().for_each(|(user, membership)| entry(inner, &mut writes, new, user, membership, is_large));
-            inner.cluster.write_all(writes)
-        });
-        at_once(entries.collect()).await?;
-        inner.cluster.write_all(head).await?;
-        let mut pieces = memberships.chunks(BATCH_ROWS_MAX).peekable();
-        while let Some(piece) = pieces.next() {
-            let mut writes = Writes::of_one_partition();
-            piece.iter().for_each(|(user, membership)| inner.put_first_participant(&mut writes, id, user, membership));
-            // With the last of them it is made.
-            if pieces.peek().is_none() {
-                inner.put_first_roster(&mut writes, id, Some(*change), roster.encode());
-            }
-            inner.cluster.write_all(writes).await?;
-        }
+        // Some of it may be there when another part fails, and then nobody can say that it was not done.
+        in_pieces(inner, new, &memberships, head, &roster, is_large).await.map_err(unknown)?;
     }
     inner.wake_inboxes(participants.iter().map(|(user, _)| user)).await
+}
+
+/// More people than fit into one batch: all entries, then the conversation's head, then who is in it.
+async fn in_pieces(
+    inner: &Inner,
+    new: &NewConversation,
+    memberships: &[(&UserId, Membership)],
+    head: Writes,
+    roster: &Roster,
+    is_large: bool,
+) -> Result<()> {
+    let id = new.conversation.id;
+    let entries = memberships.chunks(BATCH_PEOPLE_MAX).map(|piece| {
+        let mut writes = Writes::logged();
+        piece.iter().for_each(|(user, membership)| entry(inner, &mut writes, new, user, membership, is_large));
+        inner.cluster.write_all(writes)
+    });
+    at_once(entries.collect()).await?;
+    inner.cluster.write_all(head).await?;
+    let mut pieces = memberships.chunks(BATCH_ROWS_MAX).peekable();
+    while let Some(piece) = pieces.next() {
+        let mut writes = Writes::of_one_partition();
+        piece.iter().for_each(|(user, membership)| inner.put_first_participant(&mut writes, id, user, membership));
+        // With the last of them it is made.
+        if pieces.peek().is_none() {
+            inner.put_first_roster(&mut writes, id, Some(new.change), roster.encode());
+        }
+        inner.cluster.write_all(writes).await?;
+    }
+    Ok(())
 }
 
 /// What one participant of a new conversation begins with.

@@ -48,7 +48,8 @@ pub(super) fn is_logged_once(error: &ExecutionError) -> bool {
     *received > 0 && *write_type == WriteType::BatchLog
 }
 
-/// Whether no node can have taken the write: it was never sent, or the coordinator refused it before it did anything.
+/// Whether no node can have taken the write: it was never sent, or the coordinator refused it before it did anything. One that is
+/// overloaded, or finds that a replica takes no more, may say so when others have the write already, or the log of batches has it.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the driver's enums grow; what is not known is not surely undone")]
 fn was_surely_not_done(error: &ExecutionError) -> bool {
     match error {
@@ -64,9 +65,7 @@ fn was_surely_not_done(error: &ExecutionError) -> bool {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => matches!(
             error,
             DbError::Unavailable { .. }
-                | DbError::Overloaded
                 | DbError::IsBootstrapping
-                | DbError::RateLimitReached { .. }
                 | DbError::SyntaxError
                 | DbError::Invalid
                 | DbError::Unauthorized

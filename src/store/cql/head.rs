@@ -17,7 +17,7 @@ use super::cell::{cells, place};
 use super::error::corrupt;
 use super::register::LastMessage;
 use super::statement::statements;
-use crate::model::{ConversationId, MessageId, TimeUuid, Timestamp};
+use crate::model::{ChangeId, ConversationId, MessageId, TimeUuid, Timestamp};
 use crate::store::Result;
 
 const AGE_MAX: Duration = Duration::from_secs(1);
@@ -47,6 +47,14 @@ impl Head {
     pub(super) fn newest(&self) -> Option<TimeUuid> {
         self.last_message.max(self.newest_change)
     }
+}
+
+fn has_message(id: MessageId) -> impl Fn(&Head) -> bool {
+    move |head| head.last_message >= Some(id)
+}
+
+fn has_change(id: ChangeId) -> impl Fn(&Head) -> bool {
+    move |head| head.newest_change >= Some(id)
 }
 
 struct Known {
@@ -94,11 +102,10 @@ impl Heads {
         };
     }
 
-    /// There is a message or a change: a head that is older, or is being read, is read anew by whoever asks next.
-    fn saw(&self, conversation: ConversationId, id: TimeUuid) {
+    /// There is something: a head that does not have it, or is being read, is read anew by whoever asks next.
+    fn saw(&self, conversation: ConversationId, has_it: impl Fn(&Head) -> bool) {
         let mut known = self.known();
-        let is_younger = |there: &Known| there.head.get().is_some_and(|head| head.newest() >= Some(id));
-        if known.peek(&conversation).is_some_and(|there| !is_younger(there)) {
+        if known.peek(&conversation).is_some_and(|there| !there.head.get().is_some_and(&has_it)) {
             known.pop(&conversation);
         }
     }
@@ -110,9 +117,14 @@ impl Inner {
         self.heads.renew(conversation, last.id, activity);
     }
 
-    /// To be called when a change of a large conversation was stored, and when another server's message or change has become known.
-    pub(super) fn saw(&self, conversation: ConversationId, id: TimeUuid) {
-        self.heads.saw(conversation, id);
+    /// To be called when another server's message in a large conversation has become known. A head may have a later change, and not it.
+    pub(super) fn saw_message(&self, conversation: ConversationId, id: MessageId) {
+        self.heads.saw(conversation, has_message(id));
+    }
+
+    /// To be called when a change of a large conversation was stored, and when another server's has become known.
+    pub(super) fn saw_change(&self, conversation: ConversationId, id: ChangeId) {
+        self.heads.saw(conversation, has_change(id));
     }
 
     /// Heads that are a second old at most.
@@ -198,9 +210,21 @@ mod tests {
     fn a_head_that_is_older_than_what_was_seen_is_forgotten() {
         let (heads, room) = (Heads::new(), ConversationId::random());
         heads.of(room, AGE_MAX).set(head(5)).unwrap();
-        heads.saw(room, id(5));
+        heads.saw(room, has_message(id(5)));
         assert_eq!(heads.of(room, AGE_MAX).get(), Some(&head(5)));
-        heads.saw(room, id(6));
+        heads.saw(room, has_message(id(6)));
         assert_eq!(heads.of(room, AGE_MAX).get(), None);
+    }
+
+    #[test]
+    fn a_later_change_does_not_stand_for_a_message_that_was_seen() {
+        let (heads, room) = (Heads::new(), ConversationId::random());
+        let changed = Head { newest_change: Some(id(9)), ..head(5) };
+        let is_known = || heads.of(room, AGE_MAX).get().is_some();
+        heads.of(room, AGE_MAX).set(changed).unwrap();
+        heads.saw(room, has_change(id(9)));
+        assert!(is_known());
+        heads.saw(room, has_message(id(7)));
+        assert!(!is_known(), "the message is not in it");
     }
 }

@@ -146,7 +146,7 @@ pub(super) async fn history(
     let direction = of_time(request.direction);
     let mut messages: Vec<Arc<Message>> = walk(inner, conversation, window, direction, wanted).await?;
     if let Some(newest) = messages.iter().map(|message| message.id).max() {
-        inner.saw(conversation, newest);
+        inner.saw_message(conversation, newest);
     }
     let has_own = own.is_some() && messages.first().map(Row::place) == own;
     let has_behind = match behind {
@@ -219,7 +219,7 @@ async fn read_by_id(inner: &Inner, places: &BTreeMap<(ConversationId, Bucket), B
         }
     }
     for message in at_once(reads).await?.into_iter().flatten().flatten() {
-        inner.saw(message.conversation, message.id);
+        inner.saw_message(message.conversation, message.id);
         found.insert((message.conversation, message.id), Arc::new(message));
     }
     Ok(())

@@ -81,7 +81,7 @@ pub(super) async fn write(inner: &Inner, working: &Working) -> Result<()> {
         inner.cluster.write_all(head).await?;
     }
     if let Some(last) = stand.last {
-        inner.saw(id, last.id);
+        inner.saw_message(id, last.id);
     }
     inner.known.forget(id);
     Ok(())

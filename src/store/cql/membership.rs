@@ -22,7 +22,7 @@ use super::raise::InboxChangeKind;
 use super::register::encode_membership;
 use super::roster::{Roster, Seen, TABLE};
 use super::statement::statements;
-use crate::model::{Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker, Role, Timestamp, UserId};
+use crate::model::{Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId};
 use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind, WakePlace};
 
 /// How often it is begun anew because another server was faster.
@@ -247,16 +247,10 @@ async fn settle(inner: &Inner, pending: &Pending) -> Result<()> {
     let joined = if *was_large { Vec::new() } else { joined(&inner.memberships(id).await?) };
     let is_large = *was_large || joined.len() > Conversation::FAN_OUT_MAX;
     if is_large && !was_large {
-        grow(inner, id, &joined, version.moment()).await?;
+        grow(inner, message, &joined).await?;
     }
-    {
-        let mut state = line.state();
-        if state.course.placed(version).is_none() {
-            state.course.remember(version, Bucket::from_row(*width, *start)?);
-        }
-        let joined = if is_large { Arc::default() } else { joined.into() };
-        state.people = Arc::new(People { roster: None, is_large, joined });
-    }
+    let joined = if is_large { Arc::default() } else { joined.into() };
+    line.put_people(Arc::new(People { roster: None, is_large, joined }));
     // Read after the change was decided: a send that does not know of it yet is in it.
     let head = inner.head(id).await?;
     let head = head.filter(|head| head.last.as_ref().is_some_and(|last| last.id > version) || head.last_activity > Some(version.moment()));
@@ -275,20 +269,30 @@ async fn settle(inner: &Inner, pending: &Pending) -> Result<()> {
         pending.changes().for_each(|change| inner.log_change(writes, id, &change));
         inner.raise_settled(writes, id, version.order_key());
     };
-    append_beside(inner, message, &beside).await?;
-    inner.saw(id, version);
+    // Another server may write it too: both where it was decided, or it would be there twice.
+    append_beside(inner, message, Some(Bucket::from_row(*width, *start)?), &beside).await?;
+    inner.saw_message(id, version);
     let moved = turns.iter().filter(|turn| turn.joins.is_some()).map(|turn| &turn.user);
     inner.wake_inboxes(moved).await
 }
 
-/// The conversation is large from here on: first its people know, then its senders.
-async fn grow(inner: &Inner, id: ConversationId, joined: &[UserId], at: Timestamp) -> Result<()> {
-    let pieces = joined.chunks(4 * BATCH_TURNS_MAX).map(|piece| {
+/// The conversation is large from here on: first its people know, then its senders. From then on its messages are told to no inbox: whoever
+/// listens to one is woken, on whichever server, and finds that the conversation is to be listened to. A wake is followed for seconds, so
+/// that it may be written before the flag: and so nobody is left out where this server dies between.
+async fn grow(inner: &Inner, message: &Message, joined: &[UserId]) -> Result<()> {
+    let (id, version) = (message.conversation, message.id);
+    let pieces = joined.chunks(2 * BATCH_TURNS_MAX).map(|piece| {
         let mut writes = Writes::logged();
-        piece.iter().for_each(|user| inner.put_large(&mut writes, user, id, at.micros()));
+        for user in piece {
+            inner.put_large(&mut writes, user, id, version.moment().micros());
+            inner.log_inbox_change(&mut writes, user, id, version, InboxChangeKind::MembershipChanged);
+        }
         inner.cluster.write_all(writes)
     });
-    at_once(pieces.collect()).await?;
+    // This server too: it may finish what another one decided.
+    let places: Vec<_> = joined.iter().map(|user| WakePlace::Inbox(user.clone())).collect();
+    let wakes = places.iter().map(|place| inner.wake_all(place)).collect();
+    try_join(at_once(pieces.collect()), at_once(wakes)).await?;
     let mut flag = Writes::of_one_partition();
     inner.put_flag(&mut flag, id);
     inner.cluster.write_all(flag).await
@@ -332,5 +336,5 @@ pub(super) async fn rename_conversation(inner: &Inner, id: ConversationId, to: &
         inner.put_name(writes, id, &to.name, to.message.id.moment());
         inner.log_change(writes, id, &to.change);
     };
-    append_beside(inner, &to.message, &beside).await
+    append_beside(inner, &to.message, None, &beside).await
 }

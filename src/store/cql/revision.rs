@@ -138,7 +138,7 @@ async fn keep(
     let (kept, woken) = join(inner.cluster.write_all(writes), inner.wake(&WakePlace::Conversation(conversation))).await;
     kept?;
     if let Some((change, _)) = shown {
-        inner.saw(conversation, change.id);
+        inner.saw_change(conversation, change.id);
     }
     woken.map_err(unknown)?;
     for _ in 0..TRIES_MAX {
@@ -177,7 +177,7 @@ pub(super) async fn changes(inner: &Inner, conversation: ConversationId, after: 
         }
     }
     if let Some(newest) = changes.last() {
-        inner.saw(conversation, newest.id);
+        inner.saw_change(conversation, newest.id);
     }
     Ok(changes)
 }

@@ -1,0 +1,98 @@
+//! What waits in the queue of a conversation behind something that alters who may do it. Any store will do.
+
+use std::sync::Arc;
+
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Chat, Draft, DraftInput, Error, RateBounds, Result};
+use wideroom::clock::{Clock, SystemClock};
+use wideroom::metrics::Metrics;
+use wideroom::model::{ConversationId, Message, Role, UserId};
+
+use super::pair::people;
+use super::slow::Slow;
+use crate::support::ground::Ground;
+use crate::support::world::PATIENCE;
+
+async fn send(chat: &Chat, user: &UserId, room: ConversationId, body: &str) -> Arc<Message> {
+    let input = DraftInput { body: body.to_owned(), ..DraftInput::default() };
+    chat.send(user, room, Draft::parse(input, chat.bounds()).unwrap()).await.unwrap()
+}
+
+/// Waits until so many conversations have a queue, in which so many jobs wait.
+async fn waiting(metrics: &Metrics, queues: usize, jobs: usize) {
+    let wanted = [format!("wideroom_queues {queues}"), format!("wideroom_queue_jobs {jobs}")];
+    let are_told = || {
+        let text = metrics.text();
+        wanted.iter().all(|wanted| text.lines().any(|line| line == wanted))
+    };
+    let look = async {
+        while !are_told() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("{queues} queues and {jobs} jobs: {}", metrics.text()));
+}
+
+/// Each begins while its user may do it, and comes to its turn when they may not any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waited_behind_a_removal_or_a_demotion_is_not_done() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let ground = Ground::new(&SystemClock).await;
+    let slow = Arc::new(Slow::new(ground.open(Arc::clone(&clock)).await));
+    let rates = RateBounds { is_on: false, ..RateBounds::default() };
+    let bounds = Bounds { rates, begin_wait: PATIENCE, settle_wait: 2 * PATIENCE, ..Bounds::default() };
+    let chat = Chat::open(slow.clone(), Bus::default(), clock, bounds).await.unwrap();
+    let metrics = Metrics::default();
+    chat.register(&metrics);
+
+    let [anna, ben, gus] = people(["anna", "ben", "gus"]);
+    let names = [ben.as_str().to_owned(), gus.as_str().to_owned()];
+    let room = chat.create_group(&anna, "a group", &names, None).await.unwrap().id;
+    chat.set_role(&anna, room, gus.as_str(), Role::Admin).await.unwrap();
+    let (of_anna, of_ben) = (send(&chat, &anna, room, "of anna").await, send(&chat, &ben, room, "of ben").await);
+    waiting(&metrics, 0, 0).await;
+
+    slow.hold();
+    let (chat, anna, ben, gus) = (&chat, &anna, &ben, &gus);
+    let begun = async |jobs| waiting(&metrics, 1, jobs).await;
+    let (held, removed, demoted, edited, deleted, reacted, moderated) = tokio::join!(
+        send(chat, anna, room, "holds the queue"),
+        async {
+            begun(0).await;
+            chat.remove_participant(anna, room, ben.as_str()).await
+        },
+        async {
+            begun(1).await;
+            chat.set_role(anna, room, gus.as_str(), Role::Member).await
+        },
+        async {
+            begun(2).await;
+            chat.edit(ben, room, of_ben.id, "edited".to_owned()).await
+        },
+        async {
+            begun(3).await;
+            chat.delete(ben, room, of_ben.id).await
+        },
+        async {
+            begun(4).await;
+            chat.react(ben, room, of_anna.id, "\u{1f44d}", true).await
+        },
+        async {
+            begun(5).await;
+            let moderation = chat.delete(gus, room, of_anna.id);
+            let let_go = async {
+                begun(6).await;
+                slow.let_go();
+            };
+            tokio::join!(moderation, let_go).0
+        },
+    );
+    drop(held);
+    removed.unwrap();
+    demoted.unwrap();
+    let is_refused = |answer: Result<Arc<Message>>| matches!(answer, Err(Error::NotFound(_)));
+    assert!(is_refused(edited) && is_refused(deleted) && is_refused(reacted), "one who was removed");
+    assert!(matches!(moderated, Err(Error::Forbidden(_))), "one who is an admin no more: {moderated:?}");
+    let now = chat.messages(&[(room, of_anna.id), (room, of_ben.id)]).await.unwrap();
+    assert_eq!(now, [Some(of_anna), Some(of_ben)], "as they were");
+}
