@@ -96,7 +96,7 @@ fn main() {
         runtime().block_on(crowds::measure(&size));
     }
     if wanted[6] {
-        runtime().block_on(async { tokio::spawn(fanout::measure()).await.unwrap() });
+        runtime().block_on(fanout::measure());
     }
 }
 
