@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{Error, Result};
 use crate::bus::Moment;
@@ -18,6 +18,8 @@ use crate::model::{ConversationId, OrderKey};
 /// Reads that are remembered, and for how long.
 const READS_MAX: usize = 256;
 const LIFETIME: Duration = Duration::from_secs(5);
+/// How long a stream waits for the read of another one, which goes on only as far as its reader does.
+const OTHERS_MAX: Duration = Duration::from_secs(1);
 
 /// Reads of one kind, the oldest first.
 pub(super) struct Joined<T>(Mutex<VecDeque<Arc<Read<T>>>>);
@@ -67,13 +69,16 @@ impl<T: Piece> Joined<T> {
                 Some(joined) => (joined, false),
                 None => (self.begin(&question), true),
             };
-            let outcome = joined.outcome.get_or_init(|| async { read(joined.from).await.map(Arc::new) }).await;
+            let reading = joined.outcome.get_or_init(|| async { read(joined.from).await.map(Arc::new) });
+            let outcome = if is_own { Ok(reading.await) } else { timeout(OTHERS_MAX, reading).await };
             match outcome {
-                // It ends before this stream's place, or somebody else stood in line for too long.
-                Ok(piece) if !is_own && !piece.covers(question.from) => found = None,
-                Err(Error::TooFast { .. }) if !is_own => found = None,
-                Ok(piece) => return Ok(Arc::clone(piece)),
-                Err(error) => return Err(error.clone()),
+                // It ends before this stream's place, or somebody else stood in line for too long: one of those who wait reads for the others.
+                Ok(Ok(piece)) if !is_own && !piece.covers(question.from) => found = self.find(&question),
+                Ok(Err(Error::TooFast { .. })) if !is_own => found = self.find(&question),
+                Ok(Ok(piece)) => return Ok(Arc::clone(piece)),
+                Ok(Err(error)) => return Err(error.clone()),
+                // Whoever reads it does not get on, and nobody else must wait for that.
+                Err(_) => found = None,
             }
         }
     }

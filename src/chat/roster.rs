@@ -6,9 +6,10 @@
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lru::LruCache;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::access::LOOK_EVERY;
 use super::{Chat, Error, Result};
@@ -19,6 +20,8 @@ use crate::store::Members;
 const LISTENERS_MIN: usize = 4;
 /// Lists that are remembered.
 const ROSTERS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
+/// How long one waits for another one's look.
+const OTHERS_MAX: Duration = Duration::from_secs(1);
 /// The list may change while it is read.
 const TRIES_MAX: usize = 3;
 
@@ -32,6 +35,8 @@ struct State {
     seen: Option<Seen>,
     /// When it could last not be read, and why: for those who waited for it.
     failed: Option<(Instant, Error)>,
+    /// When it was last found to be too long for so many, or not to be there.
+    too_long_at: Option<Instant>,
 }
 
 /// A list, and how old it is.
@@ -67,15 +72,24 @@ impl Seen {
         }
         let asked_at = Instant::now();
         let desk = chat.0.rosters.desk(id);
-        let mut state = desk.lock().await;
+        // Whoever looks for all goes on only as far as its reader does, and nobody else must wait for that.
+        let Ok(mut state) = timeout(OTHERS_MAX, desk.lock()).await else { return Ok(None) };
         if let Some((at, error)) = &state.failed
             && *at >= asked_at
         {
             return Err(error.clone());
         }
-        if !state.seen.as_ref().is_some_and(|seen| seen.is_fresh(chat)) {
+        if state.too_long_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return Ok(None);
+        }
+        // What took long to look at was not old when it was asked for.
+        let is_new = |seen: &Self| seen.is_fresh(chat) || (seen.departures == chat.departures() && seen.looked_at >= asked_at);
+        if !state.seen.as_ref().is_some_and(is_new) {
             match Self::look(chat, id, state.seen.take(), listeners).await {
-                Ok(seen) => (state.seen, state.failed) = (seen, None),
+                Ok(seen) => {
+                    let too_long_at = seen.is_none().then(Instant::now);
+                    *state = State { seen, failed: None, too_long_at };
+                }
                 Err(error) => {
                     state.failed = Some((Instant::now(), error.clone()));
                     return Err(error);

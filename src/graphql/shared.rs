@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use async_graphql::parser::types::{Directive, ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
 use async_graphql::{Name, Request, Response, Value, Variables};
@@ -17,6 +18,7 @@ use futures_util::stream::{self, BoxStream};
 use lru::LruCache;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, mpsc};
+use tokio::time::timeout;
 
 use super::api::Schemas;
 use super::document::Prepared;
@@ -40,6 +42,8 @@ pub enum Told {
 /// An answer in its JSON.
 pub type Payload = Arc<RawValue>;
 
+/// How long a subscriber waits for the execution of another one.
+const OTHERS_MAX: Duration = Duration::from_millis(250);
 /// Executions that wait for the next event, of one shape.
 const PRESSES_MAX: usize = 4;
 /// What was shown lately, in as many parts. Beyond this each shows it again.
@@ -302,9 +306,11 @@ impl Shape {
                 Some(_) | None => Err(response),
             }
         };
-        match shown.payload.get_or_try_init(execute).await {
-            Ok(payload) => Told::Shared(Arc::clone(payload)),
-            Err(response) => Told::Own(response),
+        match timeout(OTHERS_MAX, shown.payload.get_or_try_init(execute)).await {
+            Ok(Ok(payload)) => Told::Shared(Arc::clone(payload)),
+            Ok(Err(response)) => Told::Own(response),
+            // Whoever executes it goes on only as far as its reader does, and nobody else must wait for that.
+            Err(_) => Told::Own(self.print(updates, Ok(update)).await),
         }
     }
 
