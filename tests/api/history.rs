@@ -138,7 +138,7 @@ async fn a_message_in_a_list_is_what_the_node_is() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let plain = alice.send(&c, "plain").await;
-    let rich = "mutation($c: ID!, $r: ID!) { sendMessage(input: {conversationId: $c, body: \"rich\", replyTo: $r, idempotencyKey: \"k\",
+    let rich = "mutation($c: ID!, $r: ID!) { sendMessage(input: {conversationId: $c, body: \"rich\", replyToId: $r, idempotencyKey: \"k\",
         metadata: {a: [1, {b: null}]}, attachments: [{url: \"https://example.org/a.png\", mimeType: \"image/png\"}]}) { clientMutationId } }";
     alice.data(rich, json!({"c": c, "r": plain.id})).await;
     let gone = bob.send(&c, "gone").await;

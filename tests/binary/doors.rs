@@ -154,7 +154,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("alice", "{ conversation { id } }", BAD, "id"),
     ("alice", "{ conversation(id: [1]) { id } }", BAD, "id"),
     ("alice", "{ inbox(filter: {kinds: GROUP}) { updatesCursor } }", BAD, "kinds"),
-    ("alice", "{ inbox(filter: {kind: BIG}) { updatesCursor } }", BAD, "BIG"),
+    ("alice", "{ inbox(filter: {kind: BIG}) { updatesCursor } }", BAD, "one of DIRECT, GROUP"),
     ("alice", "query nodes(ids: $ids) { id }", BAD, "at most 100 ids"),
     ("alice", "query($missing: ID!) { conversation(id: $missing) { id } }", BAD, "`$missing`"),
     ("alice", "query($many: Int) { inbox(first: $many) { updatesCursor } }", BAD, "Int"),

@@ -81,7 +81,7 @@ async fn a_bad_document_is_told_with_its_status_and_as_success_to_plain_json() {
     for (request, status, part) in [
         (json!({ "query": "{ number(" }), 400, "cannot be parsed"),
         (json!({ "query": "{ nothing }" }), 422, "nothing"),
-        (json!({ "query": "{ number(n: \"x\") }" }), 422, "Invalid value"),
+        (json!({ "query": "{ number(n: \"x\") }" }), 422, "must be of the type `Int`"),
         (json!({ "query": "query($n: Int!) { number(n: $n) }" }), 400, "$n"),
         (json!({ "query": "query A { number(n: 1) }", "operationName": "B" }), 422, "operationName"),
         (json!({ "query": "query A { number(n: 1) } query B { number(n: 1) }" }), 422, "operationName"),

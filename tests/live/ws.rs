@@ -5,6 +5,8 @@ use std::time::Duration;
 use futures_util::SinkExt;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::world::{World, soon};
 
@@ -29,6 +31,16 @@ async fn a_subscription_tells_and_completes() {
         assert_eq!(socket.hear().await, next("1", &json!({ "count": number })));
     }
     assert_eq!(socket.hear().await, complete("1"));
+}
+
+/// A browser calls a close unclean that nobody answers.
+#[tokio::test]
+async fn a_client_that_closes_is_answered() {
+    let world = World::start().await;
+    let mut socket = world.open().await;
+    socket.subscribe("1", "subscription { forever }").await;
+    socket.send(Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "bye".into() }))).await;
+    assert_eq!(socket.closed().await, (1000, "bye".to_owned()));
 }
 
 #[tokio::test]

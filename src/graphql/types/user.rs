@@ -12,7 +12,7 @@ use crate::model::{self, UserId};
 /// Whether a user is here just now.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct Presence {
-    /// Whether the user has a socket or a stream open on this server, or had one a few seconds ago.
+    /// Whether the user has a socket or a stream open, or had one a few seconds ago: on this server, or on another that told of it.
     is_online: bool,
     /// When the user was here last: to the minute while they are, and in whatever server they were. Null for one who never was.
     last_seen_at: Option<DateTime>,
