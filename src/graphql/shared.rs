@@ -43,7 +43,7 @@ pub enum Told {
 pub type Payload = Arc<RawValue>;
 
 /// How long a subscriber waits for the execution of another one.
-const OTHERS_MAX: Duration = Duration::from_millis(250);
+const OTHERS_MAX: Duration = Duration::from_secs(1);
 /// Executions that wait for the next event, of one shape.
 const PRESSES_MAX: usize = 4;
 /// What was shown lately, in as many parts. Beyond this each shows it again.

@@ -10,12 +10,16 @@ use crate::support::program::Running;
 
 /// Each case opens a store of its own, of which a small node bears only a few at once.
 const AT_ONCE: &str = "4";
-/// What holds in one process alone: that a resumed stream repeats nothing (on a cluster it may repeat what is younger than the window), and
-/// that a send comes between the steps of a removal. `tests/servers` says what must hold there.
-const ELSEWHERE: [&str; 8] = [
+/// What holds in one process alone: that a resumed stream repeats nothing (on a cluster it may repeat what is younger than the window), that
+/// a send comes between the steps of a removal, and that one of equal streams has executed before the others lose patience. `tests/servers`
+/// says what must hold there.
+const ELSEWHERE: [&str; 11] = [
     "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
     "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",
     "api::group_events::nothing_is_said_by_one_who_was_removed",
+    "api::reaction::a_reaction_is_told_once_live_and_resumed_and_in_no_inbox",
+    "api::shared::equal_subscriptions_get_the_same_bytes_wherever_they_began",
+    "api::shared::one_who_is_removed_gets_none_of_what_others_share",
     "api::rates::streams_that_come_back_at_once_take_turns_and_all_get_there",
     "api::subscription::a_cursor_is_good_after_a_restart",
     "api::subscription::a_stream_resumed_from_any_cursor_has_no_gap_and_no_repeat",
