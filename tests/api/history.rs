@@ -147,17 +147,19 @@ async fn a_message_in_a_list_is_what_the_node_is() {
     alice.data(edit, json!({"m": plain.id})).await;
     for fields in [
         "id uuid kind body clientKey createdAt editedAt deletedAt sender { id username }",
-        "__typename sender { __typename ...Name } ... on Node { id } ... on Message { body } ... { kind } ... on User { username }",
+        "__typename sender { __typename ...Name } ... on Node { id } ... on Message { body } ... { kind }",
         "z: body a: body body one: id sender { id } sender { username } sender { displayName } attachments { url } attachments { mimeType }",
         "...Whole conversation { id } replyTo { id body } metadata status reactions { emoji } receipts { edges { node { status } } }",
         "...Whole ...Whole sender { ...Name id presence { isOnline } }",
     ] {
-        let fragments =
-            "fragment Whole on Message { id body createdAt @include(if: true) uuid @skip(if: true) sender { ...Name displayName } }
-            fragment Name on User { username }";
-        let used = if fields.contains("Whole") { fragments } else { fragments.split_once("fragment Name").unwrap().1 };
-        let used = if fields.contains("Whole") { used.to_owned() } else { format!("fragment Name{used}") };
-        let used = if fields.contains("Name") || fields.contains("Whole") { used } else { String::new() };
+        let name = "fragment Name on User { username }";
+        let whole =
+            "fragment Whole on Message { id body createdAt @include(if: true) uuid @skip(if: true) sender { ...Name displayName } }";
+        let used = match (fields.contains("...Whole"), fields.contains("...Name")) {
+            (true, _) => format!("{whole} {name}"),
+            (false, true) => name.to_owned(),
+            (false, false) => String::new(),
+        };
         let list = format!("query($c: ID!) {{ conversation(id: $c) {{ messages {{ edges {{ node {{ key: id {fields} }} }} }} }} }} {used}");
         let data = alice.data(&list, json!({"c": c})).await;
         let edges = data["conversation"]["messages"]["edges"].as_array().unwrap();
