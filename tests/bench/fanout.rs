@@ -87,7 +87,7 @@ pub async fn serve_bare() {
         let sender = sender.clone();
         async move {
             let upgrade = upgrade.read_buffer_size(4 * 1024).write_buffer_size(8 * 1024);
-            upgrade.on_upgrade(move |socket| async move {
+            upgrade.protocols(["graphql-transport-ws"]).on_upgrade(move |socket| async move {
                 let mut heard = sender.subscribe();
                 let (mut out, mut said) = futures_util::StreamExt::split(socket);
                 loop {
