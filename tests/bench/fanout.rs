@@ -145,7 +145,9 @@ impl Ours {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--rates", "off", "--log", "error", "--data"]).arg(folder.path());
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--rates", "off", "--socket-ping-every", "1h", "--log", "error", "--data"])
+            .arg(folder.path());
         command.env("WIDEROOM_FREE_DISK_MIN", "1MiB");
         let server = Server::start(command);
         let auth = Auth::open(folder.path()).unwrap();
