@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use async_graphql::parser::types::{Directive, ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
 use async_graphql::{Name, Request, Response, Value, Variables};
+use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{FutureExt as _, StreamExt as _};
 use lru::LruCache;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, mpsc};
@@ -113,29 +113,24 @@ impl Shared {
     }
 
     /// What the viewer is told, where nothing in the operation is theirs.
-    pub(super) fn subscribe(
+    pub(super) async fn subscribe(
         self: &Arc<Self>,
         prepared: Prepared,
         free: Free,
         variables: Variables,
         viewer: Option<UserId>,
     ) -> BoxStream<'static, Told> {
-        let shared = Arc::clone(self);
-        let opened = async move {
-            let slot = Arc::default();
-            let session = Session::at(shared.chat.clone(), viewer, Desk::Opening(Arc::clone(&slot)));
-            let answer = shared.schemas.of(&prepared).execute_stream(shared.request(&prepared, variables.clone(), session)).next().await;
-            match (answer, Desk::take_over(&slot)) {
-                (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
-                (None, Some(updates)) => {
-                    prepared.passed();
-                    told(shared.shape(prepared, free, variables), updates)
-                }
-                (None, None) => stream::empty().boxed(),
+        let slot = Arc::default();
+        let session = Session::at(self.chat.clone(), viewer, Desk::Opening(Arc::clone(&slot)));
+        let answer = self.schemas.of(&prepared).execute_stream(self.request(&prepared, variables.clone(), session)).next().await;
+        match (answer, Desk::take_over(&slot)) {
+            (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
+            (None, Some(updates)) => {
+                prepared.passed();
+                told(self.shape(prepared, free, variables), updates)
             }
-        };
-        // In a box of its own, which goes when it is open.
-        opened.boxed().flatten_stream().boxed()
+            (None, None) => stream::empty().boxed(),
+        }
     }
 
     fn shape(self: &Arc<Self>, prepared: Prepared, free: Free, variables: Variables) -> Arc<Shape> {

@@ -2,14 +2,18 @@
 
 use std::any::Any;
 use std::net::Ipv4Addr;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::http::{Extensions, HeaderMap, StatusCode};
-use futures_util::{FutureExt, Stream, StreamExt, stream};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::Doors;
@@ -51,23 +55,50 @@ impl Doors {
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(
-        &self,
-        prepared: &Prepared,
-        variables: Variables,
-        viewer: Option<UserId>,
-    ) -> impl Stream<Item = Delivery> + Send + use<> {
-        let told = catch_unwind(AssertUnwindSafe(|| self.executor.subscribe(prepared, variables, viewer)));
-        let told = told.unwrap_or_else(|panic| stream::once(async { resume_unwind(panic) }).boxed());
-        let open = Open::new(&self.meter);
-        AssertUnwindSafe(told).catch_unwind().map(move |caught| {
-            open.told();
-            match caught {
-                Ok(Told::Own(response)) => Delivery::Own(response.into()),
-                Ok(Told::Shared(payload)) => Delivery::Shared(payload),
-                Err(panic) => Delivery::Own(panicked(panic.as_ref())),
+    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> Deliveries {
+        let executor = Arc::clone(&self.executor);
+        let opening = async move { executor.subscribe(&prepared, variables, viewer).await };
+        Deliveries { phase: Phase::Opening(opening.boxed()), open: Open::new(&self.meter) }
+    }
+}
+
+/// What one subscription tells.
+pub(super) struct Deliveries {
+    phase: Phase,
+    open: Open,
+}
+
+/// What opening it needs is given back when it is open.
+enum Phase {
+    Opening(BoxFuture<'static, BoxStream<'static, Told>>),
+    Open(BoxStream<'static, Told>),
+    Over,
+}
+
+impl Phase {
+    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+        if let Self::Opening(opening) = self {
+            *self = Self::Open(ready!(opening.poll_unpin(cx)));
+        }
+        if let Self::Open(told) = self { told.poll_next_unpin(cx) } else { Poll::Ready(None) }
+    }
+}
+
+impl Stream for Deliveries {
+    type Item = Delivery;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_told(cx))) {
+            Ok(told) => ready!(told).map(Delivery::from),
+            Err(panic) => {
+                self.phase = Phase::Over;
+                Some(Delivery::Own(panicked(panic.as_ref())))
             }
-        })
+        };
+        if told.is_some() {
+            self.open.told();
+        }
+        Poll::Ready(told)
     }
 }
 

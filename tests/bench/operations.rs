@@ -116,7 +116,7 @@ impl<'a> Client<'a> {
         let page = world.data(viewer, HISTORY, json!({"c": conversation, "until": middle.to_string()})).await;
         let middle = text(&page["conversation"]["messages"]["pageInfo"]["endCursor"]);
         let to_read = oldest_ids(world, viewer, &conversation).await;
-        let mut updates = world.subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation}));
+        let mut updates = world.subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation})).await;
         let topics = world.bus.topic_count();
         while world.bus.topic_count() == topics {
             // It listens from its first look on.

@@ -5,6 +5,7 @@ mod operations;
 mod outbox;
 mod protocol;
 mod rate;
+mod source;
 mod timers;
 
 use std::sync::Arc;
