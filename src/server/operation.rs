@@ -1,7 +1,7 @@
 //! One operation, whichever door it came through: its viewer, its deadline, its panic, its line in the log.
 
 use std::any::Any;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Doors;
 use super::address::{Address, Peer};
 use super::answer::{Answer, Code, Delivery, Problem};
+use super::gate::{Counted, TooMany};
 use super::meter::{Meter, Open};
 use crate::auth::{self, Identity};
 use crate::graphql::{Prepared, Told};
@@ -33,6 +34,11 @@ impl Doors {
         // Without a connection there is nobody to tell from others: as in a test of the router alone.
         let peer = extensions.get::<Peer>().copied().unwrap_or(Peer(Ipv4Addr::UNSPECIFIED.into()));
         Address::of(peer, headers, &self.bounds.proxies)
+    }
+
+    /// A place for a connection. A proxy may have all of them, for whom it speaks.
+    pub(super) fn connection_of(&self, peer: IpAddr) -> Result<Option<Counted<Address>>, TooMany> {
+        if self.bounds.proxies.trust(peer.to_canonical()) { Ok(None) } else { self.gate.connection_at(Address::from(peer.to_canonical())) }
     }
 
     /// Whom `Bearer …` names.
