@@ -72,7 +72,8 @@ Examples:
   wideroom bench fanout --subscribers 1000 --rate 20 --pid 4711
   wideroom bench fanout --subscribers 10000 --rate 1 --participants 32 --duration 1m";
 const IDLE: &str = "\
-Sockets that listen to one conversation and are told nothing. With --pid: how much memory each takes, and how much CPU to keep it open.";
+Sockets that listen to one conversation and are told nothing. With --pid: how much memory each takes, and how much CPU to \
+keep it open. A server keeps memory that it had before: measure one that was just started.";
 const IDLE_EXAMPLES: &str = "\
 Examples:
   wideroom bench idle --sockets 5000 --pid 4711

@@ -70,20 +70,15 @@ pub(super) async fn open(
     Ok(())
 }
 
-/// Until so much has come, nothing comes any more, or it is to end. Answers with whether all has come.
-pub(super) async fn all_came(run: &mut Run<'_>, what: &str, of: u64, came: impl Fn() -> u64) -> bool {
+/// Until so much has come, nothing moves any more, or it is to end. What has come may be less than what moves.
+pub(super) async fn all_came(run: &mut Run<'_>, what: &str, of: u64, came: impl Fn() -> u64, moves: impl Fn() -> u64) {
     let (mut last, mut moved) = (0, Instant::now());
-    loop {
-        let now = came();
-        if now >= of {
-            return true;
-        }
+    while came() < of && moved.elapsed() < PATIENCE && !run.stop.is_cancelled() {
+        let now = moves();
         if now > last {
             (last, moved) = (now, Instant::now());
         }
-        if moved.elapsed() > PATIENCE || run.stop.is_cancelled() {
-            return false;
-        }
+        let now = came();
         run.tell(what, now, of, &format!("{what}: {now} of {of}"));
         sleep(LOOK_EVERY).await;
     }

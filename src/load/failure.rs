@@ -19,7 +19,8 @@ pub enum Failure {
     Cut(String),
     #[error("no answer in time")]
     Late,
-    #[error("what answers is no Wideroom: {0}")]
+    /// What no server of this version says.
+    #[error("not what a Wideroom says: {0}")]
     Foreign(String),
 }
 
@@ -33,6 +34,11 @@ impl Failure {
             Self::Late => "TIMEOUT",
             Self::Foreign(_) => "FOREIGN",
         }
+    }
+
+    /// A message that nobody sent, or that should not come any more.
+    pub(super) fn stray() -> Self {
+        Self::Foreign("a message came that should not".to_owned())
     }
 
     /// What is behind an answer that is none of success. The errors stand before everything else in it.
@@ -152,6 +158,6 @@ mod tests {
 
     #[test]
     fn another_server_is_not_taken_for_one_of_ours() {
-        assert_eq!(Failure::of_answer(404, b"<html>").to_string(), "what answers is no Wideroom: it answers 404");
+        assert_eq!(Failure::of_answer(404, b"<html>").to_string(), "not what a Wideroom says: it answers 404");
     }
 }

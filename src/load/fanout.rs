@@ -60,27 +60,29 @@ impl Shape for Fanout {
         crowd::open(run, self.subscribers, &group.people, Some(&subscription), &Meter::default(), listen).await?;
         // What is sent once all have heard this, all are told as it comes.
         stage::fill(run, &group, 1, messages).await?;
-        if !crowd::all_came(run, "listeners", self.subscribers, || heard.ready.load(Ordering::Relaxed)).await {
-            let ready = grouped(heard.ready.load(Ordering::Relaxed));
-            let deaf = Error::Broken(format!("{ready} of {} sockets heard a message", grouped(self.subscribers)));
+        let ready = || heard.ready.load(Ordering::Relaxed);
+        crowd::all_came(run, "listeners", self.subscribers, ready, ready).await;
+        if ready() < self.subscribers {
+            let deaf = Error::Broken(format!("{} of {} sockets heard a message", grouped(ready()), grouped(self.subscribers)));
             return Err(if run.stop.is_cancelled() { Error::Interrupted } else { deaf });
         }
         let messages = Messages { first: 1, ..messages };
         let senders = group.people.iter().cycle().take(SENDERS);
         let workers = senders.map(|person| stage::sender(run, &group, person, messages)).collect();
         let watch = run.watch();
-        let (sends, _) = drive(run, "sends", Goal::Paced { rate: self.rate, length: self.duration }, workers).await?;
+        let (sends, sending) = drive(run, "sends", Goal::Paced { rate: self.rate, length: self.duration }, workers).await?;
         let due = sends.count() * self.subscribers;
-        crowd::all_came(run, "deliveries", due, || heard.meter.count()).await;
+        let came = || heard.meter.count();
+        crowd::all_came(run, "deliveries", due, came, came).await;
         let spent = watch.spent();
         let mut tally = heard.meter.tally();
         tally.take_failures(sends.failures.clone());
         // Where a send failed it may have been told all the same.
         let is_as_sent = tally.count() == due || (tally.count() > due && sends.failed() > 0) || run.stop.is_cancelled();
         let fault = (!is_as_sent).then(|| format!("{} deliveries came, and {} were due", grouped(tally.count()), grouped(due)));
-        let rate = sends.count() as f64 / self.duration.as_secs_f64();
-        let sent =
-            Figure { name: "sends", value: sends.count() as f64, words: format!("{} sends, {rate:.1} a second", grouped(sends.count())) };
+        let rate = sends.count() as f64 / sending.elapsed.max(self.duration).as_secs_f64();
+        let words = format!("{} sends, {rate:.1} a second, and {} were asked for", grouped(sends.count()), self.rate);
+        let sent = Figure::new("sends", sends.count() as f64, words);
         let about = format!("{} sockets of {} people, {} sends a second", grouped(self.subscribers), self.participants, self.rate);
         let counted = Counted { one: "delivery", many: "deliveries", timed: "from the send to the client" };
         Ok(Report::new(run, ("fanout", self), about, counted, (tally, spent)).with([sent]).with_faults(fault))
@@ -92,7 +94,7 @@ async fn listen(mut socket: Socket, start: Instant, heard: Arc<Heard>) {
         match socket.told().await.map(|told| Mark::find(&told)) {
             Ok(Some(Mark { number: 0, .. })) => drop(heard.ready.fetch_add(1, Ordering::Relaxed)),
             Ok(Some(Mark { at, .. })) => heard.meter.took(start.elapsed().saturating_sub(Duration::from_micros(at))),
-            Ok(None) => heard.meter.fail(&Failure::Foreign("a message that was not sent here".to_owned())),
+            Ok(None) => heard.meter.fail(&Failure::stray()),
             Err(failure) => return heard.meter.fail(&failure),
         }
     }

@@ -63,12 +63,12 @@ impl Shape for Idle {
         if let Some((before, after)) = before.zip(after) {
             let kib = (after as f64 - before as f64) / 1_024.0 / self.sockets as f64;
             let words = format!("{kib:.2} KiB of resident memory for each socket");
-            figures.push(Figure { name: "residentKibEach", value: kib, words });
+            figures.push(Figure::new("residentKibEach", kib, words));
         }
         if let Some(cpu) = silence.cpu_micros {
             let micros = cpu / self.sockets as f64 / silence.elapsed.as_secs_f64().max(1e-6);
             let words = format!("{micros:.2} µs of CPU for each socket and second of silence");
-            figures.push(Figure { name: "cpuMicrosPerSocketSecond", value: micros, words });
+            figures.push(Figure::new("cpuMicrosPerSocketSecond", micros, words));
         }
         let about = format!("{} sockets of {} people, each with a subscription", grouped(self.sockets), self.participants);
         let counted = Counted { one: "opening", many: "openings", timed: "from connecting to the subscription" };
@@ -79,7 +79,7 @@ impl Shape for Idle {
 /// Answers what keeps it open.
 async fn hold(mut socket: Socket, meter: Arc<Meter>) {
     match socket.told().await {
-        Ok(_) => meter.fail(&Failure::Foreign("a message in what should be silence".to_owned())),
+        Ok(_) => meter.fail(&Failure::stray()),
         Err(failure) => meter.fail(&failure),
     }
 }

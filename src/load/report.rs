@@ -35,10 +35,16 @@ pub(super) struct Counted {
 /// Something that only one shape has to say.
 pub(super) struct Figure {
     /// In JSON.
-    pub(super) name: &'static str,
-    pub(super) value: f64,
+    name: &'static str,
+    value: f64,
     /// The number and what it says, for a person.
-    pub(super) words: String,
+    words: String,
+}
+
+impl Figure {
+    pub(super) fn new(name: &'static str, value: f64, words: String) -> Self {
+        Self { name, value, words }
+    }
 }
 
 impl Report {

@@ -57,7 +57,7 @@ impl Socket {
         self.hear(NEXT).await
     }
 
-    /// Until the server has read everything that was said.
+    /// Until the server has read everything that was said. Nothing may be told before its answer.
     pub(super) async fn echo(&mut self) -> Result<(), Failure> {
         self.say(r#"{"type":"ping"}"#.to_owned()).await?;
         self.wait_for(PONG).await
@@ -79,7 +79,7 @@ impl Socket {
                 Message::Text(text) if text.starts_with(kind) => return Ok(text),
                 Message::Text(text) if text.starts_with(PING) => self.say(r#"{"type":"pong"}"#.to_owned()).await?,
                 Message::Text(text) if text.starts_with(ERROR) => return Err(Failure::of_subscription(&text)),
-                Message::Text(text) if text.starts_with(NEXT) || text.starts_with(PONG) => {}
+                Message::Text(text) if text.starts_with(NEXT) => return Err(Failure::stray()),
                 Message::Text(text) => return Err(Failure::Foreign(text.chars().take(100).collect())),
                 Message::Close(frame) => return Err(Failure::of_close(frame)),
                 Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}

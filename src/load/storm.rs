@@ -76,28 +76,32 @@ impl Shape for Storm {
         let watch = run.watch();
         go.send_replace(Some(watch.began()));
         let sending = Sending::begin(run, &group, messages, self);
-        crowd::all_came(run, "current again", self.sockets, || crowd.meter.count()).await;
+        let told = || crowd.told.load(Ordering::Relaxed);
+        crowd::all_came(run, "current again", self.sockets, || crowd.meter.count(), told).await;
         let (spent, mut tally) = (watch.spent(), crowd.meter.tally());
         let (sent, failure) = sending.end().await;
         last.send_replace(Some(self.missed + sent));
         let due = self.sockets * (self.missed + sent);
-        crowd::all_came(run, "messages told", due, || crowd.told.load(Ordering::Relaxed)).await;
+        crowd::all_came(run, "messages told", due, told, told).await;
+        if told() == due {
+            // They look whether anything comes too much, and each look has its own deadline.
+            tasks.join_all().await;
+        }
         tally.failures = crowd.meter.tally().failures;
         failure.iter().for_each(|failure| tally.fail(failure));
-        let came = crowd.told.load(Ordering::Relaxed);
-        let is_whole =
-            run.stop.is_cancelled() || (came == due && !tally.failures.contains_key(REPEATED) && !tally.failures.contains_key(LOST));
-        let fault = (!is_whole).then(|| format!("{} messages came once and in order, and {} were due", grouped(came), grouped(due)));
+        let came = told();
+        let is_in_order = [LOST, REPEATED].iter().all(|code| !tally.failures.contains_key(*code));
+        let is_whole = tally.count() == self.sockets && came == due && is_in_order;
+        let fault = (!is_whole && !run.stop.is_cancelled()).then(|| {
+            let (current, came, due) = (grouped(tally.count()), grouped(came), grouped(due));
+            format!("{current} of {} sockets have what they missed; {came} messages came, and {due} were due", grouped(self.sockets))
+        });
         let until = tally.spread().map_or(0.0, |spread| spread.max);
         let figures = [
-            Figure { name: "allCurrentMs", value: until, words: format!("{until:.1} ms until all were current") },
-            Figure { name: "sentMeanwhile", value: sent as f64, words: format!("{} messages sent meanwhile", grouped(sent)) },
+            Figure::new("allCurrentMs", until, format!("{until:.1} ms until all were current")),
+            Figure::new("sentMeanwhile", sent as f64, format!("{} messages sent meanwhile", grouped(sent))),
+            Figure::new("told", came as f64, format!("{} messages told in order, and {} were due", grouped(came), grouped(due))),
         ];
-        let figures = figures.into_iter().chain([Figure {
-            name: "told",
-            value: came as f64,
-            words: format!("{} messages told, of {} that were due, in order", grouped(came), grouped(due)),
-        }]);
         let about = format!(
             "{} sockets of {} people, {} messages missed, {} sends a second",
             grouped(self.sockets),
@@ -123,17 +127,19 @@ async fn hear(socket: &mut Socket, number: usize, crowd: &Crowd) -> Result<(), F
         // Nobody is there any more to say when: there is nothing to come back for.
         moment = go.wait_for(Option::is_some) => match moment.ok().and_then(|moment| *moment) { Some(began) => began, None => return Ok(()) },
         // Only for its pings: it has no subscription yet.
-        told = socket.told() => return Err(told.err().unwrap_or_else(stranger)),
+        told = socket.told() => return Err(told.err().unwrap_or_else(Failure::stray)),
     };
     crowd.subscription.begin(socket, number).await?;
     let mut heard = 0;
     loop {
+        let is_last = async { last.wait_for(|last| last.is_some_and(|last| heard >= last)).await.map(drop) };
         let told = tokio::select! {
             told = socket.told() => told?,
-            _ = last.wait_for(|last| last.is_some_and(|last| heard >= last)) => return Ok(()),
+            // Nothing may come after it.
+            _ = is_last => return socket.echo().await,
         };
         let Some(Mark { number, .. }) = Mark::find(&told) else {
-            return Err(stranger());
+            return Err(Failure::stray());
         };
         if let Some((code, is_new)) = fault(heard, number) {
             crowd.meter.count_failure(code, format!("message {number} came after {heard}"));
@@ -156,10 +162,6 @@ fn fault(heard: u64, number: u64) -> Option<(&'static str, bool)> {
         number if number > heard + 1 => Some((LOST, true)),
         _ => None,
     }
-}
-
-fn stranger() -> Failure {
-    Failure::Foreign("a message that was not sent here".to_owned())
 }
 
 /// Messages that go on, one after the other, until it is enough.
