@@ -1,6 +1,7 @@
 //! Many who ask at once, each on a connection of their own, for a while, so often, or at a rate.
 //!
-//! Without a rate each asks again once it is answered. At a rate the moments are fixed beforehand: a server that is late is asked no less.
+//! Without a rate each asks again once it is answered. At a rate the moments are fixed beforehand, and times go by them: a server that is late
+//! is asked no less, and its delay is not forgotten.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use super::http::Caller;
 use super::process::Spent;
 use super::tally::{Meter, Tally};
 
-pub(super) const TELL_EVERY: Duration = Duration::from_millis(100);
+const TELL_EVERY: Duration = Duration::from_millis(100);
 /// Who was refused asks again after so long, so that a server that refuses is not flooded.
 const AFTER_FAILURE: Duration = Duration::from_millis(20);
 
@@ -37,10 +38,11 @@ pub(super) enum Goal {
     },
 }
 
-/// One who asks, and the request with this number.
+/// One who asks.
 pub(super) struct Worker {
     pub(super) caller: Caller,
-    pub(super) request: Box<dyn Fn(u64) -> Bytes + Send>,
+    /// The request with this number, which is due at this moment.
+    pub(super) request: Box<dyn Fn(u64, Instant) -> Bytes + Send>,
 }
 
 struct Plan {
@@ -81,7 +83,7 @@ async fn run_plan(
     let watch = run.watch();
     let plan = Arc::new(Plan {
         goal,
-        start: watch.began().into(),
+        start: watch.began(),
         over: run.stop.child_token(),
         ends_at_failure,
         next: AtomicU64::new(0),
@@ -106,10 +108,9 @@ async fn run_plan(
 
 async fn work(mut worker: Worker, plan: Arc<Plan>) {
     let mut own = 0;
-    while let Some(number) = plan.next(own).await {
-        let began = Instant::now();
-        match worker.caller.ask((worker.request)(number)).await {
-            Ok(_) => plan.meter.took(began.elapsed()),
+    while let Some((number, due)) = plan.next(own).await {
+        match worker.caller.ask((worker.request)(number, due)).await {
+            Ok(_) => plan.meter.took(due.elapsed()),
             Err(failure) => {
                 plan.meter.fail(&failure);
                 if plan.ends_at_failure {
@@ -123,9 +124,10 @@ async fn work(mut worker: Worker, plan: Arc<Plan>) {
 }
 
 impl Plan {
-    /// The number of what is to be asked next, when its time has come. `None`: nothing is.
-    async fn next(&self, own: u64) -> Option<u64> {
+    /// The number of what is to be asked next, when its time has come, and when that was. `None`: nothing is.
+    async fn next(&self, own: u64) -> Option<(u64, Instant)> {
         let next = || self.next.fetch_add(1, Ordering::Relaxed);
+        let mut due = Instant::now();
         let number = match self.goal {
             Goal::For(length) => Some(next()).filter(|_| self.start.elapsed() < length),
             Goal::Times(times) => Some(next()).filter(|number| *number < times),
@@ -136,13 +138,14 @@ impl Plan {
                 if moment >= length {
                     return None;
                 }
+                due = self.start + moment;
                 tokio::select! {
-                    () = sleep_until(self.start + moment) => Some(number),
+                    () = sleep_until(due) => Some(number),
                     () = self.over.cancelled() => None,
                 }
             }
         };
-        number.filter(|_| !self.over.is_cancelled())
+        number.filter(|_| !self.over.is_cancelled()).map(|number| (number, due))
     }
 }
 

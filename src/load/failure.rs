@@ -114,10 +114,12 @@ pub enum Error {
     Away { url: String, source: io::Error },
     #[error("{url}: {code}: {sentence}{advice}")]
     Refused { url: String, code: String, sentence: String, advice: String },
-    #[error("{what} of {of} failed: {codes}{advice}")]
-    Failed { what: u64, of: u64, codes: String, advice: String },
+    #[error("{failed} of {all} failed: {codes}{advice}")]
+    Failed { failed: u64, all: u64, codes: String, advice: String },
+    /// What must never be.
     #[error("{0}")]
     Broken(String),
+    /// What was asked for does not fit together.
     #[error("{0}")]
     Unfit(String),
     #[error("this takes {wanted} open files, and this process may have {most}: raise that with `ulimit -n {wanted}`, or ask for less")]
@@ -126,6 +128,7 @@ pub enum Error {
     Pid(String),
     #[error("interrupted before there was anything to report")]
     Interrupted,
+    /// In the middle.
     #[error("interrupted; what was measured until then is above")]
     Cut,
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::crowd::{self, Subscription};
 use super::drive::{Goal, drive};
@@ -56,8 +57,8 @@ impl Shape for Fanout {
         let after = stage::cursor(run, &group).await?;
         let subscription = Subscription::new(&group, &after);
         let (heard, messages, mut listeners) = (Arc::new(Heard::default()), Messages::of(self.bytes), JoinSet::new());
-        let listen = |_, socket| drop(listeners.spawn(listen(socket, messages.start, Arc::clone(&heard))));
-        crowd::open(run, self.subscribers, &group.people, Some(&subscription), &Meter::default(), listen).await?;
+        let hold = |_, socket| drop(listeners.spawn(listen(socket, messages.start, Arc::clone(&heard))));
+        crowd::open(run, self.subscribers, &group.people, Some(&subscription), &Meter::default(), hold).await?;
         // What is sent once all have heard this, all are told as it comes.
         stage::fill(run, &group, 1, messages).await?;
         let ready = || heard.ready.load(Ordering::Relaxed);
@@ -84,7 +85,7 @@ impl Shape for Fanout {
         let words = format!("{} sends, {rate:.1} a second, and {} were asked for", grouped(sends.count()), self.rate);
         let sent = Figure::new("sends", sends.count() as f64, words);
         let about = format!("{} sockets of {} people, {} sends a second", grouped(self.subscribers), self.participants, self.rate);
-        let counted = Counted { one: "delivery", many: "deliveries", timed: "from the send to the client" };
+        let counted = Counted { one: "delivery", many: "deliveries", timed: "from the moment of the send to the client" };
         Ok(Report::new(run, ("fanout", self), about, counted, (tally, spent)).with([sent]).with_faults(fault))
     }
 }

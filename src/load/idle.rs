@@ -65,8 +65,8 @@ impl Shape for Idle {
             let words = format!("{kib:.2} KiB of resident memory for each socket");
             figures.push(Figure::new("residentKibEach", kib, words));
         }
-        if let Some(cpu) = silence.cpu_micros {
-            let micros = cpu / self.sockets as f64 / silence.elapsed.as_secs_f64().max(1e-6);
+        if let Some(cpu) = silence.cpu_micros.filter(|_| silence.elapsed > LOOK_EVERY) {
+            let micros = cpu / self.sockets as f64 / silence.elapsed.as_secs_f64();
             let words = format!("{micros:.2} µs of CPU for each socket and second of silence");
             figures.push(Figure::new("cpuMicrosPerSocketSecond", micros, words));
         }

@@ -50,7 +50,7 @@ impl Shape for Inboxes {
         let request = Document::new(INBOX).with(&json!({"n": self.first}));
         let worker = |_| {
             let request = request.clone();
-            Worker { caller: Caller::new(&run.target, &viewer), request: Box::new(move |_| request.clone()) }
+            Worker { caller: Caller::new(&run.target, &viewer), request: Box::new(move |_, _| request.clone()) }
         };
         let workers = (0..self.in_flight).map(worker).collect();
         let driven = drive(run, "inboxes", Goal::For(self.duration), workers).await?;

@@ -48,7 +48,7 @@ impl Shape for Marks {
             let ids: Arc<[String]> = ids.into_iter().take(self.messages as usize).rev().collect();
             for reader in &group.people[..group.people.len() - 1] {
                 let (mark, ids, id) = (Arc::clone(&mark), Arc::clone(&ids), group.id.clone());
-                let request = move |number: u64| mark.with(&json!({"c": id, "m": ids[number as usize]}));
+                let request = move |number: u64, _| mark.with(&json!({"c": id, "m": ids[number as usize]}));
                 workers.push(Worker { caller: Caller::new(&run.target, reader), request: Box::new(request) });
             }
         }

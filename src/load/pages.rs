@@ -61,7 +61,7 @@ impl Shape for Pages {
         let worker = |number: usize| {
             let (requests, caller) = (Arc::clone(&requests), Caller::new(&run.target, &group.people[number % group.people.len()]));
             // By the golden ratio: all over, and never the same place twice in a row.
-            let request = move |number: u64| {
+            let request = move |number: u64, _| {
                 let place = (number as f64 * 0.618_033_988_749_895).fract() * requests.len() as f64;
                 requests[place as usize].clone()
             };

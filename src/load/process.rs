@@ -1,7 +1,9 @@
 //! What the system says of the server's process, where it is on this machine: its time on the processor, and its memory.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::failure::Error;
 
@@ -101,8 +103,6 @@ fn tick_micros() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
 
     #[test]

@@ -156,15 +156,14 @@ impl Report {
     /// Whether all is as it must be.
     pub fn verdict(&self) -> Result<(), Error> {
         let failed = self.tally.failed();
-        if let Some(fault) = self.faults.first() {
-            return Err(Error::Broken(fault.clone()));
+        let codes: Vec<_> = self.tally.failures.keys().map(String::as_str).collect();
+        let advice = codes.iter().find_map(|code| advice(code)).map(|advice| format!("; {advice}")).unwrap_or_default();
+        match self.faults.first() {
+            Some(fault) => Err(Error::Broken(format!("{fault}{advice}"))),
+            None if failed > 0 => Err(Error::Failed { failed, all: failed + self.tally.count(), codes: codes.join(", "), advice }),
+            None if self.is_interrupted => Err(Error::Cut),
+            None => Ok(()),
         }
-        if failed > 0 {
-            let codes: Vec<_> = self.tally.failures.keys().map(String::as_str).collect();
-            let advice = codes.iter().find_map(|code| advice(code)).map(|advice| format!("; {advice}")).unwrap_or_default();
-            return Err(Error::Failed { what: failed, of: failed + self.tally.count(), codes: codes.join(", "), advice });
-        }
-        if self.is_interrupted { Err(Error::Cut) } else { Ok(()) }
     }
 }
 

@@ -93,11 +93,9 @@ async fn in_time<T>(what: impl Future<Output = T>) -> Result<T, Failure> {
 }
 
 fn failure(error: tungstenite::Error) -> Failure {
-    match error {
-        tungstenite::Error::Http(response) => {
-            let (head, body) = response.into_parts();
-            Failure::of_answer(head.status.as_u16(), &body.unwrap_or_default())
-        }
-        error => Failure::Cut(error.to_string()),
+    if let tungstenite::Error::Http(response) = error {
+        let (head, body) = response.into_parts();
+        return Failure::of_answer(head.status.as_u16(), &body.unwrap_or_default());
     }
+    Failure::Cut(error.to_string())
 }

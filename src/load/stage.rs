@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Run;
 use super::document::Document;
@@ -13,7 +14,6 @@ use super::http::Caller;
 use super::text::Mark;
 
 const AT_ONCE: usize = 16;
-const PAGE_MAX: u32 = 100;
 /// So large a group is still told everything: receipts and markers, too.
 pub(super) const PEOPLE_MAX: usize = 32;
 
@@ -64,23 +64,23 @@ pub(super) struct Messages {
     pub(super) bytes: usize,
     pub(super) is_keyed: bool,
     /// By which the time in a text goes.
-    pub(super) start: std::time::Instant,
+    pub(super) start: Instant,
     /// The number of the first.
     pub(super) first: u64,
 }
 
 impl Messages {
     pub(super) fn of(bytes: u64) -> Self {
-        Self { bytes: bytes as usize, is_keyed: false, start: std::time::Instant::now(), first: 0 }
+        Self { bytes: bytes as usize, is_keyed: false, start: Instant::now(), first: 0 }
     }
 }
 
 /// Who sends messages to a group.
 pub(super) fn sender(run: &Run<'_>, group: &Group, person: &str, messages: Messages) -> Worker {
     let (id, run_id, send) = (group.id.clone(), run.id().to_owned(), Document::new(SEND));
-    let request = move |number: u64| {
+    let request = move |number: u64, due: Instant| {
         let number = messages.first + number;
-        let at = u64::try_from(messages.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let at = u64::try_from(due.duration_since(messages.start).as_micros()).unwrap_or(u64::MAX);
         let key = messages.is_keyed.then(|| format!("bench-{run_id}-{number}"));
         send.with(&json!({"c": id, "b": Mark { number, at }.text(messages.bytes), "k": key}))
     };
@@ -123,7 +123,7 @@ pub(super) async fn walk(run: &mut Run<'_>, group: &Group, page: u32, messages: 
     let (document, mut caller) = (Document::new(WALK), Caller::new(&run.target, &group.people[0]));
     let mut pages: Vec<Walked> = Vec::new();
     while pages.last().is_none_or(|page| page.has_next) {
-        let variables = json!({"c": group.id, "n": page.min(PAGE_MAX), "after": pages.last().map(|page| &page.end)});
+        let variables = json!({"c": group.id, "n": page, "after": pages.last().map(|page| &page.end)});
         let data = run.unless_stopped(caller.data(document.with(&variables))).await?;
         let walked = walked(&data["conversation"]["messages"]).map_err(|failure| Error::refused(&run.target, failure))?;
         pages.push(walked);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::crowd::{self, Subscription};
@@ -187,14 +187,17 @@ impl Sending {
 
 async fn send_on(mut worker: Worker, rate: u32, enough: CancellationToken) -> (u64, Option<Failure>) {
     let (start, mut sent) = (Instant::now(), 0);
-    while rate > 0 {
+    if rate == 0 {
+        return (sent, None);
+    }
+    loop {
         let moment = start + Duration::from_secs_f64(sent as f64 / f64::from(rate));
         tokio::select! {
             biased;
-            () = enough.cancelled() => break,
-            () = sleep_until(moment.into()) => {}
+            () = enough.cancelled() => return (sent, None),
+            () = sleep_until(moment) => {}
         }
-        let request = (worker.request)(sent);
+        let request = (worker.request)(sent, moment);
         let mut tries = 1;
         while let Err(failure) = worker.caller.ask(request.clone()).await {
             if tries == TRIES || enough.is_cancelled() {
@@ -204,7 +207,6 @@ async fn send_on(mut worker: Worker, rate: u32, enough: CancellationToken) -> (u
         }
         sent += 1;
     }
-    (sent, None)
 }
 
 #[cfg(test)]
