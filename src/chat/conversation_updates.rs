@@ -139,7 +139,8 @@ impl ConversationUpdates {
                 return Some(Ok(update));
             }
             if self.is_behind {
-                match self.read_on().await {
+                // In a box: every stream that is live would keep room for it.
+                match Box::pin(self.read_on()).await {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
                 }

@@ -86,7 +86,8 @@ impl MessageUpdates {
                 }
             }
             if self.is_behind {
-                match self.read_on().await {
+                // In a box: every stream that is live would keep room for it.
+                match Box::pin(self.read_on()).await {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
                 }

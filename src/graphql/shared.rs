@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use async_graphql::parser::types::{Directive, ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
 use async_graphql::{Name, Request, Response, Value, Variables};
-use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt as _, StreamExt as _};
 use lru::LruCache;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, mpsc};
@@ -44,6 +44,8 @@ pub type Payload = Arc<RawValue>;
 
 /// How long a subscriber waits for the execution of another one.
 const OTHERS_MAX: Duration = Duration::from_secs(1);
+/// How often one looks whether it is done, before one waits for it.
+const LOOKS: usize = 3;
 /// Executions that wait for the next event, of one shape.
 const PRESSES_MAX: usize = 4;
 /// What was shown lately, in as many parts. Beyond this each shows it again.
@@ -72,6 +74,7 @@ struct Memo {
 type MemoKey = (u64, OrderKey, (usize, usize));
 
 struct Shown {
+    is_begun: AtomicBool,
     payload: OnceCell<Payload>,
     /// As long as it is held, its key stands for nothing else.
     _same: Same,
@@ -131,7 +134,8 @@ impl Shared {
                 (None, None) => stream::empty().boxed(),
             }
         };
-        stream::once(opened).flatten().boxed()
+        // In a box of its own, which goes when it is open.
+        opened.boxed().flatten_stream().boxed()
     }
 
     fn shape(self: &Arc<Self>, prepared: Prepared, free: Free, variables: Variables) -> Arc<Shape> {
@@ -156,7 +160,7 @@ impl Shared {
 
 impl Memo {
     fn shown(&mut self, key: MemoKey, same: &Same) -> Arc<Shown> {
-        let new = || (Arc::new(Shown { payload: OnceCell::new(), _same: same.clone() }), 0);
+        let new = || (Arc::new(Shown { is_begun: AtomicBool::new(false), payload: OnceCell::new(), _same: same.clone() }), 0);
         let shown = Arc::clone(&self.shown.get_or_insert(key, new).0);
         self.forget();
         shown
@@ -245,14 +249,16 @@ impl Drop for Shape {
 
 /// What one subscriber is told, until the stream of the chat ends, or fails.
 fn told(shape: Arc<Shape>, updates: Updates) -> BoxStream<'static, Told> {
-    stream::unfold(Some((shape, updates)), async |state| {
-        let (shape, mut updates) = state?;
+    // In a box of its own: a stream keeps room for each place that its state is moved through.
+    stream::unfold(Some(Box::new((shape, updates))), async |state| {
+        let mut state = state?;
+        let (shape, updates) = &mut *state;
         let told = match updates.next().await? {
-            Ok(update) => shape.show(&updates, update).await,
+            Ok(update) => shape.show(updates, update).await,
             // The stream ends with its error: the client comes back with its cursor.
-            Err(error) => Told::Own(shape.print(&updates, Err(error)).await),
+            Err(error) => Told::Own(Box::pin(shape.print(updates, Err(error))).await),
         };
-        let state = (!told.is_last()).then_some((shape, updates));
+        let state = (!told.is_last()).then_some(state);
         Some((told, state))
     })
     .boxed()
@@ -288,12 +294,25 @@ impl Shape {
     async fn show(self: &Arc<Self>, updates: &Updates, update: Update) -> Told {
         // Whoever is alone shares with nobody.
         let same = if Arc::strong_count(self) > 1 { update.same() } else { None };
-        let Some((position, same)) = same else { return Told::Own(self.print(updates, Ok(update)).await) };
+        let Some((position, same)) = same else { return Told::Own(Box::pin(self.print(updates, Ok(update))).await) };
         let key = (self.serial, position, same.key());
         let shown = self.shared.memo(&key).shown(key, same);
-        if let Some(payload) = shown.payload.get() {
-            return Told::Shared(Arc::clone(payload));
+        for _ in 0..LOOKS {
+            if let Some(payload) = shown.payload.get() {
+                return Told::Shared(Arc::clone(payload));
+            }
+            // To look again after all others who have something to do costs less than to wait.
+            if shown.is_begun.swap(true, Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            } else {
+                break;
+            }
         }
+        Box::pin(self.show_first(key, &shown, updates, update)).await
+    }
+
+    /// Executes it for all, or waits for one who does.
+    async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, update: Update) -> Told {
         let execute = async || {
             let is_read = self.free.reads || update.is_read();
             let response = self.print(updates, Ok(update.clone())).await;

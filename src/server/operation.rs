@@ -2,15 +2,14 @@
 
 use std::any::Any;
 use std::net::Ipv4Addr;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::http::{Extensions, HeaderMap, StatusCode};
-use futures_util::stream::BoxStream;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
 use super::Doors;
@@ -52,19 +51,23 @@ impl Doors {
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Delivery> {
-        let executor = Arc::clone(&self.executor);
-        let told = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
+    pub(super) fn subscribe(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+    ) -> impl Stream<Item = Delivery> + Send + use<> {
+        let told = catch_unwind(AssertUnwindSafe(|| self.executor.subscribe(prepared, variables, viewer)));
+        let told = told.unwrap_or_else(|panic| stream::once(async { resume_unwind(panic) }).boxed());
         let open = Open::new(&self.meter);
-        let delivery = move |caught: Result<Told, Box<dyn Any + Send>>| {
+        AssertUnwindSafe(told).catch_unwind().map(move |caught| {
             open.told();
             match caught {
                 Ok(Told::Own(response)) => Delivery::Own(response.into()),
                 Ok(Told::Shared(payload)) => Delivery::Shared(payload),
                 Err(panic) => Delivery::Own(panicked(panic.as_ref())),
             }
-        };
-        AssertUnwindSafe(told).catch_unwind().map(delivery).boxed()
+        })
     }
 }
 

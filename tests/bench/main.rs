@@ -22,6 +22,8 @@ mod operations;
 #[expect(dead_code, reason = "tests use the rest of it")]
 mod program;
 mod report;
+mod sockets;
+mod storm;
 mod throughput;
 mod world;
 #[path = "../support/worst.rs"]
@@ -62,10 +64,10 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 7] = ["costs", "documents", "open", "throughput", "cluster", "crowds", "fanout"];
+const PARTS: [&str; 8] = ["costs", "documents", "open", "throughput", "cluster", "crowds", "fanout", "storm"];
 /// Not a part: the bare broadcast, which the parts start.
 const BARE: &str = "bare-sockets";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds] [fanout]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds] [fanout] [storm]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -95,12 +97,21 @@ fn main() {
     if wanted[5] {
         runtime().block_on(crowds::measure(&size));
     }
-    if wanted[6] {
-        runtime().block_on(fanout::measure());
+    if wanted[6..].contains(&true) {
+        runtime().block_on(async {
+            let mut verdicts = Verdicts::default();
+            if wanted[6] {
+                fanout::measure(&mut verdicts).await;
+            }
+            if wanted[7] {
+                storm::measure(&mut verdicts).await;
+            }
+            verdicts.print();
+        });
     }
 }
 
-async fn run(size: Size, [costs, documents, open, throughput, ..]: [bool; 7]) {
+async fn run(size: Size, [costs, documents, open, throughput, ..]: [bool; PARTS.len()]) {
     let start = Instant::now();
     let mut verdicts = Verdicts::default();
     if documents {

@@ -54,7 +54,7 @@ impl Feed {
         let own = viewer.as_ref().map(|viewer| doors.gate.stream_of(viewer)).transpose()?.flatten();
         let expiry = expires_at.map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
         let here = viewer.as_ref().map(|viewer| doors.executor.arrive(viewer));
-        let deliveries = doors.subscribe(prepared, variables, viewer);
+        let deliveries = doors.subscribe(&prepared, variables, viewer).boxed();
         Ok(Self { doors: Arc::clone(doors), wire, deliveries, expiry, _place: place, _own: own, _here: here })
     }
 

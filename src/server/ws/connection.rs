@@ -1,30 +1,33 @@
 //! One socket, one task: it reads, writes, executes and keeps time, in that one loop, so that nothing outlives the socket.
 //!
-//! In each round it is asked in this order: the end of the server, the timers, what is to be written, what came in, the requests, the
-//! subscriptions. None can starve the next: what comes in has a rate, what is written has an end, and requests are bounded and end.
+//! In each round it is asked in this order: the timers, what came in and the end of the server, the requests, the subscriptions, what is to
+//! be written. None can starve the next: what comes in has a rate, requests are bounded and end, and what is told waits where too much of
+//! it is still to be written. So what there is to tell at one moment goes out with one write.
 
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
-use futures_util::StreamExt;
-use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::stream::{self, BoxStream, SelectAll, SplitSink};
+use futures_util::{FutureExt, StreamExt};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::linger;
-use super::operations::Operations;
+use super::operations::{Operations, Told};
 use super::outbox::{Full, Outbox};
-use super::protocol::{self, Close, Incoming, Outgoing};
+use super::protocol::{Close, Incoming, Outgoing};
 use super::rate::Bucket;
 use super::timers::{Due, Timers};
 use crate::graphql::{Here, Prepared, Ready};
 use crate::model::UserId;
 use crate::server::address::Address;
-use crate::server::answer::{Answer, Code, Delivery, Problem};
+use crate::server::answer::{Answer, Code, Problem};
 use crate::server::gate::{Caller, Counted};
 use crate::server::operation::{LogLine, Sentence};
 use crate::server::request::GraphqlRequest;
@@ -32,7 +35,8 @@ use crate::server::{Doors, SocketBounds};
 
 pub(super) struct Connection {
     doors: Arc<Doors>,
-    stream: SplitStream<WebSocket>,
+    /// Looked at only when there is something: a socket that is told something is not read for that.
+    signals: SelectAll<BoxStream<'static, Signal>>,
     outbox: Outbox<SplitSink<WebSocket, Message>>,
     operations: Operations,
     address: Address,
@@ -67,40 +71,48 @@ impl From<Full> for End {
     }
 }
 
-/// What a round of the loop woke up for.
-enum Woken {
+enum Round {
+    /// There is room for more.
+    Again,
+    /// All that is left waits.
+    Done,
+}
+
+/// What comes from outside.
+enum Signal {
     Stopping,
-    Alarm,
-    Written(Result<(), axum::Error>),
+    /// `None` at the end.
     Read(Option<Result<Message, axum::Error>>),
-    Answered(Arc<str>, Answer),
-    Told(Arc<str>, Option<Delivery>),
 }
 
 impl Connection {
-    pub(super) fn new(doors: Arc<Doors>, socket: WebSocket, address: Address) -> Self {
+    /// In a box: a task keeps room for each place that its values are moved through.
+    pub(super) fn open(doors: Arc<Doors>, socket: WebSocket, address: Address) -> Box<Self> {
         let (sink, stream) = socket.split();
         let (bounds, now) = (&doors.bounds.sockets, Instant::now());
-        Self {
+        let read = stream.map(Some).chain(stream::iter([None])).map(Signal::Read).boxed();
+        let stopping = doors.stop.clone().cancelled_owned().map(|()| Signal::Stopping).into_stream().boxed();
+        Box::new(Self {
             outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes, doors.meter.waiting.clone()),
             operations: Operations::default(),
             address,
             session: Session::Waiting,
             timers: Timers::new(bounds, now),
             bucket: Bucket::new(bounds.rate_per_second, bounds.rate_burst, now),
-            stream,
+            signals: stream::select_all([stopping, read]),
             doors,
-        }
+        })
     }
 
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         let mut alarm = pin!(sleep_until(Instant::now()));
-        let end = loop {
-            if let Err(end) = self.round(alarm.as_mut()).await {
-                break end;
-            }
-        };
+        let end = poll_fn(|cx| self.poll_end(alarm.as_mut(), cx)).await;
         self.operations.stop_all();
+        // It is rare, and the task of every socket would keep room for it.
+        Box::pin(self.end(end)).await;
+    }
+
+    async fn end(mut self: Box<Self>, end: End) {
         match end {
             End::Gone => tracing::debug!("a socket is gone"),
             End::Closed => {
@@ -116,7 +128,8 @@ impl Connection {
                 }
                 let bounds = &self.doors.bounds.sockets;
                 if self.outbox.close(close, bounds.write).await {
-                    linger(&mut self.stream, bounds).await;
+                    let read_on = async { while let Some(Signal::Stopping | Signal::Read(Some(Ok(_)))) = self.signals.next().await {} };
+                    linger(read_on, bounds).await;
                 }
             }
         }
@@ -131,50 +144,80 @@ impl Connection {
         &self.doors.bounds.sockets
     }
 
-    async fn round(&mut self, mut alarm: Pin<&mut Sleep>) -> Result<(), End> {
-        if self.timers.is_draining() && !self.operations.has_requests() {
-            return Err(Close::draining().into());
-        }
-        let now = Instant::now();
-        let read_at = self.bucket.ready_at(now);
-        let write_by = self.outbox.waits_since().map(|since| since + self.patience());
-        let wake = [self.timers.next(), read_at, write_by].into_iter().flatten().min();
-        if let Some(wake) = wake
-            && alarm.deadline() != wake
-        {
-            alarm.as_mut().reset(wake);
-        }
-        let is_stopping = self.timers.is_draining();
-        let woken = tokio::select! {
-            biased;
-            () = self.doors.stop.cancelled(), if !is_stopping => Woken::Stopping,
-            () = alarm, if wake.is_some() => Woken::Alarm,
-            written = self.outbox.flush(), if !self.outbox.is_idle() => Woken::Written(written),
-            frame = self.stream.next(), if read_at.is_none() => Woken::Read(frame),
-            Some((id, answer)) = self.operations.requests.next(), if self.outbox.has_room() => Woken::Answered(id, answer),
-            // Who reads slowly is told slowly: the subscription waits, and reads the store for what the bus could not keep for it.
-            Some((id, delivery)) = self.operations.subscriptions.next(), if self.outbox.has_room() => Woken::Told(id, delivery),
-        };
-        match woken {
-            Woken::Stopping => {
-                // No `complete`: a client would take that for the end of what it asked for, and not come back.
-                self.operations.stop_subscriptions();
-                self.timers.drain(Instant::now() + self.doors.bounds.drain / 2);
-                Ok(())
+    fn write_by(&self) -> Option<Instant> {
+        self.outbox.stuck_since().map(|since| since + self.patience())
+    }
+
+    /// Does all there is to do, until it has to end.
+    fn poll_end(&mut self, mut alarm: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            let now = Instant::now();
+            match self.poll_round(now, cx) {
+                Ok(Round::Again) => continue,
+                Ok(Round::Done) => {}
+                Err(end) => return Poll::Ready(end),
             }
-            Woken::Alarm => self.alarm(Instant::now()),
-            Woken::Written(written) => written.map_err(|_| End::Gone),
-            Woken::Read(frame) => self.read(frame),
-            Woken::Answered(id, answer) => {
-                self.answered(&id, &answer);
-                Ok(())
+            let wake = [self.timers.next(), self.bucket.ready_at(now), self.write_by()].into_iter().flatten().min();
+            let Some(wake) = wake else { return Poll::Pending };
+            if alarm.deadline() != wake {
+                alarm.as_mut().reset(wake);
             }
-            Woken::Told(id, delivery) => self.told(&id, delivery.as_ref()),
+            ready!(alarm.as_mut().poll(cx));
         }
     }
 
-    fn alarm(&mut self, now: Instant) -> Result<(), End> {
-        if self.outbox.waits_since().is_some_and(|since| since + self.patience() <= now) {
+    fn poll_round(&mut self, now: Instant, cx: &mut Context<'_>) -> Result<Round, End> {
+        self.look_at_clock(now)?;
+        while self.bucket.ready_at(now).is_none()
+            && let Poll::Ready(Some(signal)) = self.signals.poll_next_unpin(cx)
+        {
+            self.signal(signal, now)?;
+        }
+        // Who reads slowly is told slowly: the subscription waits, and reads the store for what the bus could not keep for it.
+        let mut has_room = self.outbox.has_room();
+        while has_room && self.poll_operation(cx)? {
+            has_room = self.outbox.has_room();
+        }
+        if self.timers.is_draining() && !self.operations.has_requests() {
+            return Err(Close::draining().into());
+        }
+        if self.outbox.is_idle() {
+            return Ok(Round::Done);
+        }
+        let is_written = self.outbox.poll_flush(cx).map_err(|_| End::Gone)?.is_ready();
+        // What waits for room was not looked at.
+        let is_again = !has_room && (is_written || self.outbox.has_room());
+        Ok(if is_again { Round::Again } else { Round::Done })
+    }
+
+    /// Whether an operation had something to say.
+    fn poll_operation(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.operations.requests.is_empty()
+            && let Poll::Ready(Some((id, answer))) = self.operations.requests.poll_next_unpin(cx)
+        {
+            self.answered(&id, &answer);
+            return Ok(true);
+        }
+        match self.operations.subscriptions.poll_next_unpin(cx) {
+            Poll::Ready(Some(told)) => self.told(told).map(|()| true),
+            Poll::Ready(None) | Poll::Pending => Ok(false),
+        }
+    }
+
+    fn signal(&mut self, signal: Signal, now: Instant) -> Result<(), End> {
+        match signal {
+            Signal::Stopping => {
+                // No `complete`: a client would take that for the end of what it asked for, and not come back.
+                self.operations.stop_subscriptions();
+                self.timers.drain(now + self.doors.bounds.drain / 2);
+                Ok(())
+            }
+            Signal::Read(frame) => self.read(frame, now),
+        }
+    }
+
+    fn look_at_clock(&mut self, now: Instant) -> Result<(), End> {
+        if self.write_by().is_some_and(|by| by <= now) {
             return Err(if self.outbox.has_told() { Close::slow_consumer().into() } else { End::Gone });
         }
         match self.timers.due(&self.doors.bounds.sockets, self.doors.clock.as_ref(), now) {
@@ -188,8 +231,7 @@ impl Connection {
         Ok(self.outbox.tell(message.json())?)
     }
 
-    fn read(&mut self, frame: Option<Result<Message, axum::Error>>) -> Result<(), End> {
-        let now = Instant::now();
+    fn read(&mut self, frame: Option<Result<Message, axum::Error>>, now: Instant) -> Result<(), End> {
         self.bucket.take(now);
         if self.bucket.over_for(now) > self.bounds().rate_patience {
             return Err(Close::too_fast(self.bounds().rate_per_second).into());
@@ -286,7 +328,7 @@ impl Connection {
 
     fn start(&mut self, id: &str, prepared: Prepared, variables: Variables, viewer: Option<UserId>, line: LogLine) {
         match prepared.operation {
-            OperationType::Subscription => self.operations.subscription(id, line, self.doors.subscribe(prepared, variables, viewer)),
+            OperationType::Subscription => self.operations.subscription(id, line, self.doors.subscribe(&prepared, variables, viewer)),
             OperationType::Query | OperationType::Mutation => {
                 let (doors, deadline) = (Arc::clone(&self.doors), Instant::now() + self.doors.bounds.request);
                 self.operations.request(id, line, async move { doors.execute(&prepared, variables, viewer, deadline).await });
@@ -306,17 +348,17 @@ impl Connection {
     }
 
     /// A subscription has something to tell, or is over.
-    fn told(&mut self, id: &str, delivery: Option<&Delivery>) -> Result<(), End> {
-        let Some(delivery) = delivery else {
-            self.operations.stop(id, "OK");
-            return self.say(&Outgoing::Complete { id });
-        };
-        match delivery.refusal() {
-            Some(answer) => {
-                self.operations.stop(id, answer.code());
-                self.say(&Outgoing::Error { id, payload: &answer.errors })
+    fn told(&mut self, told: Told) -> Result<(), End> {
+        match told {
+            Told::Next(text) => Ok(self.outbox.tell(text)?),
+            Told::Refused(id, answer) => {
+                self.operations.stop(&id, answer.code());
+                self.say(&Outgoing::Error { id: &id, payload: &answer.errors })
             }
-            None => Ok(self.outbox.tell(protocol::next(id, &delivery.json()))?),
+            Told::Over(id) => {
+                self.operations.stop(&id, "OK");
+                self.say(&Outgoing::Complete { id: &id })
+            }
         }
     }
 }

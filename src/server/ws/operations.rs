@@ -5,8 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::stream::{self, AbortHandle, Abortable, BoxStream, SelectAll};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 
+use super::protocol;
 use crate::server::answer::{Answer, Delivery};
 use crate::server::operation::LogLine;
 
@@ -17,13 +18,21 @@ pub(super) struct Operations {
     running: HashMap<Id, Running>,
     /// Each gives one answer.
     pub(super) requests: SelectAll<BoxStream<'static, (Id, Answer)>>,
-    /// Each gives what it tells, and `None` at its end.
-    pub(super) subscriptions: SelectAll<BoxStream<'static, (Id, Option<Delivery>)>>,
+    pub(super) subscriptions: SelectAll<BoxStream<'static, Told>>,
+}
+
+/// What a subscription tells.
+pub(super) enum Told {
+    /// The message that goes to the client.
+    Next(String),
+    /// It cannot go on.
+    Refused(Id, Answer),
+    Over(Id),
 }
 
 struct Running {
     abort: AbortHandle,
-    line: LogLine,
+    line: Box<LogLine>,
     is_request: bool,
 }
 
@@ -48,16 +57,22 @@ impl Operations {
         self.requests.push(Abortable::new(answers, registration).boxed());
     }
 
-    pub(super) fn subscription(&mut self, id: &str, line: LogLine, deliveries: BoxStream<'static, Delivery>) {
+    pub(super) fn subscription(&mut self, id: &str, line: LogLine, deliveries: impl Stream<Item = Delivery> + Send + 'static) {
         let (id, registration) = self.start(id, line, false);
-        let deliveries = deliveries.map(Some).chain(stream::iter([None])).map(move |delivery| (Arc::clone(&id), delivery));
-        self.subscriptions.push(Abortable::new(deliveries, registration).boxed());
+        // The same before each payload.
+        let head = protocol::next_head(&id);
+        let told = deliveries.map(Some).chain(stream::iter([None])).map(move |delivery| match delivery {
+            None => Told::Over(Arc::clone(&id)),
+            Some(Delivery::Own(answer)) if answer.is_refusal() => Told::Refused(Arc::clone(&id), answer),
+            Some(delivery) => Told::Next(protocol::next(&head, &delivery.json())),
+        });
+        self.subscriptions.push(Abortable::new(told, registration).boxed());
     }
 
     fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> (Id, stream::AbortRegistration) {
         let id = Id::from(id);
         let (abort, registration) = AbortHandle::new_pair();
-        self.running.insert(Arc::clone(&id), Running { abort, line, is_request });
+        self.running.insert(Arc::clone(&id), Running { abort, line: Box::new(line), is_request });
         (id, registration)
     }
 
