@@ -6,6 +6,8 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use super::Program;
+use crate::cluster::place::migrated;
+use crate::support::cassandra::shared;
 use crate::support::client::Caller;
 use crate::support::server::Server;
 
@@ -170,7 +172,7 @@ fn rates_of_users_are_told_and_counted() {
     let stage = Stage::start(&["--send-rate", "1", "--send-burst", "1"]);
     let url = &stage.server.url;
     let ended =
-        stage.program.run(&["bench", "send", "--json", "--in-flight", "2", "--conversations", "1", "--duration", "300ms", "--url", url]);
+        stage.program.run(&["bench", "send", "--json", "--in-flight", "2", "--conversations", "1", "--duration", "1s", "--url", url]);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     let refused = number(&report["failures"], "RATE_LIMITED");
     assert!(ended.code == Some(1) && refused > 0 && refused == number(&report, "failed"), "{report}");
@@ -218,4 +220,16 @@ fn every_shape_teaches_itself() {
     for wrong in [&["bench"][..], &["bench", "sned"], &["bench", "storm", "--sockets", "0"], &["bench", "send", "--duration", "10"]] {
         assert_eq!(program.run(wrong).code, Some(2), "{wrong:?}");
     }
+}
+
+/// The load knows nothing of the store, and a storm is as whole there.
+#[tokio::test]
+async fn a_server_on_a_cluster_is_measured_as_well() {
+    let Some(shared) = shared().await else { return };
+    let program = migrated(|keyspace| shared.url(keyspace), "1");
+    let server = Server::start(&program, &["--log", "error", "--rates", "off"]);
+    let stage = Stage { program, server };
+    stage.bench(&["send", "--conversations", "2", "--in-flight", "2", "--duration", "500ms"]);
+    let report = stage.bench(&["storm", "--sockets", "10", "--missed", "7", "--send-rate", "20"]);
+    assert_eq!(number(&report, "told"), 10 * (7 + number(&report, "sentMeanwhile")));
 }
