@@ -22,15 +22,18 @@ you can throw away. A user may do only so much in a second, and an address may o
 Each shape prints how many operations were done and how many a second, in milliseconds how long half of them took at most (p50), 90 and 99 \
 of a hundred (p90, p99) and the slowest (max), and what failed, by code. With `--pid`, on the server's machine: microseconds that each took \
 of the server's processors, how many processors were busy, and its memory. This program takes processors too: on the same machine, CPU for \
-each operation says more than operations a second. The exit code is 1 where anything failed.";
+each operation says more than operations a second. The exit code is 1 where anything failed.
+
+`--json` prints shape, url, run, settings, seconds, operations and what they are (of), perSecond, p50Ms, p90Ms, p99Ms, maxMs, failed, failures \
+by code, faults and interrupted; with --pid cpuMicrosEach, cpuCores and residentMib; and what only one shape has.";
 
 pub(super) const BENCH_EXAMPLES: &str = "\
 Examples:
-  wideroom serve --data /tmp/bench --rates off &        a server to measure, on a folder to throw away
-  wideroom bench send --data /tmp/bench --pid $!        what 64 senders at once get, and what each send costs
-  wideroom bench fanout --subscribers 1000 --rate 20 --data /tmp/bench --pid $!
-  wideroom bench storm --data /tmp/bench                500 come back at one moment: how long, and is anything lost?
-  wideroom bench page --json --data /tmp/bench | jq .p99Ms
+  wideroom serve --data ./bench-data --rates off &      a server to measure, on a folder to throw away
+  wideroom bench send --data ./bench-data --pid $!      what 64 senders at once get, and what each send costs
+  wideroom bench fanout --subscribers 1000 --rate 20 --data ./bench-data --pid $!
+  wideroom bench storm --data ./bench-data              500 come back at one moment: how long, and is anything lost?
+  wideroom bench page --json --data ./bench-data | jq .p99Ms
 
 `wideroom bench SHAPE --help` says more about each.";
 
@@ -66,7 +69,7 @@ Examples:
 const FANOUT: &str = "\
 Messages to all who listen to one conversation, over WebSockets. They are sent over HTTP at a rate, at moments that are fixed beforehand, \
 so that a server that is late is asked no less. What is counted and timed are deliveries: one message to one socket, from the moment \
-before the send to the client. CPU is that of sends and deliveries. Each delivery that does not come is told, and the exit code is 1.";
+of the send to the client. CPU is that of sends and deliveries. Each delivery that does not come is told, and the exit code is 1.";
 const FANOUT_EXAMPLES: &str = "\
 Examples:
   wideroom bench fanout --subscribers 1000 --rate 20 --pid 4711
@@ -89,7 +92,7 @@ Examples:
   wideroom bench storm --sockets 5000 --missed 500 --send-rate 50 --participants 32";
 
 #[derive(clap::Args)]
-#[command(disable_help_subcommand = true)]
+#[command(disable_help_subcommand = true, subcommand_value_name = "SHAPE", subcommand_help_heading = "Shapes")]
 pub(super) struct BenchFlags {
     #[command(subcommand)]
     shape: BenchShape,

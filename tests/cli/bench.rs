@@ -208,7 +208,7 @@ fn who_is_interrupted_is_told_what_there_is() {
 fn every_shape_teaches_itself() {
     let program = Program::new();
     let help = program.run(&["bench", "--help"]);
-    let listed = help.succeeded().split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let listed = help.succeeded().split("Shapes:").nth(1).unwrap().split("Options:").next().unwrap();
     let shapes: Vec<_> = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next()).collect();
     assert_eq!(shapes, ["send", "page", "inbox", "mark-read", "fanout", "idle", "storm"]);
     for shape in shapes {
