@@ -201,7 +201,7 @@ impl ConversationUpdates {
             return;
         };
         let Notice { id, event, .. } = notice.as_ref();
-        let same = Same::heard(&notice);
+        let same = Same::heard(Arc::clone(&notice));
         match event {
             Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message)), same),
             Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message)), same),

@@ -46,6 +46,8 @@ pub type Payload = Arc<RawValue>;
 const OTHERS_MAX: Duration = Duration::from_secs(1);
 /// How often one looks whether it is done, before one waits for it.
 const LOOKS: usize = 3;
+/// By which shapes are told apart, all that there ever are.
+static SERIALS: AtomicU64 = AtomicU64::new(0);
 /// Executions that wait for the next event, of one shape.
 const PRESSES_MAX: usize = 4;
 /// What was shown lately, in as many parts. Beyond this each shows it again.
@@ -61,7 +63,6 @@ pub(super) struct Shared {
     schemas: Schemas,
     chat: Chat,
     shapes: Mutex<HashMap<ShapeKey, Weak<Shape>>>,
-    serial: AtomicU64,
     memos: [Mutex<Memo>; MEMOS],
 }
 
@@ -72,6 +73,13 @@ struct Memo {
 
 /// Which shape, at which position, of what made.
 type MemoKey = (u64, OrderKey, (usize, usize));
+
+/// What the first shape to show a notice leaves with it. There it is found without a lock, by those of the same shape.
+struct Left {
+    serial: u64,
+    position: OrderKey,
+    payload: Payload,
+}
 
 struct Shown {
     is_begun: AtomicBool,
@@ -105,7 +113,7 @@ impl Shared {
     pub(super) fn new(schemas: Schemas, chat: Chat) -> Arc<Self> {
         let memo = || Mutex::new(Memo { shown: LruCache::unbounded(), bytes: 0 });
         let memos = std::array::from_fn(|_| memo());
-        Arc::new(Self { schemas, chat, shapes: Mutex::default(), serial: AtomicU64::new(0), memos })
+        Arc::new(Self { schemas, chat, shapes: Mutex::default(), memos })
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, session: Session) -> Request {
@@ -139,7 +147,7 @@ impl Shared {
         if let Some(shape) = shapes.get(&key).and_then(Weak::upgrade) {
             return shape;
         }
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         let shape = Shape { shared: Arc::clone(self), key: key.clone(), serial, free, prepared, variables, presses: Mutex::default() };
         let shape = Arc::new(shape);
         shapes.insert(key, Arc::downgrade(&shape));
@@ -290,6 +298,9 @@ impl Shape {
         // Whoever is alone shares with nobody.
         let same = if Arc::strong_count(self) > 1 { update.same() } else { None };
         let Some((position, same)) = same else { return Told::Own(Box::pin(self.print(updates, Ok(update))).await) };
+        if let Some(payload) = self.left(position, same) {
+            return Told::Shared(payload);
+        }
         let key = (self.serial, position, same.key());
         let shown = self.shared.memo(&key).shown(key, same);
         for _ in 0..LOOKS {
@@ -306,6 +317,20 @@ impl Shape {
         Box::pin(self.show_first(key, &shown, updates, update)).await
     }
 
+    fn left(&self, position: OrderKey, same: &Same) -> Option<Payload> {
+        let left: &Left = same.shown()?.get()?.downcast_ref()?;
+        (left.serial == self.serial && left.position == position).then(|| Arc::clone(&left.payload))
+    }
+
+    fn leave(&self, update: &Update, payload: &Payload) {
+        if let Some((position, same)) = update.same()
+            && let Some(place) = same.shown()
+        {
+            // Where another shape was first, it stays with that.
+            let _ = place.set(Arc::new(Left { serial: self.serial, position, payload: Arc::clone(payload) }));
+        }
+    }
+
     /// Executes it for all, or waits for one who does.
     async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, update: Update) -> Told {
         let execute = async || {
@@ -315,6 +340,7 @@ impl Shape {
                 // Who was removed meanwhile may have been shown less than others are.
                 Some(payload) if !is_read || updates.watch().is_in().await => {
                     self.shared.memo(&key).weigh(&key, payload.get().len());
+                    self.leave(&update, &payload);
                     Ok(payload)
                 }
                 Some(_) | None => Err(response),

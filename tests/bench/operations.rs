@@ -170,7 +170,7 @@ impl<'a> Client<'a> {
             deleted_at: None,
             has_reactions: false,
         };
-        let notice = Notice { id, settled: OrderKey::MIN, event: Event::MessageAdded(Arc::new(message)) };
+        let notice = Notice::new(id, OrderKey::MIN, Event::MessageAdded(Arc::new(message)));
         self.world.bus.publish(&Topic::Conversation(conversation), Arc::new(notice));
         let told = self.updates.next().await.unwrap();
         assert!(!matches!(&told, Told::Own(response) if !response.errors.is_empty()), "{told:?}");
