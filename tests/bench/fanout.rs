@@ -83,7 +83,8 @@ async fn round(rate: u32, heard: &AtomicUsize, subscribers: usize, start: Instan
     (sends * subscribers) as f64
 }
 
-pub async fn measure(verdicts: &mut Verdicts) {
+pub async fn measure() {
+    let mut verdicts = Verdicts::default();
     report::heading("Deliveries to all who subscribe to one conversation: µs of each on the server's processor, beside a bare broadcast");
     println!("  {:<34} {:>26}  {:>26}  {:>7}  {:>10}", "", "ours", "bare", "ratio", "p99 ms");
     for subscribers in SUBSCRIBERS {
@@ -94,7 +95,7 @@ pub async fn measure(verdicts: &mut Verdicts) {
         let start = Instant::now();
         let heard = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
         let mut listeners = Vec::new();
-        for socket in ours.crowd(subscribers, None).await {
+        for socket in ours.crowd(subscribers).await {
             listeners.push(spawn_listener(socket, start, &heard[0]));
         }
         let bare_sockets: Vec<_> =
@@ -141,6 +142,7 @@ pub async fn measure(verdicts: &mut Verdicts) {
             quantile(&late, 0.99)
         );
     }
+    verdicts.print();
 }
 
 fn spawn_listener(socket: Socket, start: Instant, heard: &Arc<AtomicUsize>) -> tokio::task::JoinHandle<Vec<f64>> {
@@ -153,7 +155,7 @@ fn spawn_listener(socket: Socket, start: Instant, heard: &Arc<AtomicUsize>) -> t
 }
 
 async fn frame_around(ours: &Ours, sender: &mut Socket) -> String {
-    let mut socket = ours.crowd(1, None).await.pop().unwrap();
+    let mut socket = ours.crowd(1).await.pop().unwrap();
     ask(sender, SEND, json!({"c": ours.conversation, "b": "BODY"})).await;
     loop {
         if let Message::Text(text) = socket.next().await.unwrap().unwrap()

@@ -23,7 +23,6 @@ mod operations;
 mod program;
 mod report;
 mod sockets;
-mod storm;
 mod throughput;
 mod world;
 #[path = "../support/worst.rs"]
@@ -64,10 +63,10 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 8] = ["costs", "documents", "open", "throughput", "cluster", "crowds", "fanout", "storm"];
+const PARTS: [&str; 7] = ["costs", "documents", "open", "throughput", "cluster", "crowds", "fanout"];
 /// Not a part: the bare broadcast, which the parts start.
 const BARE: &str = "bare-sockets";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds] [fanout] [storm]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds] [fanout]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -97,17 +96,8 @@ fn main() {
     if wanted[5] {
         runtime().block_on(crowds::measure(&size));
     }
-    if wanted[6..].contains(&true) {
-        runtime().block_on(async {
-            let mut verdicts = Verdicts::default();
-            if wanted[6] {
-                fanout::measure(&mut verdicts).await;
-            }
-            if wanted[7] {
-                storm::measure(&mut verdicts).await;
-            }
-            verdicts.print();
-        });
+    if wanted[6] {
+        runtime().block_on(fanout::measure());
     }
 }
 

@@ -2,9 +2,8 @@
 //!
 //! The servers are processes of their own: only their time counts, and only their memory.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::io::BufRead as _;
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -26,6 +25,8 @@ pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Who takes part.
 const PEOPLE: [&str; 2] = ["vera", "adam"];
 pub const CONNECT_AT_ONCE: usize = 64;
+/// How long a message may take to all of them.
+const ROUND_MAX: Duration = Duration::from_millis(500);
 
 /// The same for all who subscribe.
 pub const MESSAGES: &str = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { cursor
@@ -75,7 +76,6 @@ pub struct Ours {
     pub server: Server,
     pub conversation: String,
     auth: Auth,
-    admin: SocketAddr,
     _folder: tempfile::TempDir,
 }
 
@@ -107,18 +107,16 @@ pub async fn hear(socket: &mut Socket) -> Value {
 impl Ours {
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let admin = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--rates", "off", "--log", "error"])
             // One socket sends all, and the listeners say nothing.
-            .args(["--socket-rate", "1000", "--socket-ping-every", "1h"])
-            .args(["--admin-listen", &admin.to_string(), "--data"])
+            .args(["--socket-rate", "1000", "--socket-ping-every", "1h", "--data"])
             .arg(folder.path());
         command.env("WIDEROOM_FREE_DISK_MIN", "1MiB");
         let server = Server::start(command);
         let auth = Auth::open(folder.path()).unwrap();
-        let mut ours = Self { server, auth, admin, conversation: String::new(), _folder: folder };
+        let mut ours = Self { server, auth, conversation: String::new(), _folder: folder };
         let mut socket = ours.sign_in(PEOPLE[0]).await;
         let document = "mutation { startDirectConversation(input: {username: \"adam\"}) { conversation { id } } }";
         let made = ask(&mut socket, document, json!({})).await;
@@ -134,55 +132,25 @@ impl Ours {
         socket
     }
 
-    pub async fn subscribe(&self, number: usize, after: Option<&str>) -> Socket {
+    async fn subscribe(&self, number: usize) -> Socket {
         let mut socket = self.sign_in(PEOPLE[number % 2]).await;
-        self.subscribe_on(&mut socket, number, after).await;
+        // As clients do, each with an id of its own.
+        let id = format!("6f1c2b7e-0000-4000-8000-{number:012}");
+        let payload = json!({"query": MESSAGES, "variables": {"c": self.conversation}});
+        say(&mut socket, json!({"type": "subscribe", "id": id, "payload": payload})).await;
         socket
     }
 
-    pub async fn subscribe_on(&self, socket: &mut Socket, number: usize, after: Option<&str>) {
-        let variables = json!({"c": self.conversation, "after": after});
-        // As clients do, each with an id of its own.
-        let id = format!("6f1c2b7e-0000-4000-8000-{number:012}");
-        say(socket, json!({"type": "subscribe", "id": id, "payload": {"query": MESSAGES, "variables": variables}})).await;
-    }
-
-    /// The place in the conversation after all that is there.
-    pub async fn cursor(&self) -> String {
-        let mut socket = self.sign_in(PEOPLE[0]).await;
-        let document = "query($c: ID!) { conversation(id: $c) { eventsCursor } }";
-        let data = ask(&mut socket, document, json!({"c": self.conversation})).await;
-        data["conversation"]["eventsCursor"].as_str().unwrap().to_owned()
-    }
-
-    /// How often the store was asked something, by what it was asked.
-    pub fn store_operations(&self) -> BTreeMap<String, f64> {
-        let mut stream = std::net::TcpStream::connect(self.admin).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let count = |line: &str| {
-            let (name, count) = line.strip_prefix("wideroom_store_operation_seconds_count{operation=\"")?.split_once("\"} ")?;
-            Some((name.to_owned(), count.parse().ok()?))
-        };
-        answer.lines().filter_map(count).collect()
-    }
-
-    pub async fn crowd(&self, count: usize, after: Option<&str>) -> Vec<Socket> {
+    /// So many who listen.
+    pub async fn crowd(&self, count: usize) -> Vec<Socket> {
         let mut sockets: Vec<_> =
-            stream::iter(0..count).map(|number| self.subscribe(number, after)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
+            stream::iter(0..count).map(|number| self.subscribe(number)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
+        let mut sender = self.sign_in(PEOPLE[0]).await;
         // Each listens once it is told something.
-        if after.is_none() {
-            let mut sender = self.sign_in(PEOPLE[0]).await;
-            while join_all(sockets.iter_mut().map(|socket| tokio::time::timeout(Duration::from_millis(500), hear(socket))))
-                .await
-                .iter()
-                .any(Result::is_err)
-            {
-                ask(&mut sender, SEND, json!({"c": self.conversation, "b": "is everybody there?"})).await;
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+        while join_all(sockets.iter_mut().map(|socket| tokio::time::timeout(ROUND_MAX, hear(socket)))).await.iter().any(Result::is_err) {
+            ask(&mut sender, SEND, json!({"c": self.conversation, "b": "is everybody there?"})).await;
         }
+        tokio::time::sleep(ROUND_MAX).await;
         sockets
     }
 }
