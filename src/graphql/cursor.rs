@@ -13,7 +13,7 @@ const VERSION: u8 = 1;
 
 /// A list that has cursors, with the partition it reads.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum List<'a> {
+pub enum List<'a> {
     /// Messages of a conversation, in history and in `messageAdded`.
     Messages(ConversationId),
     /// All events of a conversation.
@@ -62,7 +62,7 @@ fn fingerprint(user: &UserId) -> Vec<u8> {
 }
 
 /// A key that stands in a cursor.
-pub(super) trait CursorKey: Sized {
+pub trait CursorKey: Sized {
     fn to_key(&self) -> Vec<u8>;
     fn from_key(bytes: &[u8]) -> Option<Self>;
 
