@@ -41,10 +41,9 @@ impl List<'_> {
         [&[VERSION, name], partition.as_slice()].concat()
     }
 
-    fn encode(self, key: &[u8]) -> String {
-        let mut bytes = self.prefix();
-        bytes.extend_from_slice(key);
-        URL_SAFE_NO_PAD.encode(bytes)
+    /// For many cursors of this list.
+    pub(super) fn cursors(self) -> Cursors {
+        Cursors(self.prefix())
     }
 
     fn decode(self, text: &str) -> Option<Vec<u8>> {
@@ -53,6 +52,15 @@ impl List<'_> {
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         bytes.strip_prefix(self.prefix().as_slice()).map(<[u8]>::to_vec)
+    }
+}
+
+/// Makes cursors of one list. What they all begin with is made once.
+pub(super) struct Cursors(Vec<u8>);
+
+impl Cursors {
+    pub(super) fn of(&self, key: &impl CursorKey) -> String {
+        URL_SAFE_NO_PAD.encode([&self.0, key.to_key().as_slice()].concat())
     }
 }
 
@@ -67,7 +75,7 @@ pub trait CursorKey: Sized {
     fn from_key(bytes: &[u8]) -> Option<Self>;
 
     fn encode(&self, list: List<'_>) -> String {
-        list.encode(&self.to_key())
+        list.cursors().of(self)
     }
 
     /// `None` where it is no cursor of this list.
