@@ -106,7 +106,9 @@ impl Loaders {
             messages: Loader::new(chat, viewer, |chat, _, keys| Box::pin(async move { chat.messages(&keys).await })),
             messages_at: Loader::new(chat, viewer, |chat, _, places| Box::pin(async move { chat.messages_at(&places).await })),
             message_counts: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.message_counts(&ids).await })),
-            participants: Loader::new(chat, viewer, |chat, viewer, ids| Box::pin(async move { chat.all_participants(&viewer, &ids).await })),
+            participants: Loader::new(chat, viewer, |chat, viewer, ids| {
+                Box::pin(async move { chat.all_participants(&viewer, &ids).await })
+            }),
             participant_counts: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.participant_counts(&ids).await })),
             presences: Loader::new(chat, viewer, |chat, viewer, users| Box::pin(async move { chat.presences(&viewer, &users).await })),
             profiles: Loader::new(chat, viewer, |chat, _, users| Box::pin(async move { chat.profiles(&users).await })),

@@ -49,7 +49,9 @@ impl fmt::Display for Timestamp {
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         // Twenty of these stand in each page of an inbox, and fifty in one of messages: a format that is read each time costs ten times as much.
         let numbers = [(0..4, date.year().unsigned_abs()), (5..7, u8::from(date.month()).into()), (8..10, date.day().into())];
-        for (place, mut number) in numbers.into_iter().chain([(11..13, hour), (14..16, minute), (17..19, second), (20..26, moment.microsecond())]) {
+        for (place, mut number) in
+            numbers.into_iter().chain([(11..13, hour), (14..16, minute), (17..19, second), (20..26, moment.microsecond())])
+        {
             for digit in text[place].iter_mut().rev() {
                 *digit = b'0' + u8::try_from(number % 10).expect("a digit is less than ten");
                 number /= 10;
