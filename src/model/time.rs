@@ -47,7 +47,7 @@ impl fmt::Display for Timestamp {
         let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).map_err(|_| fmt::Error)?;
         let (date, [hour, minute, second]) = (moment.date(), [moment.hour(), moment.minute(), moment.second()].map(u32::from));
         let mut text = *b"0000-00-00T00:00:00.000000Z";
-        // Twenty of these stand in each page of an inbox, and fifty in one of messages: a format that is read each time costs ten times as much.
+        // Each row of a page holds one: a format that is read each time would cost several times as much.
         let numbers = [(0..4, date.year().unsigned_abs()), (5..7, u8::from(date.month()).into()), (8..10, date.day().into())];
         for (place, mut number) in
             numbers.into_iter().chain([(11..13, hour), (14..16, minute), (17..19, second), (20..26, moment.microsecond())])
