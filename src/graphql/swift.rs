@@ -139,7 +139,7 @@ impl JsonText<'_> {
         set.items.iter().all(|item| {
             let (condition, inner) = match &item.node {
                 Selection::Field(field) => return self.field::<T>(field, keys, write),
-                selection => fragment(self.fragments, selection),
+                selection @ (Selection::InlineFragment(_) | Selection::FragmentSpread(_)) => fragment(self.fragments, selection),
             };
             !condition.is_none_or(|condition| T::TYPES.contains(&condition)) || self.selected::<T>(inner, keys, write)
         })
@@ -253,7 +253,7 @@ impl<'a> Merger<'a> {
             match &item.node {
                 Selection::Field(field) if field.node.selection_set.node.items.is_empty() => {}
                 Selection::Field(field) => objects.push((&field.node, of)),
-                selection => {
+                selection @ (Selection::InlineFragment(_) | Selection::FragmentSpread(_)) => {
                     let (condition, inner) = fragment(self.fragments, selection);
                     let is_object = |condition: &&str| matches!(self.types.get(*condition), Some(MetaType::Object { .. }));
                     self.gather(inner, condition.filter(is_object).or(of), objects);
