@@ -19,7 +19,7 @@
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages; and
 //!   [`server::admin`], the operators' own: metrics, health, backups.
-//! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write.
+//! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is a client, which measures a server.
 //! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`metrics`] (what is counted), [`config`] and [`telemetry`].
 //!
 //! # Invariants
@@ -71,6 +71,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod graphql;
+pub mod load;
 pub mod metrics;
 pub mod model;
 pub mod rate;

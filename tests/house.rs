@@ -20,7 +20,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["auth", "bus", "chat", "graphql", "model", "server", "store"]),
     ("telemetry", &["config"]),
     ("transfer", &["clock", "model", "store"]),
-    ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "metrics", "model", "server", "store", "telemetry", "transfer"]),
+    // A client: what it knows of a server, any client may know.
+    ("load", &["auth", "clock", "config", "model"]),
+    ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "load", "metrics", "model", "server", "store", "telemetry", "transfer"]),
 ];
 
 #[test]

@@ -138,6 +138,15 @@ fn all(files: &[Watched]) -> Arc<[Key]> {
 }
 
 fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
+    let bytes = bytes(path)?;
+    match kind {
+        FileKind::Secret => parse_secret(path, &bytes),
+        FileKind::Keys => parse_keys(path, &bytes),
+    }
+}
+
+/// What is in a file of keys.
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyError> {
     let failed = |source| KeyError::File { path: path.to_owned(), done: "read", source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -148,10 +157,7 @@ fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(KeyError::Unusable { path: path.to_owned(), reason: "it is too long for a file of keys" });
     }
-    match kind {
-        FileKind::Secret => parse_secret(path, &bytes),
-        FileKind::Keys => parse_keys(path, &bytes),
-    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -53,8 +53,13 @@ impl Key {
     }
 }
 
-/// What a file of secrets holds: the bytes of one secret. A line break at its end is the editor's.
+/// What a file of secrets holds, as a key.
 pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
+    Ok(vec![Key::secret(secret(path, bytes)?)])
+}
+
+/// The bytes of one secret. A line break at their end is the editor's.
+pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyError> {
     let secret = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
     let unusable = |reason| KeyError::Unusable { path: path.to_owned(), reason };
@@ -67,7 +72,7 @@ pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyErr
     if secret.len() < SECRET_BYTES_MIN {
         return Err(unusable("a secret has at least 32 bytes"));
     }
-    Ok(vec![Key::secret(secret)])
+    Ok(secret)
 }
 
 /// One whole sequence of ASN.1, as every key in DER is.

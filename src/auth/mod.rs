@@ -130,6 +130,11 @@ impl Auth {
         Ok(Self::with_secret(&key::open(data_dir)?))
     }
 
+    /// Under the secret in this file, as whoever issues tokens has it. Blocks.
+    pub fn open_secret(path: &Path) -> Result<Self, KeyError> {
+        Ok(Self::with_secret(keys::secret(path, &keyring::bytes(path)?)?))
+    }
+
     pub fn with_secret(secret: &[u8]) -> Self {
         let rules = TokenRules::default();
         Self {

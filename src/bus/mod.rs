@@ -24,6 +24,8 @@ use crate::model::{Notice, Topic};
 pub const TOPIC_NOTICES_MAX: usize = 256;
 /// The same of what carries states, where only the last one counts: room for each is kept from the first listener on.
 const STATES_MAX: usize = 32;
+/// Of so many notices that a listener hears, the wait of one is taken.
+const LAG_SAMPLE: u32 = 16;
 
 #[derive(Clone, Default)]
 pub struct Bus {
@@ -50,7 +52,7 @@ impl Default for Meter {
     fn default() -> Self {
         Self {
             told: metrics::counter("wideroom_bus_notices_total", "Notices that were told to a topic with listeners."),
-            lag: metrics::histogram("wideroom_bus_lag_seconds", "How long a notice waited for a listener.", LATENCIES),
+            lag: metrics::histogram("wideroom_bus_lag_seconds", "How long a notice waited for a listener, of a sample.", LATENCIES),
             gaps: metrics::counter("wideroom_bus_gaps_total", "How often a listener missed notices, and reads the store instead."),
         }
     }
@@ -148,7 +150,7 @@ impl Bus {
             self.touch(&topic);
             Told { sender: broadcast::Sender::new(room), last: *now }
         });
-        Subscription { receiver: Some(told.sender.subscribe()), since: told.last, topic, bus: self.clone() }
+        Subscription { receiver: Some(told.sender.subscribe()), since: told.last, unsampled: 0, topic, bus: self.clone() }
     }
 
     /// Has everybody who listens read the store: something may have been written that nobody here was told of.
@@ -209,6 +211,8 @@ pub struct Subscription {
     /// Always there until it is dropped.
     receiver: Option<broadcast::Receiver<Sent>>,
     since: Moment,
+    /// Notices until the wait of one is taken.
+    unsampled: u32,
     topic: Topic,
     bus: Bus,
 }
@@ -226,11 +230,19 @@ impl Subscription {
     fn heard(&mut self, sent: Sent) -> Heard {
         match sent.heard {
             Heard::Notice(notice) => {
-                self.bus.meter.lag.observe(sent.at.elapsed().as_secs_f64());
+                self.sample_lag(sent.at);
                 Heard::Notice(notice)
             }
             Heard::Gap => self.gap(),
         }
+    }
+
+    fn sample_lag(&mut self, sent: Instant) {
+        if self.unsampled == 0 {
+            self.unsampled = LAG_SAMPLE;
+            self.bus.meter.lag.observe(sent.elapsed().as_secs_f64());
+        }
+        self.unsampled -= 1;
     }
 
     /// What is read from now on shows what was missed.

@@ -87,7 +87,8 @@ impl Watch {
         if is_young && self.chat.departures() == self.departures {
             return Ok(true);
         }
-        let Some(looked) = Self::look(&self.chat, &self.viewer, self.conversation.id).await? else { return Ok(false) };
+        // It is rare, and every stream that waits would keep room for it.
+        let Some(looked) = Box::pin(Self::look(&self.chat, &self.viewer, self.conversation.id)).await? else { return Ok(false) };
         *self = looked;
         Ok(true)
     }

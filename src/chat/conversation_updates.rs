@@ -139,7 +139,8 @@ impl ConversationUpdates {
                 return Some(Ok(update));
             }
             if self.is_behind {
-                match self.read_on().await {
+                // In a box: every stream that is live would keep room for it.
+                match Box::pin(self.read_on()).await {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
                 }
@@ -200,7 +201,7 @@ impl ConversationUpdates {
             return;
         };
         let Notice { id, event, .. } = notice.as_ref();
-        let same = Same::heard(&notice);
+        let same = Same::heard(Arc::clone(&notice));
         match event {
             Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message)), same),
             Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message)), same),

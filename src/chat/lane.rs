@@ -255,7 +255,7 @@ impl Worker {
         self.chat.0.bus.say(|| Signal::Written(self.conversation));
         let topic = Topic::Conversation(self.conversation);
         if self.chat.0.bus.has_listeners(&topic) {
-            self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled: ids.settled(), event }));
+            self.chat.0.bus.publish(&topic, Arc::new(Notice::new(id, ids.settled(), event)));
         }
     }
 

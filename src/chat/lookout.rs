@@ -373,7 +373,7 @@ impl Look<'_> {
         }
         for (conversation, id) in changed {
             let event = Event::Inbox(InboxChange { conversation });
-            self.chat.0.bus.publish(&topic, Arc::new(Notice { id, settled, event }));
+            self.chat.0.bus.publish(&topic, Arc::new(Notice::new(id, settled, event)));
         }
         Ok(())
     }
@@ -398,7 +398,7 @@ impl Look<'_> {
             // It has no place in the order, so that any one will do.
             let id = TimeUuid::new(chat.0.clock.now(), [0; 8]);
             let event = Event::MarkerMoved(conversation, user.clone());
-            chat.0.bus.publish(&topic, Arc::new(Notice { id, settled, event }));
+            chat.0.bus.publish(&topic, Arc::new(Notice::new(id, settled, event)));
         }
         Ok(())
     }
@@ -414,7 +414,7 @@ impl Chat {
         let settled = self.0.horizon.settled();
         if let Event::MessageChanged(ChangeKind::ReactionsChanged, _) = &event {
             // No entry shows reactions.
-            self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice { id, settled, event }));
+            self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice::new(id, settled, event)));
             return;
         }
         let mut gone = None;
@@ -424,7 +424,7 @@ impl Chat {
             self.departed();
             gone = Some(change.user.clone());
         }
-        self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice { id, settled, event }));
+        self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice::new(id, settled, event)));
         self.tell_inboxes_here(inboxes.iter().chain(&gone), conversation, id, settled);
     }
 }

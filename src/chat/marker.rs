@@ -63,7 +63,7 @@ impl Chat {
         let topic = Topic::Conversation(conversation.id);
         if self.0.bus.has_listeners(&topic) {
             let event = Event::MarkerMoved(conversation.id, viewer.clone());
-            self.0.bus.publish(&topic, Arc::new(Notice { id: ids.newest(), settled: ids.settled(), event }));
+            self.0.bus.publish(&topic, Arc::new(Notice::new(ids.newest(), ids.settled(), event)));
         }
     }
 

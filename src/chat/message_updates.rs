@@ -86,7 +86,8 @@ impl MessageUpdates {
                 }
             }
             if self.is_behind {
-                match self.read_on().await {
+                // In a box: every stream that is live would keep room for it.
+                match Box::pin(self.read_on()).await {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
                 }
@@ -95,7 +96,8 @@ impl MessageUpdates {
                 Heard::Notice(notice) => {
                     if let Event::MessageAdded(message) = &notice.event {
                         if self.give(message) {
-                            return Some(Ok(MessageUpdate { message: Arc::clone(message), same: Same::heard(&notice) }));
+                            let message = Arc::clone(message);
+                            return Some(Ok(MessageUpdate { message, same: Same::heard(notice) }));
                         }
                     } else if self.is_own_departure(&notice.event) {
                         match self.watch.may_still_see().await {

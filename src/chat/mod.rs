@@ -297,8 +297,7 @@ impl Chat {
         for user in users {
             let topic = Topic::Inbox(user.clone());
             if self.0.bus.has_listeners(&topic) {
-                let notice =
-                    notice.get_or_insert_with(|| Arc::new(Notice { id, settled, event: Event::Inbox(InboxChange { conversation }) }));
+                let notice = notice.get_or_insert_with(|| Arc::new(Notice::new(id, settled, Event::Inbox(InboxChange { conversation }))));
                 self.0.bus.publish(&topic, Arc::clone(notice));
             }
         }

@@ -251,7 +251,7 @@ impl Hall {
         let topic = Topic::Presence(user.clone());
         if self.bus.has_listeners(&topic) {
             let (id, settled) = (TimeUuid::new(self.clock.now(), [0; 8]), OrderKey::MIN);
-            self.bus.publish(&topic, Arc::new(Notice { id, settled, event: Event::Presence(user.clone()) }));
+            self.bus.publish(&topic, Arc::new(Notice::new(id, settled, Event::Presence(user.clone()))));
         }
     }
 

@@ -1,25 +1,43 @@
 //! What makes the updates of two streams the same one: that both were heard from one notice, or given by one read.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::model::Notice;
 
 /// The identity of what an update was made of. Whoever shows two updates that are equal in it, at equal positions, shows the same.
 #[derive(Clone)]
 pub struct Same {
-    of: Arc<dyn Any + Send + Sync>,
+    of: Of,
     place: usize,
 }
 
+#[derive(Clone)]
+enum Of {
+    Notice(Arc<Notice>),
+    Read(Arc<u8>),
+}
+
 impl Same {
-    pub(super) fn heard(notice: &Arc<Notice>) -> Self {
-        Self { of: Arc::clone(notice) as Arc<dyn Any + Send + Sync>, place: 0 }
+    pub(super) fn heard(notice: Arc<Notice>) -> Self {
+        Self { of: Of::Notice(notice), place: 0 }
     }
 
     /// To hash and to compare. It stands for this one as long as this is held, or a clone.
     pub fn key(&self) -> (usize, usize) {
-        (Arc::as_ptr(&self.of).cast::<u8>() as usize, self.place)
+        let of = match &self.of {
+            Of::Notice(notice) => Arc::as_ptr(notice) as usize,
+            Of::Read(source) => Arc::as_ptr(source) as usize,
+        };
+        (of, self.place)
+    }
+
+    /// Where the first who shows it may leave what they made of it. `None` where it was read.
+    pub fn shown(&self) -> Option<&OnceLock<Arc<dyn Any + Send + Sync>>> {
+        match &self.of {
+            Of::Notice(notice) => Some(&notice.shown),
+            Of::Read(_) => None,
+        }
     }
 }
 
@@ -41,6 +59,6 @@ impl Default for Source {
 impl Source {
     /// What stands at this place of it.
     pub(super) fn at(&self, place: usize) -> Same {
-        Same { of: Arc::clone(&self.0) as Arc<dyn Any + Send + Sync>, place }
+        Same { of: Of::Read(Arc::clone(&self.0)), place }
     }
 }

@@ -64,7 +64,7 @@ impl Chat {
         if self.0.bus.has_listeners(&topic) {
             // It has no place in any order, so that any id will do.
             let (at, event) = (TimeUuid::new(self.0.clock.now(), [0; 8]), Event::Typing(id, user.clone(), is_typing));
-            self.0.bus.publish(&topic, Arc::new(Notice { id: at, settled: OrderKey::MIN, event }));
+            self.0.bus.publish(&topic, Arc::new(Notice::new(at, OrderKey::MIN, event)));
         }
     }
 }
@@ -115,6 +115,6 @@ impl TypingUpdates {
         } else {
             self.typists.remove(user).is_some()
         };
-        is_news.then(|| TypingUpdate { user: user.clone(), is_typing: *is_typing, same: Some(Same::heard(notice)) })
+        is_news.then(|| TypingUpdate { user: user.clone(), is_typing: *is_typing, same: Some(Same::heard(Arc::clone(notice))) })
     }
 }

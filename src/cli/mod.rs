@@ -3,6 +3,7 @@
 //! Exit codes: 0; 1 after one clear line on stderr; 2 for wrong usage.
 
 mod backup;
+mod bench;
 mod check_config;
 mod default_config;
 mod export;
@@ -28,12 +29,13 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::backup::BackupError;
+use self::bench::{BENCH, BENCH_EXAMPLES, BenchFlags};
 use self::settings::{DATA, Given, STORE};
 use crate::bus::NatsError;
 use crate::model::{UserId, UserIdError};
 use crate::server::TrustedError;
 use crate::store::{self, cql, embedded};
-use crate::{auth, config, telemetry, transfer};
+use crate::{auth, config, load, telemetry, transfer};
 
 #[derive(Parser)]
 #[command(name = "wideroom", version, about = "A chat backend: a GraphQL API over wide rows", after_help = EXAMPLES)]
@@ -73,6 +75,8 @@ enum Command {
     Migrate(MigrateFlags),
     #[command(about = "Copy the store of a running server", long_about = BACKUP, after_help = BACKUP_EXAMPLES)]
     Backup(BackupFlags),
+    #[command(about = "Measure a running server under a load", long_about = BENCH, after_help = BENCH_EXAMPLES)]
+    Bench(BenchFlags),
     #[command(about = "Say which settings would be in force, and from where", long_about = CHECK_CONFIG, after_help = CHECK_CONFIG_EXAMPLES)]
     CheckConfig(Given<{ settings::SERVE }>),
     #[command(about = "Print a configuration file with every setting and its default", long_about = DEFAULT_CONFIG, after_help = DEFAULT_CONFIG_EXAMPLES)]
@@ -321,6 +325,10 @@ enum Error {
     AdminListen { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Backup(#[from] BackupError),
+    #[error("{} holds no key of a server: say where its data folder is with --data, or its secret with --token-secret-file", .0.display())]
+    NoKey(PathBuf),
+    #[error(transparent)]
+    Load(#[from] load::Error),
     #[error("--trusted-documents: {}: {source}", path.display())]
     Trusted { path: PathBuf, source: TrustedError },
     #[error("the server failed: {0}")]
@@ -378,6 +386,7 @@ fn run(line: &CommandLine) -> Result<(), Error> {
         Some(Command::Verify(flags)) => verify::run(flags),
         Some(Command::Migrate(flags)) => migrate::run(flags),
         Some(Command::Backup(flags)) => backup::run(flags),
+        Some(Command::Bench(flags)) => bench::run(flags),
         Some(Command::CheckConfig(given)) => check_config::run(given),
         Some(Command::DefaultConfig) => default_config::run(),
         Some(Command::Schema) => schema::run(),

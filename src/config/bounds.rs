@@ -89,6 +89,7 @@ pub const BOUNDS: &[Setting] = &[
     bound!(count "query-burst" "WIDEROOM_QUERY_BURST" doors.rates.queries_burst "Queries of a user at once"),
     bound!(count "address-rate" "WIDEROOM_ADDRESS_RATE" doors.rates.address_per_second "Requests without a good token, and new sockets, of an address in a second"),
     bound!(count "address-burst" "WIDEROOM_ADDRESS_BURST" doors.rates.address_burst "The same, at once"),
+    bound!(count "address-connections-max" "WIDEROOM_ADDRESS_CONNECTIONS_MAX" doors.rates.address_connections "Connections of an address that are not WebSockets"),
     bound!(count "user-replays-max" "WIDEROOM_USER_REPLAYS_MAX" chat.user_replays_max "Reads of what resumed subscriptions of a user missed, at once; more wait"),
     bound!(count "replays-max" "WIDEROOM_REPLAYS_MAX" chat.replays_max "The same, of all users"),
     bound!(time "replay-wait" "WIDEROOM_REPLAY_WAIT" chat.replay_wait "How long they wait"),

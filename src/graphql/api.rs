@@ -69,9 +69,9 @@ impl Executor for Api {
         Box::new(self.chat.arrive(viewer))
     }
 
-    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told> {
+    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told> {
         if let Some(free) = prepared.free() {
-            return self.shared.subscribe(prepared.clone(), free, variables, viewer);
+            return self.shared.subscribe(prepared.clone(), free, variables, viewer).await;
         }
         let responses = self.schemas.of(prepared).execute_stream(self.request(prepared, variables, viewer));
         let prepared = prepared.clone();

@@ -57,8 +57,8 @@ pub trait Executor: Send + Sync + 'static {
     /// A viewer has opened something that lasts: they are here until this is dropped.
     fn arrive(&self, viewer: &UserId) -> Here;
 
-    /// Answers a subscription until the stream is dropped.
-    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told>;
+    /// Opens a subscription, which is answered until the stream is dropped.
+    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told>;
 }
 
 /// As long as it is held, a viewer is here.

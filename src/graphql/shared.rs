@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -44,6 +44,10 @@ pub type Payload = Arc<RawValue>;
 
 /// How long a subscriber waits for the execution of another one.
 const OTHERS_MAX: Duration = Duration::from_secs(1);
+/// How often one looks whether it is done, before one waits for it.
+const LOOKS: usize = 3;
+/// By which shapes are told apart, all that there ever are.
+static SERIALS: AtomicU64 = AtomicU64::new(0);
 /// Executions that wait for the next event, of one shape.
 const PRESSES_MAX: usize = 4;
 /// What was shown lately, in as many parts. Beyond this each shows it again.
@@ -59,7 +63,6 @@ pub(super) struct Shared {
     schemas: Schemas,
     chat: Chat,
     shapes: Mutex<HashMap<ShapeKey, Weak<Shape>>>,
-    serial: AtomicU64,
     memos: [Mutex<Memo>; MEMOS],
 }
 
@@ -71,7 +74,15 @@ struct Memo {
 /// Which shape, at which position, of what made.
 type MemoKey = (u64, OrderKey, (usize, usize));
 
+/// What the first shape to show a notice leaves with it. There it is found without a lock, by those of the same shape.
+struct Left {
+    serial: u64,
+    position: OrderKey,
+    payload: Payload,
+}
+
 struct Shown {
+    is_begun: AtomicBool,
     payload: OnceCell<Payload>,
     /// As long as it is held, its key stands for nothing else.
     _same: Same,
@@ -102,7 +113,7 @@ impl Shared {
     pub(super) fn new(schemas: Schemas, chat: Chat) -> Arc<Self> {
         let memo = || Mutex::new(Memo { shown: LruCache::unbounded(), bytes: 0 });
         let memos = std::array::from_fn(|_| memo());
-        Arc::new(Self { schemas, chat, shapes: Mutex::default(), serial: AtomicU64::new(0), memos })
+        Arc::new(Self { schemas, chat, shapes: Mutex::default(), memos })
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, session: Session) -> Request {
@@ -110,28 +121,24 @@ impl Shared {
     }
 
     /// What the viewer is told, where nothing in the operation is theirs.
-    pub(super) fn subscribe(
+    pub(super) async fn subscribe(
         self: &Arc<Self>,
         prepared: Prepared,
         free: Free,
         variables: Variables,
         viewer: Option<UserId>,
     ) -> BoxStream<'static, Told> {
-        let shared = Arc::clone(self);
-        let opened = async move {
-            let slot = Arc::default();
-            let session = Session::at(shared.chat.clone(), viewer, Desk::Opening(Arc::clone(&slot)));
-            let answer = shared.schemas.of(&prepared).execute_stream(shared.request(&prepared, variables.clone(), session)).next().await;
-            match (answer, Desk::take_over(&slot)) {
-                (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
-                (None, Some(updates)) => {
-                    prepared.passed();
-                    told(shared.shape(prepared, free, variables), updates)
-                }
-                (None, None) => stream::empty().boxed(),
+        let slot = Arc::default();
+        let session = Session::at(self.chat.clone(), viewer, Desk::Opening(Arc::clone(&slot)));
+        let answer = self.schemas.of(&prepared).execute_stream(self.request(&prepared, variables.clone(), session)).next().await;
+        match (answer, Desk::take_over(&slot)) {
+            (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
+            (None, Some(updates)) => {
+                prepared.passed();
+                told(self.shape(prepared, free, variables), updates)
             }
-        };
-        stream::once(opened).flatten().boxed()
+            (None, None) => stream::empty().boxed(),
+        }
     }
 
     fn shape(self: &Arc<Self>, prepared: Prepared, free: Free, variables: Variables) -> Arc<Shape> {
@@ -140,7 +147,7 @@ impl Shared {
         if let Some(shape) = shapes.get(&key).and_then(Weak::upgrade) {
             return shape;
         }
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
         let shape = Shape { shared: Arc::clone(self), key: key.clone(), serial, free, prepared, variables, presses: Mutex::default() };
         let shape = Arc::new(shape);
         shapes.insert(key, Arc::downgrade(&shape));
@@ -156,7 +163,7 @@ impl Shared {
 
 impl Memo {
     fn shown(&mut self, key: MemoKey, same: &Same) -> Arc<Shown> {
-        let new = || (Arc::new(Shown { payload: OnceCell::new(), _same: same.clone() }), 0);
+        let new = || (Arc::new(Shown { is_begun: AtomicBool::new(false), payload: OnceCell::new(), _same: same.clone() }), 0);
         let shown = Arc::clone(&self.shown.get_or_insert(key, new).0);
         self.forget();
         shown
@@ -245,14 +252,16 @@ impl Drop for Shape {
 
 /// What one subscriber is told, until the stream of the chat ends, or fails.
 fn told(shape: Arc<Shape>, updates: Updates) -> BoxStream<'static, Told> {
-    stream::unfold(Some((shape, updates)), async |state| {
-        let (shape, mut updates) = state?;
+    // In a box of its own: a stream keeps room for each place that its state is moved through.
+    stream::unfold(Some(Box::new((shape, updates))), async |state| {
+        let mut state = state?;
+        let (shape, updates) = &mut *state;
         let told = match updates.next().await? {
-            Ok(update) => shape.show(&updates, update).await,
+            Ok(update) => shape.show(updates, update).await,
             // The stream ends with its error: the client comes back with its cursor.
-            Err(error) => Told::Own(shape.print(&updates, Err(error)).await),
+            Err(error) => Told::Own(Box::pin(shape.print(updates, Err(error))).await),
         };
-        let state = (!told.is_last()).then_some((shape, updates));
+        let state = (!told.is_last()).then_some(state);
         Some((told, state))
     })
     .boxed()
@@ -288,12 +297,42 @@ impl Shape {
     async fn show(self: &Arc<Self>, updates: &Updates, update: Update) -> Told {
         // Whoever is alone shares with nobody.
         let same = if Arc::strong_count(self) > 1 { update.same() } else { None };
-        let Some((position, same)) = same else { return Told::Own(self.print(updates, Ok(update)).await) };
+        let Some((position, same)) = same else { return Told::Own(Box::pin(self.print(updates, Ok(update))).await) };
+        if let Some(payload) = self.left(position, same) {
+            return Told::Shared(payload);
+        }
         let key = (self.serial, position, same.key());
         let shown = self.shared.memo(&key).shown(key, same);
-        if let Some(payload) = shown.payload.get() {
-            return Told::Shared(Arc::clone(payload));
+        for _ in 0..LOOKS {
+            if let Some(payload) = shown.payload.get() {
+                return Told::Shared(Arc::clone(payload));
+            }
+            // To look again after all others who have something to do costs less than to wait.
+            if shown.is_begun.swap(true, Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            } else {
+                break;
+            }
         }
+        Box::pin(self.show_first(key, &shown, updates, update)).await
+    }
+
+    fn left(&self, position: OrderKey, same: &Same) -> Option<Payload> {
+        let left: &Left = same.shown()?.get()?.downcast_ref()?;
+        (left.serial == self.serial && left.position == position).then(|| Arc::clone(&left.payload))
+    }
+
+    fn leave(&self, update: &Update, payload: &Payload) {
+        if let Some((position, same)) = update.same()
+            && let Some(place) = same.shown()
+        {
+            // Where another shape was first, it stays with that.
+            let _ = place.set(Arc::new(Left { serial: self.serial, position, payload: Arc::clone(payload) }));
+        }
+    }
+
+    /// Executes it for all, or waits for one who does.
+    async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, update: Update) -> Told {
         let execute = async || {
             let is_read = self.free.reads || update.is_read();
             let response = self.print(updates, Ok(update.clone())).await;
@@ -301,6 +340,7 @@ impl Shape {
                 // Who was removed meanwhile may have been shown less than others are.
                 Some(payload) if !is_read || updates.watch().is_in().await => {
                     self.shared.memo(&key).weigh(&key, payload.get().len());
+                    self.leave(&update, &payload);
                     Ok(payload)
                 }
                 Some(_) | None => Err(response),

@@ -1,6 +1,7 @@
 //! What the bus carries: hints that something was kept, whole enough to be shown without another read.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use super::{Change, ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
 
@@ -25,6 +26,14 @@ pub struct Notice {
     /// All that was given an id up to here was told before this, or is told by it: where an inbox stream may go on from.
     pub settled: OrderKey,
     pub event: Event,
+    /// Where the first who shows it may leave what they made of it, for all others who listen.
+    pub shown: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Notice {
+    pub fn new(id: TimeUuid, settled: OrderKey, event: Event) -> Self {
+        Self { id, settled, event, shown: OnceLock::new() }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Connections: each is accepted when there is a place for it, answers at once, and is not waited for without end.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::address::Peer;
+use super::gate::TooMany;
 use super::stall::Impatient;
 
 /// How long to wait where the system has no more file descriptors.
@@ -36,17 +37,24 @@ pub(super) struct Terms {
     pub(super) stop: CancellationToken,
 }
 
-/// Accepts connections until it is dropped.
-pub(super) async fn accept(listener: &TcpListener, router: &Router, connections: &TaskTracker, terms: &Terms) {
+/// Accepts connections until it is dropped. One of a peer that has too many is hung up on, before it is read.
+pub(super) async fn accept<P: Send + 'static>(
+    listener: &TcpListener,
+    router: &Router,
+    connections: &TaskTracker,
+    terms: &Terms,
+    place_of: impl Fn(IpAddr) -> Result<P, TooMany>,
+) {
     let places = Arc::new(Semaphore::new(terms.connections.min(Semaphore::MAX_PERMITS)));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let (stream, peer) = next(listener).await;
+        let Ok(own) = place_of(peer.ip()) else { continue };
         let stream = Impatient::new(stream, terms.write);
         let service = Named { peer: Peer(peer.ip()), router: TowerToHyperService::new(router.clone()) };
         let (head, stop) = (terms.head, terms.stop.clone());
         connections.spawn(async move {
             serve(stream, service, head, stop).await;
-            drop(place);
+            drop((place, own));
         });
     }
 }

@@ -79,7 +79,7 @@ pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     let connections = TaskTracker::new();
     tokio::select! {
         () = stop.cancelled() => {}
-        () = accept(&listener, &router, &connections, &terms) => {}
+        () = accept(&listener, &router, &connections, &terms, |_| Ok(())) => {}
     }
     drop(listener);
     connections.close();

@@ -8,7 +8,7 @@ use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
 pub(super) use crate::graphql::Code;
-use crate::graphql::{Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal};
+use crate::graphql::{Payload, RETRY_AFTER_MS, Refused, RefusedKind, Told, is_refusal};
 
 /// When to come back where all places are taken.
 const ROOM_AFTER: Duration = Duration::from_secs(5);
@@ -83,6 +83,15 @@ pub(super) enum Delivery {
     Own(Answer),
     /// Without errors, and the same bytes as others get.
     Shared(Payload),
+}
+
+impl From<Told> for Delivery {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Own(response) => Self::Own(response.into()),
+            Told::Shared(payload) => Self::Shared(payload),
+        }
+    }
 }
 
 impl Delivery {

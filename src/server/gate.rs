@@ -1,4 +1,4 @@
-//! How often, and how many: the rates of users and addresses, and the sockets and streams that each may have open.
+//! How often, and how many: the rates of users and addresses, and the connections, sockets and streams that each may have open.
 //!
 //! Here is what costs this server; what costs other users (a send, a new conversation with somebody) has its rate in the chat, which
 //! knows whether it is one. An operation pays before it is executed, so that who is refused can be told that nothing was done. While no
@@ -34,6 +34,8 @@ pub struct RateBounds {
     pub address_burst: u32,
     pub user_sockets: usize,
     pub address_sockets: usize,
+    /// Connections that are not WebSockets. Those of a trusted proxy are not counted.
+    pub address_connections: usize,
     /// Subscriptions over HTTP of one user.
     pub user_streams: usize,
 }
@@ -50,6 +52,7 @@ impl Default for RateBounds {
             address_burst: 200,
             user_sockets: 10,
             address_sockets: 100,
+            address_connections: 1_000,
             user_streams: 100,
         }
     }
@@ -65,6 +68,9 @@ pub(super) struct Caller {
     pub(super) address: Address,
 }
 
+/// One address has too many connections for one more, which is not even read.
+pub(super) struct TooMany;
+
 pub(super) struct Gate {
     bounds: RateBounds,
     queries: Buckets,
@@ -72,6 +78,7 @@ pub(super) struct Gate {
     addresses: Buckets,
     user_sockets: Counts<UserId>,
     address_sockets: Counts<Address>,
+    address_connections: Counts<Address>,
     user_streams: Counts<UserId>,
 }
 
@@ -84,6 +91,7 @@ impl Gate {
             addresses: Buckets::new("address", Rate::per_second(bounds.address_per_second, bounds.address_burst)),
             user_sockets: Counts::new(bounds.user_sockets, refused("user_sockets")),
             address_sockets: Counts::new(bounds.address_sockets, refused("address_sockets")),
+            address_connections: Counts::new(bounds.address_connections, refused("address_connections")),
             user_streams: Counts::new(bounds.user_streams, refused("user_streams")),
             bounds,
         }
@@ -116,6 +124,14 @@ impl Gate {
             Some(viewer) => paid(self.queries.take(viewer, tokens, Instant::now())),
             None => paid(self.addresses.take(&caller.address, tokens, Instant::now())),
         }
+    }
+
+    /// A place for a connection of this address.
+    pub(super) fn connection_at(&self, address: Address) -> Result<Option<Counted<Address>>, TooMany> {
+        if !self.bounds.is_on {
+            return Ok(None);
+        }
+        self.address_connections.take(address).map(Some).ok_or(TooMany)
     }
 
     /// A place for a socket of this address.

@@ -238,7 +238,7 @@ pub async fn run(
     let terms = Terms { connections: places, head, write, stop: doors.stop.clone() };
     tokio::select! {
         () = shutdown => {}
-        () = accept::accept(&listener, &router, connections, &terms) => {}
+        () = accept::accept(&listener, &router, connections, &terms, |peer| doors.connection_of(peer)) => {}
     }
     // From here on connections are refused, and go to another server.
     drop(listener);

@@ -1,21 +1,25 @@
 //! One operation, whichever door it came through: its viewer, its deadline, its panic, its line in the log.
 
 use std::any::Any;
-use std::net::Ipv4Addr;
-use std::panic::AssertUnwindSafe;
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::http::{Extensions, HeaderMap, StatusCode};
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::Doors;
 use super::address::{Address, Peer};
 use super::answer::{Answer, Code, Delivery, Problem};
+use super::gate::{Counted, TooMany};
 use super::meter::{Meter, Open};
 use crate::auth::{self, Identity};
 use crate::graphql::{Prepared, Told};
@@ -30,6 +34,11 @@ impl Doors {
         // Without a connection there is nobody to tell from others: as in a test of the router alone.
         let peer = extensions.get::<Peer>().copied().unwrap_or(Peer(Ipv4Addr::UNSPECIFIED.into()));
         Address::of(peer, headers, &self.bounds.proxies)
+    }
+
+    /// A place for a connection. A proxy may have all of them, for whom it speaks.
+    pub(super) fn connection_of(&self, peer: IpAddr) -> Result<Option<Counted<Address>>, TooMany> {
+        if self.bounds.proxies.trust(peer.to_canonical()) { Ok(None) } else { self.gate.connection_at(Address::from(peer.to_canonical())) }
     }
 
     /// Whom `Bearer …` names.
@@ -52,19 +61,50 @@ impl Doors {
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Delivery> {
+    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> Deliveries {
         let executor = Arc::clone(&self.executor);
-        let told = stream::once(async move { executor.subscribe(&prepared, variables, viewer) }).flatten();
-        let open = Open::new(&self.meter);
-        let delivery = move |caught: Result<Told, Box<dyn Any + Send>>| {
-            open.told();
-            match caught {
-                Ok(Told::Own(response)) => Delivery::Own(response.into()),
-                Ok(Told::Shared(payload)) => Delivery::Shared(payload),
-                Err(panic) => Delivery::Own(panicked(panic.as_ref())),
+        let opening = async move { executor.subscribe(&prepared, variables, viewer).await };
+        Deliveries { phase: Phase::Opening(opening.boxed()), open: Open::new(&self.meter) }
+    }
+}
+
+/// What one subscription tells.
+pub(super) struct Deliveries {
+    phase: Phase,
+    open: Open,
+}
+
+/// What opening it needs is given back when it is open.
+enum Phase {
+    Opening(BoxFuture<'static, BoxStream<'static, Told>>),
+    Open(BoxStream<'static, Told>),
+    Over,
+}
+
+impl Phase {
+    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+        if let Self::Opening(opening) = self {
+            *self = Self::Open(ready!(opening.poll_unpin(cx)));
+        }
+        if let Self::Open(told) = self { told.poll_next_unpin(cx) } else { Poll::Ready(None) }
+    }
+}
+
+impl Stream for Deliveries {
+    type Item = Delivery;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_told(cx))) {
+            Ok(told) => ready!(told).map(Delivery::from),
+            Err(panic) => {
+                self.phase = Phase::Over;
+                Some(Delivery::Own(panicked(panic.as_ref())))
             }
         };
-        AssertUnwindSafe(told).catch_unwind().map(delivery).boxed()
+        if told.is_some() {
+            self.open.told();
+        }
+        Poll::Ready(told)
     }
 }
 

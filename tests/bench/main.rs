@@ -26,6 +26,8 @@ mod program;
 mod report;
 mod rows;
 mod server;
+mod sockets;
+mod storm;
 mod throughput;
 mod world;
 #[path = "../support/worst.rs"]
@@ -66,11 +68,11 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 9] = ["costs", "documents", "open", "throughput", "parts", "doors", "cluster", "crowds", "fanout"];
+const PARTS: [&str; 10] = ["costs", "documents", "open", "throughput", "parts", "doors", "cluster", "crowds", "fanout", "storm"];
 /// Not parts: the bare broadcast and the bare HTTP, which the parts start.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout]
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout] [storm]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -109,8 +111,17 @@ fn main() {
     if wanted[7] {
         runtime().block_on(crowds::measure(&size));
     }
-    if wanted[8] {
-        runtime().block_on(fanout::measure());
+    if wanted[8..].contains(&true) {
+        runtime().block_on(async {
+            let mut verdicts = Verdicts::default();
+            if wanted[8] {
+                fanout::measure(&mut verdicts).await;
+            }
+            if wanted[9] {
+                storm::measure(&mut verdicts).await;
+            }
+            verdicts.print();
+        });
     }
 }
 

@@ -114,7 +114,7 @@ impl<'a> Client<'a> {
         let page = world.data(viewer, HISTORY, json!({"c": conversation, "until": place.middle().to_string()})).await;
         let middle = text(&page["conversation"]["messages"]["pageInfo"]["endCursor"]);
         let to_read = oldest_ids(&mut (world, viewer), &conversation).await;
-        let mut updates = world.subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation}));
+        let mut updates = world.subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation})).await;
         let topics = world.bus.topic_count();
         while world.bus.topic_count() == topics {
             // It listens from its first look on.
@@ -173,7 +173,7 @@ impl<'a> Client<'a> {
             deleted_at: None,
             has_reactions: false,
         };
-        let notice = Notice { id, settled: OrderKey::MIN, event: Event::MessageAdded(Arc::new(message)) };
+        let notice = Notice::new(id, OrderKey::MIN, Event::MessageAdded(Arc::new(message)));
         self.world.bus.publish(&Topic::Conversation(conversation), Arc::new(notice));
         let told = self.updates.next().await.unwrap();
         assert!(!matches!(&told, Told::Own(response) if !response.errors.is_empty()), "{told:?}");

@@ -154,14 +154,14 @@ impl World {
         answer["data"].take()
     }
 
-    pub fn subscribe(
+    pub async fn subscribe(
         &self,
         viewer: &UserId,
         document: &str,
         variables: Value,
     ) -> futures_util::stream::BoxStream<'static, wideroom::graphql::Told> {
         let prepared = self.api.prepare(document, None).unwrap();
-        self.api.subscribe(&prepared, Variables::from_json(variables), Some(viewer.clone()))
+        self.api.subscribe(&prepared, Variables::from_json(variables), Some(viewer.clone())).await
     }
 
     /// The global id of the first conversation in somebody's inbox.

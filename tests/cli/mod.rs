@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod bench;
 mod config;
 mod export;
 mod help;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 use wideroom::server::{DoorBounds, RateBounds};
 
@@ -137,6 +138,26 @@ async fn behind_a_trusted_proxy_each_client_is_an_address() {
     assert!(refusal.error["retryAfterMs"].as_u64().is_some());
     drop(one);
     soon(async { while world.socket_with(&from("198.51.100.1")).await.is_err() {} }).await;
+}
+
+/// Whether another connection is served.
+async fn is_answered(world: &World) -> bool {
+    let mut stream = world.tcp().await;
+    let asked = stream.write_all(b"GET /graphql HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    asked.is_ok() && soon(stream.read_exact(&mut [0; 12])).await.is_ok()
+}
+
+#[tokio::test]
+async fn one_address_does_not_take_the_connections_of_all() {
+    let rates = RateBounds { address_connections: 2, ..RateBounds::default() };
+    let world = World::with(DoorBounds { rates: rates.clone(), ..DoorBounds::default() }).await;
+    let held = [world.tcp().await, world.tcp().await];
+    assert!(!is_answered(&world).await, "it is hung up on");
+    drop(held);
+    soon(async { while !is_answered(&world).await {} }).await;
+    let world = World::with(DoorBounds { rates, proxies: "127.0.0.0/8".parse().unwrap(), ..DoorBounds::default() }).await;
+    let _held = [world.tcp().await, world.tcp().await];
+    assert_eq!(ask(&world, None, "{ number(n: 1) }").await.status, 200, "a proxy speaks for many");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ impl Executor for TestApi {
         Box::new(())
     }
 
-    fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, graphql::Told> {
+    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, graphql::Told> {
         self.schema.execute_stream(Self::request(prepared, variables, viewer)).map(graphql::Told::Own).boxed()
     }
 }

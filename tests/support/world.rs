@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
-use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
@@ -123,7 +123,8 @@ impl Actor {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_eq!(prepared.operation, OperationType::Subscription);
         let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
-        Stream(self.api.subscribe(&prepared, variables, self.user.clone()))
+        let (api, user) = (Arc::clone(&self.api), self.user.clone());
+        Stream(async move { api.subscribe(&prepared, variables, user).await }.flatten_stream().boxed())
     }
 
     /// Why this is not even executed.
@@ -235,7 +236,6 @@ impl Stream {
 
     /// Whether nothing is there now: asked only after something that would have been told before.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        use futures_util::FutureExt as _;
         self.0.next().now_or_never().is_none()
     }
 }

@@ -10,7 +10,7 @@ use async_graphql::Variables;
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
@@ -21,12 +21,12 @@ use crate::server::Doors;
 use crate::server::answer::{Code, Delivery, Problem};
 use crate::server::expiry::Expiry;
 use crate::server::gate::Counted;
-use crate::server::operation::LogLine;
+use crate::server::operation::{Deliveries, LogLine};
 
 pub(super) struct Feed {
     doors: Arc<Doors>,
     pub(super) wire: Wire,
-    deliveries: BoxStream<'static, Delivery>,
+    deliveries: Deliveries,
     expiry: Option<Expiry>,
     _place: OwnedSemaphorePermit,
     _own: Option<Counted<UserId>>,

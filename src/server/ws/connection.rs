@@ -1,30 +1,33 @@
 //! One socket, one task: it reads, writes, executes and keeps time, in that one loop, so that nothing outlives the socket.
 //!
-//! In each round it is asked in this order: the end of the server, the timers, what is to be written, what came in, the requests, the
-//! subscriptions. None can starve the next: what comes in has a rate, what is written has an end, and requests are bounded and end.
+//! In each round it looks at the clock, then takes the news of its sources in the order in which they came, then writes: so what there is
+//! to tell at one moment goes out with one write. Where much is still to be written no news are taken, and nothing is read either.
 
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
-use futures_util::StreamExt;
-use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::stream::{self, SplitSink};
+use futures_util::{FutureExt, StreamExt};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::linger;
 use super::operations::Operations;
 use super::outbox::{Full, Outbox};
-use super::protocol::{self, Close, Incoming, Outgoing};
+use super::protocol::{Close, Incoming, Outgoing};
 use super::rate::Bucket;
+use super::source::{Frames, News, Source, Sources};
 use super::timers::{Due, Timers};
 use crate::graphql::{Here, Prepared, Ready};
 use crate::model::UserId;
 use crate::server::address::Address;
-use crate::server::answer::{Answer, Code, Delivery, Problem};
+use crate::server::answer::{Answer, Code, Problem};
 use crate::server::gate::{Caller, Counted};
 use crate::server::operation::{LogLine, Sentence};
 use crate::server::request::GraphqlRequest;
@@ -32,13 +35,12 @@ use crate::server::{Doors, SocketBounds};
 
 pub(super) struct Connection {
     doors: Arc<Doors>,
-    stream: SplitStream<WebSocket>,
+    sources: Sources,
     outbox: Outbox<SplitSink<WebSocket, Message>>,
     operations: Operations,
     address: Address,
     session: Session,
     timers: Timers,
-    bucket: Bucket,
 }
 
 enum Session {
@@ -67,40 +69,33 @@ impl From<Full> for End {
     }
 }
 
-/// What a round of the loop woke up for.
-enum Woken {
-    Stopping,
-    Alarm,
-    Written(Result<(), axum::Error>),
-    Read(Option<Result<Message, axum::Error>>),
-    Answered(Arc<str>, Answer),
-    Told(Arc<str>, Option<Delivery>),
-}
-
 impl Connection {
-    pub(super) fn new(doors: Arc<Doors>, socket: WebSocket, address: Address) -> Self {
+    /// In a box: a task keeps room for each place that its values are moved through.
+    pub(super) fn open(doors: Arc<Doors>, socket: WebSocket, address: Address) -> Box<Self> {
         let (sink, stream) = socket.split();
         let (bounds, now) = (&doors.bounds.sockets, Instant::now());
-        Self {
+        let frames = Frames::new(stream, Bucket::new(bounds.rate_per_second, bounds.rate_burst, now));
+        let stop = Box::pin(doors.stop.clone().cancelled_owned());
+        Box::new(Self {
             outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes, doors.meter.waiting.clone()),
+            sources: stream::select_all([Source::Stop(Some(stop)), Source::Frames(frames)]),
             operations: Operations::default(),
             address,
             session: Session::Waiting,
             timers: Timers::new(bounds, now),
-            bucket: Bucket::new(bounds.rate_per_second, bounds.rate_burst, now),
-            stream,
             doors,
-        }
+        })
     }
 
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         let mut alarm = pin!(sleep_until(Instant::now()));
-        let end = loop {
-            if let Err(end) = self.round(alarm.as_mut()).await {
-                break end;
-            }
-        };
-        self.operations.stop_all();
+        let end = poll_fn(|cx| self.poll_end(alarm.as_mut(), cx)).await;
+        self.operations.stop_all(&mut self.sources);
+        // It is rare, and the task of every socket would keep room for it.
+        Box::pin(self.end(end)).await;
+    }
+
+    async fn end(mut self: Box<Self>, end: End) {
         match end {
             End::Gone => tracing::debug!("a socket is gone"),
             End::Closed => {
@@ -116,7 +111,13 @@ impl Connection {
                 }
                 let bounds = &self.doors.bounds.sockets;
                 if self.outbox.close(close, bounds.write).await {
-                    linger(&mut self.stream, bounds).await;
+                    for source in self.sources.iter_mut() {
+                        if let Source::Frames(frames) = source {
+                            frames.let_all_come();
+                        }
+                    }
+                    let read_on = async { while let Some(News::Stopping | News::Read(Some(Ok(_)), _)) = self.sources.next().await {} };
+                    linger(read_on, bounds).await;
                 }
             }
         }
@@ -131,50 +132,73 @@ impl Connection {
         &self.doors.bounds.sockets
     }
 
-    async fn round(&mut self, mut alarm: Pin<&mut Sleep>) -> Result<(), End> {
-        if self.timers.is_draining() && !self.operations.has_requests() {
-            return Err(Close::draining().into());
-        }
-        let now = Instant::now();
-        let read_at = self.bucket.ready_at(now);
-        let write_by = self.outbox.waits_since().map(|since| since + self.patience());
-        let wake = [self.timers.next(), read_at, write_by].into_iter().flatten().min();
-        if let Some(wake) = wake
-            && alarm.deadline() != wake
-        {
+    fn write_by(&self) -> Option<Instant> {
+        self.outbox.stuck_since().map(|since| since + self.patience())
+    }
+
+    /// Does all there is to do, until it has to end.
+    fn poll_end(&mut self, mut alarm: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            match self.poll_round(cx) {
+                Ok(Round::Again) => continue,
+                Ok(Round::Done) => {}
+                Err(end) => return Poll::Ready(end),
+            }
+            let wake = [self.timers.next(), self.write_by()].into_iter().flatten().min();
+            // One that is set already wakes this task when it is time, and then the clock is looked at.
+            let Some(wake) = wake.filter(|wake| *wake != alarm.deadline()) else { return Poll::Pending };
             alarm.as_mut().reset(wake);
-        }
-        let is_stopping = self.timers.is_draining();
-        let woken = tokio::select! {
-            biased;
-            () = self.doors.stop.cancelled(), if !is_stopping => Woken::Stopping,
-            () = alarm, if wake.is_some() => Woken::Alarm,
-            written = self.outbox.flush(), if !self.outbox.is_idle() => Woken::Written(written),
-            frame = self.stream.next(), if read_at.is_none() => Woken::Read(frame),
-            Some((id, answer)) = self.operations.requests.next(), if self.outbox.has_room() => Woken::Answered(id, answer),
-            // Who reads slowly is told slowly: the subscription waits, and reads the store for what the bus could not keep for it.
-            Some((id, delivery)) = self.operations.subscriptions.next(), if self.outbox.has_room() => Woken::Told(id, delivery),
-        };
-        match woken {
-            Woken::Stopping => {
-                // No `complete`: a client would take that for the end of what it asked for, and not come back.
-                self.operations.stop_subscriptions();
-                self.timers.drain(Instant::now() + self.doors.bounds.drain / 2);
-                Ok(())
-            }
-            Woken::Alarm => self.alarm(Instant::now()),
-            Woken::Written(written) => written.map_err(|_| End::Gone),
-            Woken::Read(frame) => self.read(frame),
-            Woken::Answered(id, answer) => {
-                self.answered(&id, &answer);
-                Ok(())
-            }
-            Woken::Told(id, delivery) => self.told(&id, delivery.as_ref()),
+            ready!(alarm.as_mut().poll(cx));
         }
     }
 
-    fn alarm(&mut self, now: Instant) -> Result<(), End> {
-        if self.outbox.waits_since().is_some_and(|since| since + self.patience() <= now) {
+    fn poll_round(&mut self, cx: &mut Context<'_>) -> Result<Round, End> {
+        self.look_at_clock(Instant::now())?;
+        // Who reads slowly is told slowly: a subscription waits, and reads the store for what the bus could not keep for it.
+        let mut has_room = self.outbox.has_room();
+        while has_room && let Poll::Ready(Some(news)) = self.sources.poll_next_unpin(cx) {
+            self.take(news)?;
+            has_room = self.outbox.has_room();
+        }
+        if self.timers.is_draining() && !self.operations.has_requests() {
+            return Err(Close::draining().into());
+        }
+        if self.outbox.is_idle() {
+            return Ok(Round::Done);
+        }
+        let is_written = self.outbox.poll_flush(cx).map_err(|_| End::Gone)?.is_ready();
+        // Without room nothing was looked at.
+        let is_again = !has_room && (is_written || self.outbox.has_room());
+        Ok(if is_again { Round::Again } else { Round::Done })
+    }
+
+    fn take(&mut self, news: News) -> Result<(), End> {
+        match news {
+            News::Told(text) => Ok(self.outbox.tell(text)?),
+            News::Read(frame, over_for) => self.read(frame, over_for),
+            News::Answered(id, answer) => {
+                self.answered(&id, &answer);
+                Ok(())
+            }
+            News::Refused(id, answer) => {
+                self.operations.ended(&id, answer.code());
+                self.say(&Outgoing::Error { id: &id, payload: &answer.errors })
+            }
+            News::Over(id) => {
+                self.operations.ended(&id, "OK");
+                self.say(&Outgoing::Complete { id: &id })
+            }
+            News::Stopping => {
+                // No `complete`: a client would take that for the end of what it asked for, and not come back.
+                self.operations.stop_subscriptions(&mut self.sources);
+                self.timers.drain(Instant::now() + self.doors.bounds.drain / 2);
+                Ok(())
+            }
+        }
+    }
+
+    fn look_at_clock(&mut self, now: Instant) -> Result<(), End> {
+        if self.write_by().is_some_and(|by| by <= now) {
             return Err(if self.outbox.has_told() { Close::slow_consumer().into() } else { End::Gone });
         }
         match self.timers.due(&self.doors.bounds.sockets, self.doors.clock.as_ref(), now) {
@@ -188,10 +212,8 @@ impl Connection {
         Ok(self.outbox.tell(message.json())?)
     }
 
-    fn read(&mut self, frame: Option<Result<Message, axum::Error>>) -> Result<(), End> {
-        let now = Instant::now();
-        self.bucket.take(now);
-        if self.bucket.over_for(now) > self.bounds().rate_patience {
+    fn read(&mut self, frame: Option<Result<Message, axum::Error>>, over_for: Duration) -> Result<(), End> {
+        if over_for > self.bounds().rate_patience {
             return Err(Close::too_fast(self.bounds().rate_per_second).into());
         }
         self.timers.heard();
@@ -207,19 +229,19 @@ impl Connection {
                 Err(Close::too_big(self.bounds().message_bytes).into())
             }
             Some(Ok(Message::Text(text))) => match Incoming::parse(&text)? {
-                Incoming::Init { authorization } => self.init(authorization.as_deref(), now),
+                Incoming::Init { authorization } => self.init(authorization.as_deref()),
                 Incoming::Ping { payload } => self.say(&Outgoing::Pong { payload }),
                 Incoming::Pong => Ok(()),
                 Incoming::Subscribe { id, payload } => self.subscribe(&id, payload),
                 Incoming::Complete { id } => {
-                    self.operations.stop(&id, "OK");
+                    self.operations.stop(&mut self.sources, &id);
                     Ok(())
                 }
             },
         }
     }
 
-    fn init(&mut self, authorization: Option<&str>, now: Instant) -> Result<(), End> {
+    fn init(&mut self, authorization: Option<&str>) -> Result<(), End> {
         if matches!(self.session, Session::Open { .. }) {
             return Err(Close::too_many_inits().into());
         }
@@ -228,7 +250,7 @@ impl Connection {
         let place = identity.as_ref().map(|identity| self.doors.gate.socket_of(&identity.user)).transpose();
         let place = place.map_err(Close::too_many_sockets)?.flatten();
         let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
-        self.timers.open(&self.doors.bounds.sockets, expires_at, self.doors.clock.as_ref(), now);
+        self.timers.open(&self.doors.bounds.sockets, expires_at, self.doors.clock.as_ref(), Instant::now());
         let viewer = identity.map(|identity| identity.user);
         let here = viewer.as_ref().map(|viewer| self.doors.executor.arrive(viewer));
         self.session = Session::Open { viewer, _place: place, _here: here };
@@ -269,7 +291,7 @@ impl Connection {
 
     fn prepare(&self, request: &GraphqlRequest<'_>, caller: &Caller, line: &mut LogLine) -> Result<(Prepared, Variables), Problem> {
         let most = self.bounds().operations;
-        if self.operations.are_full(most) {
+        if self.operations.are_full(&self.sources, most) {
             let sentence = format!("A socket runs at most {most} operations at once.");
             return Err(Problem::too_many(sentence));
         }
@@ -286,17 +308,20 @@ impl Connection {
 
     fn start(&mut self, id: &str, prepared: Prepared, variables: Variables, viewer: Option<UserId>, line: LogLine) {
         match prepared.operation {
-            OperationType::Subscription => self.operations.subscription(id, line, self.doors.subscribe(prepared, variables, viewer)),
+            OperationType::Subscription => {
+                self.operations.subscription(&mut self.sources, id, line, self.doors.subscribe(prepared, variables, viewer))
+            }
             OperationType::Query | OperationType::Mutation => {
                 let (doors, deadline) = (Arc::clone(&self.doors), Instant::now() + self.doors.bounds.request);
-                self.operations.request(id, line, async move { doors.execute(&prepared, variables, viewer, deadline).await });
+                let answer = async move { doors.execute(&prepared, variables, viewer, deadline).await };
+                self.operations.request(&mut self.sources, id, line, answer.boxed());
             }
         }
     }
 
     /// A query or a mutation has its one answer.
     fn answered(&mut self, id: &str, answer: &Answer) {
-        self.operations.stop(id, answer.code());
+        self.operations.ended(id, answer.code());
         if answer.is_refusal() {
             self.outbox.answer(Outgoing::Error { id, payload: &answer.errors }.json());
         } else {
@@ -304,19 +329,11 @@ impl Connection {
             self.outbox.answer(Outgoing::Complete { id }.json());
         }
     }
+}
 
-    /// A subscription has something to tell, or is over.
-    fn told(&mut self, id: &str, delivery: Option<&Delivery>) -> Result<(), End> {
-        let Some(delivery) = delivery else {
-            self.operations.stop(id, "OK");
-            return self.say(&Outgoing::Complete { id });
-        };
-        match delivery.refusal() {
-            Some(answer) => {
-                self.operations.stop(id, answer.code());
-                self.say(&Outgoing::Error { id, payload: &answer.errors })
-            }
-            None => Ok(self.outbox.tell(protocol::next(id, &delivery.json()))?),
-        }
-    }
+enum Round {
+    /// There is room for more.
+    Again,
+    /// All that is left waits.
+    Done,
 }

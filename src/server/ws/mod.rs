@@ -5,6 +5,7 @@ mod operations;
 mod outbox;
 mod protocol;
 mod rate;
+mod source;
 mod timers;
 
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use self::connection::Connection;
@@ -26,7 +26,7 @@ use super::{Doors, SocketBounds, http};
 const SUBPROTOCOL: &str = "graphql-transport-ws";
 
 /// Small, because there are many sockets: the library would take 128 KiB for each, at once.
-const READ_BUFFER_BYTES: usize = 4 * 1024;
+const READ_BUFFER_BYTES: usize = 1024;
 const WRITE_BUFFER_BYTES: usize = 8 * 1024;
 /// A frame may be by so much larger than a message, so that who goes over is told so; beyond that the socket is cut.
 const OVERSIZE_FACTOR: usize = 2;
@@ -70,14 +70,14 @@ pub(super) async fn upgrade(
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max);
     let is_spoken = upgrade.selected_protocol().is_some();
-    let tracked = doors.sockets.token();
+    let places = (place, counted, doors.sockets.token());
     upgrade.on_upgrade(move |socket| async move {
-        let (_place, _counted, _tracked) = (place, counted, tracked);
         if is_spoken {
-            Connection::new(doors, socket, address).run().await;
+            Connection::open(doors, socket, address).run().await;
         } else {
-            refuse(socket, &doors.bounds.sockets).await;
+            Box::pin(refuse(socket, doors)).await;
         }
+        drop(places);
     })
 }
 
@@ -95,16 +95,15 @@ fn not_a_socket(rejection: &WebSocketUpgradeRejection) -> Response {
 }
 
 /// Whoever does not speak our subprotocol is let in to be told so: a browser shows close codes, and no answers to a failed upgrade.
-async fn refuse(mut socket: WebSocket, bounds: &SocketBounds) {
-    let close = Close::subprotocol();
+async fn refuse(mut socket: WebSocket, doors: Arc<Doors>) {
+    let (close, bounds) = (Close::subprotocol(), &doors.bounds.sockets);
     if timeout(bounds.write, socket.send(Message::Close(Some(close.frame())))).await.is_ok_and(|sent| sent.is_ok()) {
-        linger(&mut socket, bounds).await;
+        linger(async { while let Some(Ok(_)) = socket.recv().await {} }, bounds).await;
     }
 }
 
 /// Reads on until the other side closes too. Going away with bytes unread would reset the connection, and with it what was just sent.
-async fn linger(socket: &mut (impl futures_util::Stream<Item = Result<Message, axum::Error>> + Unpin), bounds: &SocketBounds) {
-    let read_on = async { while let Some(Ok(_)) = socket.next().await {} };
+async fn linger(read_on: impl Future<Output = ()>, bounds: &SocketBounds) {
     // Whoever does not close in time is left behind.
     let _ = timeout(bounds.close, read_on).await;
 }

@@ -1,91 +1,92 @@
-//! What one socket has running: queries, mutations and subscriptions, all of which wait while the socket is slow.
+//! What one socket has running: queries, mutations and subscriptions, by their ids.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::stream::{self, AbortHandle, Abortable, BoxStream, SelectAll};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::future::BoxFuture;
 
-use crate::server::answer::{Answer, Delivery};
-use crate::server::operation::LogLine;
-
-type Id = Arc<str>;
+use super::source::{Id, Operation, Source, Sources};
+use crate::server::answer::Answer;
+use crate::server::operation::{Deliveries, LogLine};
 
 #[derive(Default)]
-pub(super) struct Operations {
-    running: HashMap<Id, Running>,
-    /// Each gives one answer.
-    pub(super) requests: SelectAll<BoxStream<'static, (Id, Answer)>>,
-    /// Each gives what it tells, and `None` at its end.
-    pub(super) subscriptions: SelectAll<BoxStream<'static, (Id, Option<Delivery>)>>,
-}
+pub(super) struct Operations(HashMap<Id, Running>);
 
 struct Running {
-    abort: AbortHandle,
-    line: LogLine,
+    line: Box<LogLine>,
     is_request: bool,
 }
 
 impl Operations {
-    /// Whether there may be no more. Those that were stopped are there until the socket's task next looks at its streams, which it does not
+    /// Whether there may be no more. Those that were stopped are there until the socket's task next looks at its sources, which it does not
     /// where nothing is read of what it says: of these there may be as many again.
-    pub(super) fn are_full(&self, most: usize) -> bool {
-        self.running.len() >= most || self.requests.len() + self.subscriptions.len() >= most * 2
+    pub(super) fn are_full(&self, sources: &Sources, most: usize) -> bool {
+        self.0.len() >= most || sources.len() >= most * 2
     }
 
     pub(super) fn contains(&self, id: &str) -> bool {
-        self.running.contains_key(id)
+        self.0.contains_key(id)
     }
 
     pub(super) fn has_requests(&self) -> bool {
-        self.running.values().any(|running| running.is_request)
+        self.0.values().any(|running| running.is_request)
     }
 
-    pub(super) fn request(&mut self, id: &str, line: LogLine, answer: impl Future<Output = Answer> + Send + 'static) {
-        let (id, registration) = self.start(id, line, true);
-        let answers = answer.map(move |answer| (id, answer)).into_stream();
-        self.requests.push(Abortable::new(answers, registration).boxed());
+    pub(super) fn request(&mut self, sources: &mut Sources, id: &str, line: LogLine, answer: BoxFuture<'static, Answer>) {
+        let id = self.start(id, line, true);
+        sources.push(Source::Operation(Operation::request(id, answer)));
     }
 
-    pub(super) fn subscription(&mut self, id: &str, line: LogLine, deliveries: BoxStream<'static, Delivery>) {
-        let (id, registration) = self.start(id, line, false);
-        let deliveries = deliveries.map(Some).chain(stream::iter([None])).map(move |delivery| (Arc::clone(&id), delivery));
-        self.subscriptions.push(Abortable::new(deliveries, registration).boxed());
+    pub(super) fn subscription(&mut self, sources: &mut Sources, id: &str, line: LogLine, deliveries: Deliveries) {
+        let id = self.start(id, line, false);
+        sources.push(Source::Operation(Operation::subscription(id, deliveries)));
     }
 
-    fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> (Id, stream::AbortRegistration) {
+    fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> Id {
         let id = Id::from(id);
-        let (abort, registration) = AbortHandle::new_pair();
-        self.running.insert(Arc::clone(&id), Running { abort, line, is_request });
-        (id, registration)
+        self.0.insert(Arc::clone(&id), Running { line: Box::new(line), is_request });
+        id
     }
 
-    /// Forgets it. Its stream gives nothing any more, and is dropped when the socket's task next looks at its streams, which this makes it do.
-    pub(super) fn stop(&mut self, id: &str, code: &str) {
-        if let Some(mut running) = self.running.remove(id) {
-            running.abort.abort();
+    /// It has ended.
+    pub(super) fn ended(&mut self, id: &str, code: &str) {
+        if let Some(mut running) = self.0.remove(id) {
             running.line.end(code);
         }
     }
 
-    /// Drops every subscription, at once.
-    pub(super) fn stop_subscriptions(&mut self) {
-        self.subscriptions.clear();
-        self.running.retain(|_, running| {
+    /// Ends it: nothing more is heard of it.
+    pub(super) fn stop(&mut self, sources: &mut Sources, id: &str) {
+        if self.contains(id) {
+            drop_work(sources, id);
+            self.ended(id, "OK");
+        }
+    }
+
+    pub(super) fn stop_subscriptions(&mut self, sources: &mut Sources) {
+        self.0.retain(|id, running| {
             if !running.is_request {
+                drop_work(sources, id);
                 running.line.end("OK");
             }
             running.is_request
         });
     }
 
-    /// Drops everything, at once.
-    pub(super) fn stop_all(&mut self) {
-        self.stop_subscriptions();
-        self.requests.clear();
-        for (_, mut running) in self.running.drain() {
+    /// Nobody is there to be told any more.
+    pub(super) fn stop_all(&mut self, sources: &mut Sources) {
+        self.stop_subscriptions(sources);
+        for (id, mut running) in self.0.drain() {
+            drop_work(sources, &id);
             running.line.end("GONE");
+        }
+    }
+}
+
+fn drop_work(sources: &mut Sources, id: &str) {
+    for source in sources.iter_mut() {
+        if let Source::Operation(operation) = source {
+            operation.stop(id);
         }
     }
 }

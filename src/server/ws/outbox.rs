@@ -15,13 +15,14 @@ use tokio::time::{Instant, timeout};
 use super::protocol::Close;
 use crate::metrics::IntGauge;
 
+/// Places in the queue of a socket at rest.
+const PLACES_KEPT: usize = 4;
+
 /// The queue is full: the other side reads too slowly.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 pub(super) struct Outbox<S> {
-    /// Of all sockets.
-    waiting: IntGauge,
     sink: S,
     queue: VecDeque<Queued>,
     /// Of all there is.
@@ -31,8 +32,9 @@ pub(super) struct Outbox<S> {
     most: Load,
     /// Something was handed to the sink that may not be with the system yet.
     is_unflushed: bool,
-    /// When a message last moved on.
-    moved: Instant,
+    /// Since when no message moved on, where one could not.
+    stuck_since: Option<Instant>,
+    waiting: Waiting,
 }
 
 struct Queued {
@@ -46,10 +48,39 @@ struct Load {
     bytes: usize,
 }
 
+/// What of this queue is counted among that of all sockets. What can be written at once never is.
+struct Waiting {
+    all: IntGauge,
+    ours: usize,
+}
+
+impl Waiting {
+    fn set(&mut self, messages: usize) {
+        if messages != self.ours {
+            self.all.add(messages as i64 - self.ours as i64);
+            self.ours = messages;
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl<S: Sink<Message> + Unpin> Outbox<S> {
     pub(super) fn new(sink: S, messages_max: usize, bytes_max: usize, waiting: IntGauge) -> Self {
-        let most = Load { messages: messages_max, bytes: bytes_max };
-        Self { waiting, sink, queue: VecDeque::new(), bytes: 0, told: Load::default(), most, is_unflushed: false, moved: Instant::now() }
+        Self {
+            sink,
+            queue: VecDeque::new(),
+            bytes: 0,
+            told: Load::default(),
+            most: Load { messages: messages_max, bytes: bytes_max },
+            is_unflushed: false,
+            stuck_since: None,
+            waiting: Waiting { all: waiting, ours: 0 },
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -66,9 +97,9 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
         self.queue.len() <= self.most.messages / 2 && self.bytes <= self.most.bytes / 2
     }
 
-    /// Since when nothing moved, where there is something to move.
-    pub(super) fn waits_since(&self) -> Option<Instant> {
-        (!self.is_idle()).then_some(self.moved)
+    /// Since when nothing moved, where there is something to move and it was tried.
+    pub(super) fn stuck_since(&self) -> Option<Instant> {
+        self.stuck_since
     }
 
     /// What cannot wait. A single message may be larger than the queue, else it could never be sent.
@@ -89,36 +120,39 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     }
 
     fn push(&mut self, text: String, is_told: bool) {
-        if self.is_idle() {
-            self.moved = Instant::now();
-        }
         self.bytes += text.len();
-        self.waiting.inc();
         self.queue.push_back(Queued { text: text.into(), is_told });
     }
 
-    /// Writes all there is. It may be dropped at any await: nothing is lost, and nothing is written twice.
-    pub(super) async fn flush(&mut self) -> Result<(), S::Error> {
-        poll_fn(|cx| self.poll_flush(cx)).await
+    /// Writes all there is. Where it cannot, nothing is lost, and nothing will be written twice.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        let before = self.queue.len();
+        let flushed = self.poll_write(cx);
+        let has_moved = self.queue.len() < before;
+        self.stuck_since = match self.stuck_since {
+            _ if flushed.is_ready() => None,
+            Some(since) if !has_moved => Some(since),
+            _ => Some(Instant::now()),
+        };
+        self.waiting.set(self.queue.len());
+        flushed
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         while !self.queue.is_empty() {
             ready!(self.sink.poll_ready_unpin(cx))?;
             if let Some(Queued { text, is_told }) = self.queue.pop_front() {
-                self.waiting.dec();
                 self.bytes -= text.len();
                 if is_told {
                     self.told.messages -= 1;
                     self.told.bytes -= text.len();
                 }
                 self.is_unflushed = true;
-                self.moved = Instant::now();
                 self.sink.start_send_unpin(Message::Text(text))?;
             }
         }
         // What was queued for a burst is given back.
-        self.queue.shrink_to(8);
+        self.queue.shrink_to(PLACES_KEPT);
         ready!(self.sink.poll_flush_unpin(cx))?;
         self.is_unflushed = false;
         Poll::Ready(Ok(()))
@@ -127,7 +161,7 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     /// Writes what is left and the closing frame, if that goes within this time. A slow consumer only gets the frame.
     pub(super) async fn close(&mut self, close: Close, within: Duration) -> bool {
         let all = async {
-            self.flush().await?;
+            poll_fn(|cx| self.poll_flush(cx)).await?;
             self.sink.send(Message::Close(Some(close.frame()))).await
         };
         timeout(within, all).await.is_ok_and(|sent| sent.is_ok())
@@ -140,21 +174,17 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     }
 
     pub(super) fn forget(&mut self) {
-        self.waiting.sub(self.queue.len() as i64);
+        self.waiting.set(0);
         self.queue.clear();
         self.bytes = 0;
         self.told = Load::default();
     }
 }
 
-impl<S> Drop for Outbox<S> {
-    fn drop(&mut self) {
-        self.waiting.sub(self.queue.len() as i64);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
     use super::*;
     use crate::metrics;
 
@@ -196,9 +226,48 @@ mod tests {
         let mut outbox = outbox();
         outbox.tell("x".repeat(100)).unwrap();
         outbox.answer("x".repeat(100));
-        assert!(outbox.waits_since().is_some());
-        outbox.flush().await.unwrap();
-        assert!(outbox.is_idle() && outbox.has_room() && outbox.waits_since().is_none());
+        assert!(!outbox.is_idle());
+        poll_fn(|cx| outbox.poll_flush(cx)).await.unwrap();
+        assert!(outbox.is_idle() && outbox.has_room() && outbox.stuck_since().is_none());
         assert_eq!((outbox.bytes, outbox.told), (0, Load::default()));
+    }
+
+    /// Takes nothing, as one who does not read.
+    struct Shut;
+
+    impl Sink<Message> for Shut {
+        type Error = std::convert::Infallible;
+
+        fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Pending
+        }
+
+        fn start_send(self: Pin<&mut Self>, _: Message) -> Result<(), Self::Error> {
+            panic!("it was not ready")
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Pending
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_is_stuck_from_the_first_try_on_and_counted_until_it_is_forgotten() {
+        let all = metrics::gauge("waiting", "In a test.");
+        let mut outbox = Outbox::new(Shut, 3, 100, all.clone());
+        outbox.tell("a".to_owned()).unwrap();
+        assert_eq!((outbox.stuck_since(), all.get()), (None, 0));
+        assert!(poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx))).await.is_pending());
+        let since = outbox.stuck_since();
+        assert!(since.is_some());
+        outbox.tell("b".to_owned()).unwrap();
+        assert!(poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx))).await.is_pending());
+        assert_eq!((outbox.stuck_since(), all.get()), (since, 2));
+        drop(outbox);
+        assert_eq!(all.get(), 0);
     }
 }

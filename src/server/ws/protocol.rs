@@ -196,12 +196,15 @@ impl Outgoing<'_> {
     }
 }
 
-/// [`Outgoing::Next`] around an answer that is JSON already.
-pub(super) fn next(id: &str, payload: &str) -> String {
-    const PARTS: [&str; 3] = [r#"{"type":"next","id":"#, r#","payload":"#, "}"];
+/// How [`Outgoing::Next`] begins for this operation.
+pub(super) fn next_head(id: &str) -> Box<str> {
     let id = serde_json::to_string(id).expect("a text is one in JSON");
-    let [before, between, after] = PARTS;
-    [before, &id, between, payload, after].concat()
+    [r#"{"type":"next","id":"#, &id, r#","payload":"#].concat().into()
+}
+
+/// [`Outgoing::Next`] around an answer that is JSON already.
+pub(super) fn next(head: &str, payload: &str) -> String {
+    [head, payload, "}"].concat()
 }
 
 #[cfg(test)]
@@ -218,7 +221,7 @@ mod tests {
     fn a_frame_around_bytes_is_the_frame_around_what_they_stand_for() {
         for id in ["1", "6f8a \"quoted\" \\ \u{1}ä"] {
             let answer = Answer::internal();
-            assert_eq!(next(id, &answer.json()), Outgoing::Next { id, payload: &answer }.json());
+            assert_eq!(next(&next_head(id), &answer.json()), Outgoing::Next { id, payload: &answer }.json());
         }
     }
 

@@ -4,8 +4,14 @@
 //! is always a scan forward. A user's name ends with a zero byte: names hold no control characters, so no name is cut short by it, and
 //! `a` sorts before `ab` as the names themselves do.
 
-use crate::model::message::IdempotencyKey;
-use crate::model::{ConversationId, Emoji, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+mod row;
+
+pub(super) use self::row::{
+    all_activities, all_busy, all_larges, all_pairs, behind, busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
+    conversations_after, expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, pair, reaction, reaction_of,
+    reaction_to, reactions, reactions_after, reactions_in, reactions_of, roster, send_by_key, user, user_of, users_after,
+};
+use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
 /// A keyspace of the engine: each a tree of its own. Few, because each pins the journal until it is flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -322,207 +328,8 @@ pub(super) fn change_id(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(*bytes.last_chunk::<16>()?))
 }
 
-// Rows.
-
-pub(super) fn meta(name: &str) -> Key {
-    rows(Tag::Meta, &[name.as_bytes()])
-}
-
-pub(super) fn note(name: &str) -> Key {
-    rows(Tag::Note, &[name.as_bytes()])
-}
-
-pub(super) fn conversation(id: ConversationId) -> Key {
-    rows(Tag::Conversation, &[id.0.as_bytes()])
-}
-
-pub(super) fn conversations_after(after: Option<ConversationId>) -> Span {
-    all_after(Tag::Conversation, after.map(conversation))
-}
-
-/// The conversation of a key of [`conversations_after`].
-pub(super) fn conversation_of(bytes: &[u8]) -> Option<ConversationId> {
-    conversation_id(bytes.get(1..)?.try_into().ok()?)
-}
-
-pub(super) fn users_after(after: Option<&UserId>) -> Span {
-    all_after(Tag::User, after.map(user))
-}
-
-/// The user of a key of [`users_after`].
-pub(super) fn user_of(bytes: &[u8]) -> Option<UserId> {
-    UserId::parse(std::str::from_utf8(bytes.get(1..)?).ok()?).ok()
-}
-
-fn all_after(tag: Tag, after: Option<Key>) -> Span {
-    let all = Span::of_prefix(Table::Rows, vec![tag as u8]);
-    match after {
-        Some(key) => all.behind(&Span::of_key(key)),
-        None => all,
-    }
-}
-
-/// What is known of a conversation's people as a whole.
-pub(super) fn roster(id: ConversationId) -> Key {
-    rows(Tag::Roster, &[id.0.as_bytes()])
-}
-
-pub(super) fn pair(one: &UserId, other: &UserId) -> Key {
-    rows(Tag::Pair, &[&crate::model::id::pair_key(one, other)])
-}
-
-pub(super) fn user(id: &UserId) -> Key {
-    rows(Tag::User, &[id.as_str().as_bytes()])
-}
-
-pub(super) fn send_by_key(conversation: ConversationId, sender: &UserId, key: &IdempotencyKey) -> Key {
-    rows(Tag::SendByKey, &[conversation.0.as_bytes(), &name(sender), key.as_str().as_bytes()])
-}
-
-// Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
-
-pub(super) fn reaction(conversation: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Key {
-    rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0], &name(user)])
-}
-
-pub(super) fn reactions(conversation: ConversationId, message: MessageId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0]).bytes)
-}
-
-/// Of one emoji.
-pub(super) fn reactions_of(conversation: ConversationId, message: MessageId, emoji: &Emoji) -> Span {
-    let key = rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0]]);
-    Span::of_prefix(Table::Rows, key.bytes)
-}
-
-/// Those behind one of them.
-pub(super) fn reactions_after(conversation: ConversationId, message: MessageId, after: Option<&(Emoji, UserId)>) -> Span {
-    let all = reactions(conversation, message);
-    match after {
-        Some((emoji, user)) => all.behind(&Span::of_key(reaction(conversation, message, emoji, user))),
-        None => all,
-    }
-}
-
-/// Of all messages of a conversation.
-pub(super) fn reactions_in(conversation: ConversationId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes)
-}
-
-/// To which message.
-pub(super) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
-    MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
-}
-
-/// With which emoji, and whose.
-pub(super) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
-    let rest = bytes.get(33..)?;
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    let emoji = Emoji::kept(std::str::from_utf8(&rest[..end]).ok()?);
-    let (user, rest) = split_name(&rest[end + 1..])?;
-    rest.is_empty().then_some((emoji, user))
-}
-
-/// The row by which a user's inbox finds a conversation.
-pub(super) fn listed(user: &UserId, conversation: ConversationId, listing: Listing) -> Key {
-    match listing {
-        Listing::Active(activity) => self::activity(user, &InboxKey { activity, conversation }),
-        Listing::Busy => rows(Tag::BusyByUser, &[&name(user), conversation.0.as_bytes()]),
-        Listing::Large => rows(Tag::LargeByUser, &[&name(user), conversation.0.as_bytes()]),
-    }
-}
-
-pub(super) fn busy(user: &UserId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::BusyByUser, &[&name(user)]).bytes)
-}
-
-/// Names a busy conversation to the sweep, which looks at it again when it may have become quiet.
-pub(super) fn busy_conversation(id: ConversationId) -> Key {
-    rows(Tag::Busy, &[id.0.as_bytes()])
-}
-
-/// The conversation that [`busy_conversation`] names. `None` where it is another key.
-pub(super) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
-    match (key.table, key.bytes.split_first()) {
-        (Table::Rows, Some((&tag, id))) if tag == Tag::Busy as u8 => conversation_id(id.try_into().ok()?),
-        _ => None,
-    }
-}
-
-pub(super) fn larges(user: &UserId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::LargeByUser, &[&name(user)]).bytes)
-}
-
-/// The conversation that a key of [`larges`] or [`busy`] ends with.
-pub(super) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
-    conversation_id(bytes.last_chunk::<16>()?)
-}
-
 fn conversation_id(bytes: &[u8; 16]) -> Option<ConversationId> {
     Some(ConversationId(uuid::Uuid::from_bytes(*bytes)))
-}
-
-// Whole lists, for one who looks at all of them.
-
-pub(super) fn all_activities() -> Span {
-    Span { table: Table::Activity, start: Vec::new(), end: vec![0xff; 64] }
-}
-
-pub(super) fn all_busy() -> Span {
-    all_after(Tag::BusyByUser, None)
-}
-
-pub(super) fn all_larges() -> Span {
-    all_after(Tag::LargeByUser, None)
-}
-
-pub(super) fn all_pairs() -> Span {
-    all_after(Tag::Pair, None)
-}
-
-/// What of a span lies behind the key with these bytes.
-pub(super) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
-    match bytes {
-        Some(bytes) => {
-            let key = Key { table: span.table, bytes };
-            span.behind(&Span::of_key(key))
-        }
-        None => span,
-    }
-}
-
-/// Whose inbox a row of a list belongs to, and which conversation it lists.
-pub(super) fn listing_of(row: &Key) -> Option<(UserId, ConversationId)> {
-    let named = if row.table == Table::Activity { &row.bytes[..] } else { row.bytes.get(1..)? };
-    let (user, _) = split_name(named)?;
-    let id = if row.table == Table::Activity { inbox_key(&row.bytes)?.conversation } else { listed_id(&row.bytes)? };
-    Some((user, id))
-}
-
-// Expiry: hour ‖ table ‖ key of what expires. An hour's rows have all expired once it has begun.
-
-const HOUR_MICROS: i64 = 3_600 * 1_000_000;
-
-fn hour(moment: Timestamp) -> u32 {
-    u32::try_from(moment.micros() / HOUR_MICROS).expect("the year 9999 lies within 71 million hours of 1970")
-}
-
-pub(super) fn expiry(of: &Key, expires_at: Timestamp) -> Key {
-    rows(Tag::Expiry, &[&(hour(expires_at) + 1).to_be_bytes(), &[of.table as u8], &of.bytes])
-}
-
-/// Of all that has expired by now.
-pub(super) fn expired(now: Timestamp) -> Span {
-    let start = rows(Tag::Expiry, &[]).bytes;
-    let end = rows(Tag::Expiry, &[&(hour(now) + 1).to_be_bytes()]).bytes;
-    Span { table: Table::Rows, start, end }
-}
-
-/// What a row of [`expired`] speaks of.
-pub(super) fn expired_key(bytes: &[u8]) -> Option<Key> {
-    let (table, key) = bytes.get(5..)?.split_first()?;
-    let table = *Table::ALL.get(usize::from(*table))?;
-    Some(Key { table, bytes: key.to_vec() })
 }
 
 #[cfg(test)]

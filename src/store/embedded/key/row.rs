@@ -1,0 +1,206 @@
+//! The keys of what is small or rare, each behind its tag: conversations, users, pairs, retries, reactions, lists, and what expires.
+
+use super::{Key, Listing, Span, Table, Tag, conversation_id, inbox_key, name, rows, split_name};
+use crate::model::message::IdempotencyKey;
+use crate::model::{ConversationId, Emoji, InboxKey, MessageId, OrderKey, Timestamp, UserId};
+
+pub(in crate::store::embedded) fn meta(name: &str) -> Key {
+    rows(Tag::Meta, &[name.as_bytes()])
+}
+
+pub(in crate::store::embedded) fn note(name: &str) -> Key {
+    rows(Tag::Note, &[name.as_bytes()])
+}
+
+pub(in crate::store::embedded) fn conversation(id: ConversationId) -> Key {
+    rows(Tag::Conversation, &[id.0.as_bytes()])
+}
+
+pub(in crate::store::embedded) fn conversations_after(after: Option<ConversationId>) -> Span {
+    all_after(Tag::Conversation, after.map(conversation))
+}
+
+/// The conversation of a key of [`conversations_after`].
+pub(in crate::store::embedded) fn conversation_of(bytes: &[u8]) -> Option<ConversationId> {
+    conversation_id(bytes.get(1..)?.try_into().ok()?)
+}
+
+pub(in crate::store::embedded) fn users_after(after: Option<&UserId>) -> Span {
+    all_after(Tag::User, after.map(user))
+}
+
+/// The user of a key of [`users_after`].
+pub(in crate::store::embedded) fn user_of(bytes: &[u8]) -> Option<UserId> {
+    UserId::parse(std::str::from_utf8(bytes.get(1..)?).ok()?).ok()
+}
+
+fn all_after(tag: Tag, after: Option<Key>) -> Span {
+    let all = Span::of_prefix(Table::Rows, vec![tag as u8]);
+    match after {
+        Some(key) => all.behind(&Span::of_key(key)),
+        None => all,
+    }
+}
+
+/// What is known of a conversation's people as a whole.
+pub(in crate::store::embedded) fn roster(id: ConversationId) -> Key {
+    rows(Tag::Roster, &[id.0.as_bytes()])
+}
+
+pub(in crate::store::embedded) fn pair(one: &UserId, other: &UserId) -> Key {
+    rows(Tag::Pair, &[&crate::model::id::pair_key(one, other)])
+}
+
+pub(in crate::store::embedded) fn user(id: &UserId) -> Key {
+    rows(Tag::User, &[id.as_str().as_bytes()])
+}
+
+pub(in crate::store::embedded) fn send_by_key(conversation: ConversationId, sender: &UserId, key: &IdempotencyKey) -> Key {
+    rows(Tag::SendByKey, &[conversation.0.as_bytes(), &name(sender), key.as_str().as_bytes()])
+}
+
+// Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
+
+pub(in crate::store::embedded) fn reaction(conversation: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Key {
+    rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0], &name(user)])
+}
+
+pub(in crate::store::embedded) fn reactions(conversation: ConversationId, message: MessageId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0]).bytes)
+}
+
+/// Of one emoji.
+pub(in crate::store::embedded) fn reactions_of(conversation: ConversationId, message: MessageId, emoji: &Emoji) -> Span {
+    let key = rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0]]);
+    Span::of_prefix(Table::Rows, key.bytes)
+}
+
+/// Those behind one of them.
+pub(in crate::store::embedded) fn reactions_after(
+    conversation: ConversationId,
+    message: MessageId,
+    after: Option<&(Emoji, UserId)>,
+) -> Span {
+    let all = reactions(conversation, message);
+    match after {
+        Some((emoji, user)) => all.behind(&Span::of_key(reaction(conversation, message, emoji, user))),
+        None => all,
+    }
+}
+
+/// Of all messages of a conversation.
+pub(in crate::store::embedded) fn reactions_in(conversation: ConversationId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes)
+}
+
+/// To which message.
+pub(in crate::store::embedded) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
+    MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
+}
+
+/// With which emoji, and whose.
+pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
+    let rest = bytes.get(33..)?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let emoji = Emoji::kept(std::str::from_utf8(&rest[..end]).ok()?);
+    let (user, rest) = split_name(&rest[end + 1..])?;
+    rest.is_empty().then_some((emoji, user))
+}
+
+/// The row by which a user's inbox finds a conversation.
+pub(in crate::store::embedded) fn listed(user: &UserId, conversation: ConversationId, listing: Listing) -> Key {
+    match listing {
+        Listing::Active(activity) => super::activity(user, &InboxKey { activity, conversation }),
+        Listing::Busy => rows(Tag::BusyByUser, &[&name(user), conversation.0.as_bytes()]),
+        Listing::Large => rows(Tag::LargeByUser, &[&name(user), conversation.0.as_bytes()]),
+    }
+}
+
+pub(in crate::store::embedded) fn busy(user: &UserId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::BusyByUser, &[&name(user)]).bytes)
+}
+
+/// Names a busy conversation to the sweep, which looks at it again when it may have become quiet.
+pub(in crate::store::embedded) fn busy_conversation(id: ConversationId) -> Key {
+    rows(Tag::Busy, &[id.0.as_bytes()])
+}
+
+/// The conversation that [`busy_conversation`] names. `None` where it is another key.
+pub(in crate::store::embedded) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
+    match (key.table, key.bytes.split_first()) {
+        (Table::Rows, Some((&tag, id))) if tag == Tag::Busy as u8 => conversation_id(id.try_into().ok()?),
+        _ => None,
+    }
+}
+
+pub(in crate::store::embedded) fn larges(user: &UserId) -> Span {
+    Span::of_prefix(Table::Rows, rows(Tag::LargeByUser, &[&name(user)]).bytes)
+}
+
+/// The conversation that a key of [`larges`] or [`busy`] ends with.
+pub(in crate::store::embedded) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
+    conversation_id(bytes.last_chunk::<16>()?)
+}
+
+// Whole lists, for one who looks at all of them.
+
+pub(in crate::store::embedded) fn all_activities() -> Span {
+    Span { table: Table::Activity, start: Vec::new(), end: vec![0xff; 64] }
+}
+
+pub(in crate::store::embedded) fn all_busy() -> Span {
+    all_after(Tag::BusyByUser, None)
+}
+
+pub(in crate::store::embedded) fn all_larges() -> Span {
+    all_after(Tag::LargeByUser, None)
+}
+
+pub(in crate::store::embedded) fn all_pairs() -> Span {
+    all_after(Tag::Pair, None)
+}
+
+/// What of a span lies behind the key with these bytes.
+pub(in crate::store::embedded) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
+    match bytes {
+        Some(bytes) => {
+            let key = Key { table: span.table, bytes };
+            span.behind(&Span::of_key(key))
+        }
+        None => span,
+    }
+}
+
+/// Whose inbox a row of a list belongs to, and which conversation it lists.
+pub(in crate::store::embedded) fn listing_of(row: &Key) -> Option<(UserId, ConversationId)> {
+    let named = if row.table == Table::Activity { &row.bytes[..] } else { row.bytes.get(1..)? };
+    let (user, _) = split_name(named)?;
+    let id = if row.table == Table::Activity { inbox_key(&row.bytes)?.conversation } else { listed_id(&row.bytes)? };
+    Some((user, id))
+}
+
+// Expiry: hour ‖ table ‖ key of what expires. An hour's rows have all expired once it has begun.
+
+pub(super) const HOUR_MICROS: i64 = 3_600 * 1_000_000;
+
+fn hour(moment: Timestamp) -> u32 {
+    u32::try_from(moment.micros() / HOUR_MICROS).expect("the year 9999 lies within 71 million hours of 1970")
+}
+
+pub(in crate::store::embedded) fn expiry(of: &Key, expires_at: Timestamp) -> Key {
+    rows(Tag::Expiry, &[&(hour(expires_at) + 1).to_be_bytes(), &[of.table as u8], &of.bytes])
+}
+
+/// Of all that has expired by now.
+pub(in crate::store::embedded) fn expired(now: Timestamp) -> Span {
+    let start = rows(Tag::Expiry, &[]).bytes;
+    let end = rows(Tag::Expiry, &[&(hour(now) + 1).to_be_bytes()]).bytes;
+    Span { table: Table::Rows, start, end }
+}
+
+/// What a row of [`expired`] speaks of.
+pub(in crate::store::embedded) fn expired_key(bytes: &[u8]) -> Option<Key> {
+    let (table, key) = bytes.get(5..)?.split_first()?;
+    let table = *Table::ALL.get(usize::from(*table))?;
+    Some(Key { table, bytes: key.to_vec() })
+}
