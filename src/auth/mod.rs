@@ -5,6 +5,7 @@
 //! A token that is not wholly in order names nobody. What is wrong with it is said in one public sentence and no more, and neither a token
 //! nor a key is ever shown, logged or part of an error.
 
+mod checked;
 mod key;
 mod keyring;
 mod keys;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 
+use self::checked::Checked;
 pub use self::key::{FILE_NAME as KEY_FILE, KeyError};
 use self::keyring::{FileKind, Keyring};
 use self::keys::Key;
@@ -67,6 +69,7 @@ pub struct Auth {
     rules: TokenRules,
     /// One for each algorithm, in their order.
     validations: [Validation; 4],
+    checked: Checked,
 }
 
 /// Whom a token names, and until when.
@@ -101,7 +104,7 @@ pub enum Error {
 }
 
 /// What we read in a token. Everything else in it is the issuer's own.
-#[derive(serde::Deserialize)]
+#[derive(Clone, serde::Deserialize)]
 struct Claims {
     sub: Option<String>,
     /// Seconds since 1970, also with a fraction (RFC 7519, 2).
@@ -140,6 +143,7 @@ impl Auth {
             trusted: Keyring::fixed(Key::secret(secret)),
             validations: ALGORITHMS.map(|algorithm| validation(algorithm, &rules)),
             rules,
+            checked: Checked::default(),
         }
     }
 
@@ -150,7 +154,7 @@ impl Auth {
         let files: Vec<_> = secret.into_iter().chain(keys).collect();
         let trusted = if files.is_empty() { self.trusted } else { Keyring::open(files)? };
         let validations = ALGORITHMS.map(|algorithm| validation(algorithm, &rules));
-        Ok(Self { trusted, rules, validations, ..self })
+        Ok(Self { trusted, rules, validations, checked: Checked::default(), ..self })
     }
 
     /// The same, by another clock.
@@ -164,7 +168,8 @@ impl Auth {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Error::TooLong);
         }
-        let claims = self.claims(token)?;
+        let keys = self.trusted.keys();
+        let claims = self.checked.claims(&keys, token, || self.check(&keys, token))?;
         let now = self.clock.now();
         let leeway = micros(self.rules.leeway.as_secs_f64());
         let expires_at = moment(claims.exp.ok_or(Error::Endless)?);
@@ -179,14 +184,13 @@ impl Auth {
     }
 
     /// What a token says that is signed by one of the keys, is for us, and from whom it must be.
-    fn claims(&self, token: &str) -> Result<Claims, Error> {
+    fn check(&self, keys: &[Key], token: &str) -> Result<Claims, Error> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| Error::Invalid)?;
         // What an issuer calls critical must be understood (RFC 7515, 4.1.11), and we know no extension.
         if header.crit.is_some() {
             return Err(Error::Invalid);
         }
         let place = ALGORITHMS.iter().position(|algorithm| *algorithm == header.alg).ok_or(Error::Invalid)?;
-        let keys = self.trusted.keys();
         for key in keys.iter().filter(|key| key.is_meant_by(header.alg, header.kid.as_deref())) {
             match jsonwebtoken::decode::<Claims>(token, &key.checking, &self.validations[place]).map_err(|error| reason(&error)) {
                 Err(Error::Signature) => {}

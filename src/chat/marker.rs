@@ -15,6 +15,8 @@ impl Chat {
     pub async fn mark_read(&self, viewer: &UserId, conversation: ConversationId, message: Option<MessageId>) -> Result<InboxRow> {
         let (conversation, row) = self.place_of(viewer, conversation).await?;
         let target = match message {
+            // The newest one is there, and is what is mostly named.
+            Some(id) if row.last_message == Some(id) => Some(id),
             Some(id) => Some(self.message_of(conversation.id, id).await?.id),
             None => row.last_message,
         };

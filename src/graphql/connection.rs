@@ -4,7 +4,7 @@ use async_graphql::{Object, SimpleObject};
 
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
-use super::swift::Swift;
+use super::swift::SwiftList;
 use crate::model::{Direction, PageRequest};
 
 /// The four arguments that each connection takes.
@@ -87,8 +87,8 @@ impl<E: Edge> Connection<E> {
 #[Object(name = "MessageConnection")]
 impl Connection<super::types::MessageEdge> {
     /// The messages of this page, the newest first.
-    async fn edges(&self) -> Vec<Swift<&super::types::MessageEdge>> {
-        self.edges.iter().map(Swift).collect()
+    async fn edges(&self) -> SwiftList<&super::types::MessageEdge> {
+        SwiftList(self.edges.iter().collect())
     }
 
     #[graphql(name = "pageInfo")]

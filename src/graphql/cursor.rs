@@ -13,7 +13,7 @@ const VERSION: u8 = 1;
 
 /// A list that has cursors, with the partition it reads.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum List<'a> {
+pub enum List<'a> {
     /// Messages of a conversation, in history and in `messageAdded`.
     Messages(ConversationId),
     /// All events of a conversation.
@@ -41,10 +41,9 @@ impl List<'_> {
         [&[VERSION, name], partition.as_slice()].concat()
     }
 
-    fn encode(self, key: &[u8]) -> String {
-        let mut bytes = self.prefix();
-        bytes.extend_from_slice(key);
-        URL_SAFE_NO_PAD.encode(bytes)
+    /// For many cursors of this list.
+    pub(super) fn cursors(self) -> Cursors {
+        Cursors(self.prefix())
     }
 
     fn decode(self, text: &str) -> Option<Vec<u8>> {
@@ -56,18 +55,27 @@ impl List<'_> {
     }
 }
 
+/// Makes cursors of one list. What they all begin with is made once.
+pub(super) struct Cursors(Vec<u8>);
+
+impl Cursors {
+    pub(super) fn of(&self, key: &impl CursorKey) -> String {
+        URL_SAFE_NO_PAD.encode([&self.0, key.to_key().as_slice()].concat())
+    }
+}
+
 /// Tells one user's cursors from another's; the name itself need not travel in each of them.
 fn fingerprint(user: &UserId) -> Vec<u8> {
     Sha256::digest(user.as_str())[..8].to_vec()
 }
 
 /// A key that stands in a cursor.
-pub(super) trait CursorKey: Sized {
+pub trait CursorKey: Sized {
     fn to_key(&self) -> Vec<u8>;
     fn from_key(bytes: &[u8]) -> Option<Self>;
 
     fn encode(&self, list: List<'_>) -> String {
-        list.encode(&self.to_key())
+        list.cursors().of(self)
     }
 
     /// `None` where it is no cursor of this list.

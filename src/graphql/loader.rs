@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dataloader::BatchFn;
 use futures_util::future::BoxFuture;
@@ -35,31 +35,44 @@ impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for Bat
     }
 }
 
-/// One kind of read.
-pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone>(dataloader::cached::Loader<K, chat::Result<V>, Batch<K, V>>);
+type Batches<K, V> = dataloader::cached::Loader<K, chat::Result<V>, Batch<K, V>>;
+
+fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: Read<K, V>) -> Batches<K, V> {
+    Batches::new(Batch(read)).with_max_batch_size(BATCH_MAX).with_yield_count(YIELDS)
+}
+
+/// Reads what these keys name, for a viewer.
+type ReadFor<K, V> = fn(Chat, UserId, Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>>;
+
+/// One kind of read. What gathers its keys is made with the first of them: most requests ask for few kinds.
+pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone> {
+    chat: Chat,
+    viewer: UserId,
+    read: ReadFor<K, V>,
+    batches: OnceLock<Batches<K, V>>,
+}
 
 impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> Loader<K, V> {
-    fn new<F>(chat: &Chat, viewer: &UserId, read: impl Fn(Chat, UserId, Vec<K>) -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = chat::Result<Vec<V>>> + Send + 'static,
-    {
-        let (chat, viewer) = (chat.clone(), viewer.clone());
-        Self::of(Box::new(move |keys| Box::pin(read(chat.clone(), viewer.clone(), keys))))
+    fn new(chat: &Chat, viewer: &UserId, read: ReadFor<K, V>) -> Self {
+        Self { chat: chat.clone(), viewer: viewer.clone(), read, batches: OnceLock::new() }
     }
 
-    fn of(read: Read<K, V>) -> Self {
-        Self(dataloader::cached::Loader::new(Batch(read)).with_max_batch_size(BATCH_MAX).with_yield_count(YIELDS))
+    fn batches(&self) -> &Batches<K, V> {
+        self.batches.get_or_init(|| {
+            let (chat, viewer, read) = (self.chat.clone(), self.viewer.clone(), self.read);
+            batches(Box::new(move |keys| read(chat.clone(), viewer.clone(), keys)))
+        })
     }
 
     /// What was read otherwise need not be read again.
     pub(super) async fn know(&self, known: Vec<(K, V)>) {
-        self.0.prime_many(known.into_iter().map(|(key, value)| (key, Ok(value)))).await;
+        self.batches().prime_many(known.into_iter().map(|(key, value)| (key, Ok(value)))).await;
     }
 
     pub(super) async fn load(&self, key: K) -> Result<V> {
         loop {
             // `Err` here: the reader whose turn it was went away with the keys of others. They ask again.
-            if let Ok(loaded) = self.0.try_load(key.clone()).await {
+            if let Ok(loaded) = self.batches().try_load(key.clone()).await {
                 return Ok(loaded?);
             }
         }
@@ -87,18 +100,20 @@ pub(super) struct Loaders {
 impl Loaders {
     pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
         Self {
-            conversations: Loader::new(chat, viewer, async |chat, viewer, ids| chat.conversations(&viewer, &ids).await),
-            entries: Loader::new(chat, viewer, async |chat, viewer, ids| chat.entries(&viewer, &ids).await),
-            last_messages: Loader::new(chat, viewer, async |chat, _, ids| chat.last_messages(&ids).await),
-            messages: Loader::new(chat, viewer, async |chat, _, keys| chat.messages(&keys).await),
-            messages_at: Loader::new(chat, viewer, async |chat, _, places| chat.messages_at(&places).await),
-            message_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.message_counts(&ids).await),
-            participants: Loader::new(chat, viewer, async |chat, viewer, ids| chat.all_participants(&viewer, &ids).await),
-            participant_counts: Loader::new(chat, viewer, async |chat, _, ids| chat.participant_counts(&ids).await),
-            presences: Loader::new(chat, viewer, async |chat, viewer, users| chat.presences(&viewer, &users).await),
-            profiles: Loader::new(chat, viewer, async |chat, _, users| chat.profiles(&users).await),
-            reactions: Loader::new(chat, viewer, async |chat, viewer, keys| chat.reactions(&viewer, &keys).await),
-            unread: Loader::new(chat, viewer, async |chat, viewer, rows| chat.unread(&viewer, &rows).await),
+            conversations: Loader::new(chat, viewer, |chat, viewer, ids| Box::pin(async move { chat.conversations(&viewer, &ids).await })),
+            entries: Loader::new(chat, viewer, |chat, viewer, ids| Box::pin(async move { chat.entries(&viewer, &ids).await })),
+            last_messages: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.last_messages(&ids).await })),
+            messages: Loader::new(chat, viewer, |chat, _, keys| Box::pin(async move { chat.messages(&keys).await })),
+            messages_at: Loader::new(chat, viewer, |chat, _, places| Box::pin(async move { chat.messages_at(&places).await })),
+            message_counts: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.message_counts(&ids).await })),
+            participants: Loader::new(chat, viewer, |chat, viewer, ids| {
+                Box::pin(async move { chat.all_participants(&viewer, &ids).await })
+            }),
+            participant_counts: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.participant_counts(&ids).await })),
+            presences: Loader::new(chat, viewer, |chat, viewer, users| Box::pin(async move { chat.presences(&viewer, &users).await })),
+            profiles: Loader::new(chat, viewer, |chat, _, users| Box::pin(async move { chat.profiles(&users).await })),
+            reactions: Loader::new(chat, viewer, |chat, viewer, keys| Box::pin(async move { chat.reactions(&viewer, &keys).await })),
+            unread: Loader::new(chat, viewer, |chat, viewer, rows| Box::pin(async move { chat.unread(&viewer, &rows).await })),
         }
     }
 }
@@ -115,14 +130,14 @@ mod tests {
     async fn what_fifty_rows_ask_for_is_read_once() {
         let reads = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&reads);
-        let loader = Loader::<u8, u8>::of(Box::new(move |keys| {
+        let loader = batches::<u8, u8>(Box::new(move |keys| {
             let mut sorted = keys.clone();
             sorted.sort_unstable();
             noted.lock().unwrap().push(sorted);
             Box::pin(async move { Ok(keys) })
         }));
-        join_all((0..50).map(|row| loader.load(row % 2))).await;
-        assert!(loader.load(1).await.is_ok_and(|value| value == 1));
+        join_all((0..50).map(|row| loader.try_load(row % 2))).await;
+        assert!(loader.try_load(1).await.is_ok_and(|value| value.is_ok_and(|value| value == 1)));
         assert_eq!(*reads.lock().unwrap(), [[0, 1]]);
     }
 }

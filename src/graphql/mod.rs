@@ -28,6 +28,7 @@ mod variable;
 
 pub use api::Api;
 pub use cost::Cost;
+pub use cursor::{CursorKey, List};
 pub use document::{Documents, Prepared, Ready, Refused, RefusedKind};
 pub use error::{Code, RETRY_AFTER_MS};
 pub use guard::DocumentBounds;

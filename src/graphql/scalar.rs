@@ -7,6 +7,12 @@ use crate::model::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DateTime(pub(super) Timestamp);
 
+impl serde::Serialize for DateTime {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
 /// A moment in RFC 3339. Answers are in UTC with six digits of a second; inputs may have any offset, and what is finer than a
 /// microsecond is cut off.
 #[Scalar(name = "DateTime", specified_by_url = "https://scalars.graphql.org/andimarek/date-time")]

@@ -4,7 +4,6 @@ use std::fmt;
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
 
 /// Microseconds since 1970-01-01T00:00:00Z. Never negative, and never after the year 9999.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
@@ -45,9 +44,20 @@ impl Timestamp {
 impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC, always with six digits of a second, so that equal moments are equal texts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
         let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).map_err(|_| fmt::Error)?;
-        f.write_str(&moment.format(&format).map_err(|_| fmt::Error)?)
+        let (date, [hour, minute, second]) = (moment.date(), [moment.hour(), moment.minute(), moment.second()].map(u32::from));
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        // Each row of a page holds one: a format that is read each time would cost several times as much.
+        let numbers = [(0..4, date.year().unsigned_abs()), (5..7, u8::from(date.month()).into()), (8..10, date.day().into())];
+        for (place, mut number) in
+            numbers.into_iter().chain([(11..13, hour), (14..16, minute), (17..19, second), (20..26, moment.microsecond())])
+        {
+            for digit in text[place].iter_mut().rev() {
+                *digit = b'0' + u8::try_from(number % 10).expect("a digit is less than ten");
+                number /= 10;
+            }
+        }
+        f.write_str(std::str::from_utf8(&text).expect("digits are text"))
     }
 }
 

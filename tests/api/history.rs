@@ -174,6 +174,27 @@ async fn a_message_in_a_list_is_what_the_node_is() {
 }
 
 #[tokio::test]
+async fn what_is_asked_twice_above_a_list_is_put_together() {
+    let (world, c, _) = world_with(3).await;
+    let alice = world.user("alice");
+    let once = "query($c: ID!) { conversation(id: $c) { messages { edges { cursor node { body sender { id username } } } } } }";
+    let once = alice.data(once, json!({"c": c})).await.to_string();
+    for twice in [
+        "query($c: ID!) { conversation(id: $c) { messages { edges { cursor } } }
+            conversation(id: $c) { messages { edges { node { body sender { id username } } } } } }",
+        "query($c: ID!) { conversation(id: $c) { ...A ...B } } fragment A on Conversation { messages { edges { cursor node { body } } } }
+            fragment B on Conversation { messages { edges { node { sender { id } } } } ... on Node { ...C } }
+            fragment C on Conversation { messages { edges { node { sender { username } } } } }",
+    ] {
+        assert_eq!(alice.data(twice, json!({"c": c})).await.to_string(), once, "{twice}");
+    }
+    // Of two types, one object has but one: nothing is put together.
+    let either = "query($c: ID!) { node(id: $c) { ... on Message { conversation { id } } ... on InboxEntry { conversation { name } }
+        ... on Conversation { messages { edges { cursor node { body sender { id username } } } } } } }";
+    assert_eq!(format!("{{\"conversation\":{}}}", alice.data(either, json!({"c": c})).await["node"]), once);
+}
+
+#[tokio::test]
 async fn what_is_included_is_decided_by_variables_and_their_defaults() {
     let world = World::open().await;
     let alice = world.user("alice");

@@ -58,6 +58,37 @@ async fn the_last_active_conversation_comes_first_exactly_once() {
 }
 
 #[tokio::test]
+async fn an_entry_of_a_page_is_the_entry_by_itself() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let (one, _empty) = (alice.direct("bob").await, alice.direct("carol").await);
+    world.user("bob").send(&one, "hello").await;
+    world.user("bob").send(&one, "are you there?").await;
+    for fields in [
+        "__typename lastActivityAt unreadCount unreadCountIsCapped isMuted isPinned isArchived lastMessage { body sender { username } }",
+        "conversation { __typename uuid kind name createdAt } ... on Node { id } a: unreadCount b: unreadCount",
+        "conversation { id participantCount } lastMessage { body sender { displayName } status } firstUnreadMessage { body } readUpTo { id }",
+        "conversation { id } conversation { uuid } lastMessage { body } lastMessage { id }",
+        "...Entry unreadCount",
+    ] {
+        let used = if fields.contains("...Entry") {
+            "fragment Entry on InboxEntry { lastMessage { body } unreadCount conversation { directPeer { username } } }"
+        } else {
+            ""
+        };
+        let list = format!("{{ inbox {{ edges {{ node {{ key: id {fields} }} }} }} }} {used}");
+        let data = alice.data(&list, json!({})).await;
+        let edges = data["inbox"]["edges"].as_array().unwrap();
+        assert_eq!(edges.len(), 2);
+        for edge in edges {
+            let node = format!("query($e: ID!) {{ node(id: $e) {{ ... on InboxEntry {{ key: id {fields} }} }} }} {used}");
+            let other = alice.data(&node, json!({"e": edge["node"]["key"]})).await;
+            assert_eq!(edge["node"].to_string(), other["node"].to_string(), "{fields}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn large_conversations_stand_where_their_activity_is() {
     let world = World::open().await;
     let alice = world.user("alice");

@@ -45,6 +45,32 @@ async fn a_message_comes_back_as_it_was_sent() {
     assert_eq!(read["node"], json!({"id": node["id"], "body": node["body"], "createdAt": node["createdAt"]}));
 }
 
+/// What stands for JSON inside of JSON, to the library that writes it, is nothing but metadata where a client says it.
+#[tokio::test]
+async fn metadata_never_stands_for_anything_else() {
+    let world = World::open().await;
+    let alice = world.user("alice");
+    let c = alice.direct("bob").await;
+    let mark = "$serde_json::private::RawValue";
+    for (metadata, comes_back) in [
+        (json!({mark: "1}]},\"body\":\"forged"}), vec![Value::Null]),
+        (json!({"a": {mark: "\"],"}, "b": 1}), vec![Value::Null]),
+        (json!({mark: "\"},", "z": 1}), vec![Value::Null, json!({mark: "\"},", "z": 1})]),
+        (json!({mark: "{\"a\": 1}"}), vec![json!({"a": 1})]),
+    ] {
+        let data = alice.ask(SEND, json!({"c": c, "b": "hello", "m": metadata})).await.0;
+        let node = &data["data"]["sendMessage"]["messageEdge"]["node"];
+        if node.is_null() {
+            continue;
+        }
+        assert!(comes_back.contains(&node["metadata"]), "{metadata}: {node}");
+        assert_eq!((&node["body"], &node["sender"]["username"]), (&json!("hello"), &json!("alice")));
+        let list = "query($c: ID!) { conversation(id: $c) { messages(first: 1) { edges { node { metadata body uuid } } } } }";
+        let listed = &alice.data(list, json!({"c": c})).await["conversation"]["messages"]["edges"][0]["node"];
+        assert_eq!((&listed["metadata"], &listed["body"], &listed["uuid"]), (&node["metadata"], &node["body"], &node["uuid"]));
+    }
+}
+
 #[tokio::test]
 async fn a_retry_never_makes_a_second_message() {
     let world = World::open().await;

@@ -3,7 +3,6 @@
 //! The bare one is this program again, in a process of its own.
 
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +14,8 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::measure::{Spread, quantile};
 use crate::report::{self, Verdicts};
-use crate::sockets::{CONNECT_AT_ONCE, Ours, SEND, Server, Socket, ask, connect};
+use crate::server::Server;
+use crate::sockets::{CONNECT_AT_ONCE, Ours, SEND, Socket, ask, connect};
 
 const SUBSCRIBERS: [usize; 2] = [1_000, 2_000];
 const RATES: [u32; 3] = [5, 20, 100];
@@ -89,9 +89,7 @@ pub async fn measure() {
     println!("  {:<34} {:>26}  {:>26}  {:>7}  {:>10}", "", "ours", "bare", "ratio", "p99 ms");
     for subscribers in SUBSCRIBERS {
         let ours = Ours::start().await;
-        let mut bare = Command::new(std::env::current_exe().unwrap());
-        bare.args(["--bench", "bare-sockets"]);
-        let bare = Server::start(bare);
+        let bare = Server::bare(&["bare-sockets"]);
         let start = Instant::now();
         let heard = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
         let mut listeners = Vec::new();

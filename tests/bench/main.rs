@@ -13,15 +13,19 @@ mod cluster;
 mod costs;
 mod crowds;
 mod documents;
+mod doors;
 mod driver;
 mod fanout;
 mod measure;
 mod opening;
 mod operations;
+mod parts;
 #[path = "../support/program.rs"]
 #[expect(dead_code, reason = "tests use the rest of it")]
 mod program;
 mod report;
+mod rows;
+mod server;
 mod sockets;
 mod throughput;
 mod world;
@@ -63,10 +67,11 @@ const QUICK: Size = Size {
 /// What the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
-const PARTS: [&str; 7] = ["costs", "documents", "open", "throughput", "cluster", "crowds", "fanout"];
-/// Not a part: the bare broadcast, which the parts start.
+const PARTS: [&str; 9] = ["costs", "documents", "open", "throughput", "parts", "doors", "cluster", "crowds", "fanout"];
+/// Not parts: the bare broadcast and the bare HTTP, which the parts start.
 const BARE: &str = "bare-sockets";
-const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [cluster] [crowds] [fanout]
+const BARE_HTTP: &str = "bare-http";
+const HELP: &str = "cargo bench -- [--quick] [costs] [documents] [open] [throughput] [parts] [doors] [cluster] [crowds] [fanout]
 
 --quick  stores 20,000 messages instead of 1,000,000, and measures less often
 Without the name of a part all parts are measured. `cluster` and the second half of `crowds`\nwant a Cassandra: WIDEROOM_TEST_CQL=cql://host:port, or Java and Maven.";
@@ -78,6 +83,9 @@ fn main() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     if has(BARE) {
         return runtime().block_on(fanout::serve_bare());
+    }
+    if has(BARE_HTTP) {
+        return runtime().block_on(server::serve_fixed(arguments.last().unwrap()));
     }
     // `cargo test --all-targets` starts this binary too, and without `--bench`.
     if !has("--bench") || !arguments.iter().all(is_known) {
@@ -91,12 +99,18 @@ fn main() {
         runtime().block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
     }
     if wanted[4] {
-        runtime().block_on(cluster::measure(&size));
+        runtime().block_on(async move { tokio::spawn(async move { parts::measure(&size).await }).await.unwrap() });
     }
     if wanted[5] {
-        runtime().block_on(crowds::measure(&size));
+        runtime().block_on(doors::measure(&size));
     }
     if wanted[6] {
+        runtime().block_on(cluster::measure(&size));
+    }
+    if wanted[7] {
+        runtime().block_on(crowds::measure(&size));
+    }
+    if wanted[8] {
         runtime().block_on(fanout::measure());
     }
 }

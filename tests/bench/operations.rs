@@ -12,14 +12,14 @@ use wideroom::model::{Body, Content, Event, Message, MessageId, MessageKind, Not
 
 use crate::world::{Place, World, body, client_key};
 
-const HISTORY: &str = "query($c: ID!, $after: String, $until: DateTime) { conversation(id: $c) {
+pub const HISTORY: &str = "query($c: ID!, $after: String, $until: DateTime) { conversation(id: $c) {
     messages(first: 50, after: $after, until: $until) { edges { cursor node { id body createdAt sender { username } } }
         pageInfo { hasNextPage endCursor } } } }";
 pub const INBOX: &str =
     "{ inbox(first: 20) { edges { cursor node { lastMessage { id body createdAt } unreadCount conversation { id name } } }
     pageInfo { hasNextPage endCursor } updatesCursor } }";
 const UNREAD: &str = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount } } }";
-const MARK_READ: &str = "mutation($c: ID!, $m: ID!) { markRead(input: { conversationId: $c, messageId: $m }) { inboxEntry { id } } }";
+pub const MARK_READ: &str = "mutation($c: ID!, $m: ID!) { markRead(input: { conversationId: $c, messageId: $m }) { inboxEntry { id } } }";
 pub const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
     sendMessage(input: { conversationId: $c, body: $b, idempotencyKey: $k }) { messageEdge { cursor node { id createdAt } } } }";
 const MESSAGE_ADDED: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) {
@@ -111,11 +111,9 @@ impl<'a> Client<'a> {
     pub async fn new(world: &'a World, place: &'a Place) -> Self {
         let [viewer, ..] = &place.people;
         let conversation = world.first_in_inbox(viewer).await;
-        let (first, last) = place.span;
-        let middle = first.plus_micros((last.micros() - first.micros()) / 2);
-        let page = world.data(viewer, HISTORY, json!({"c": conversation, "until": middle.to_string()})).await;
+        let page = world.data(viewer, HISTORY, json!({"c": conversation, "until": place.middle().to_string()})).await;
         let middle = text(&page["conversation"]["messages"]["pageInfo"]["endCursor"]);
-        let to_read = oldest_ids(world, viewer, &conversation).await;
+        let to_read = oldest_ids(&mut (world, viewer), &conversation).await;
         let mut updates = world.subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation})).await;
         let topics = world.bus.topic_count();
         while world.bus.topic_count() == topics {
@@ -128,6 +126,11 @@ impl<'a> Client<'a> {
 
     /// Does it once, and answers with how many bytes came back.
     pub async fn run(&mut self, operation: Operation) -> usize {
+        self.text(operation).await.len()
+    }
+
+    /// The same, with what came back.
+    pub async fn text(&mut self, operation: Operation) -> String {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let c = &self.conversation;
         let [viewer, reader, idler, _] = &self.place.people;
@@ -145,7 +148,7 @@ impl<'a> Client<'a> {
             Operation::Send => (viewer, SEND, json!({"c": c, "b": body(serial), "k": client_key(serial)})),
             Operation::Delivery => return self.deliver(serial).await,
         };
-        self.world.ask(who, document, variables).await.len()
+        self.world.ask(who, document, variables).await
     }
 
     /// Somewhere with a whole page before it, never twice the same place in a row.
@@ -155,7 +158,7 @@ impl<'a> Client<'a> {
         Timestamp::from_micros(first + ((last - first) as f64 * (0.06 + 0.94 * share)) as i64)
     }
 
-    async fn deliver(&mut self, serial: u64) -> usize {
+    async fn deliver(&mut self, serial: u64) -> String {
         let conversation = self.place.conversation;
         let id = MessageId::new(self.place.span.1.plus_micros(serial as i64), [0; 8]);
         let content = Content { body: Body::parse(body(serial), Body::BYTES_MAX, false).unwrap(), ..Content::default() };
@@ -174,7 +177,7 @@ impl<'a> Client<'a> {
         self.world.bus.publish(&Topic::Conversation(conversation), Arc::new(notice));
         let told = self.updates.next().await.unwrap();
         assert!(!matches!(&told, Told::Own(response) if !response.errors.is_empty()), "{told:?}");
-        serde_json::to_string(&told).unwrap().len()
+        serde_json::to_string(&told).unwrap()
     }
 
     /// Forgets what came meanwhile, so that the next delivery is the next event.
@@ -183,14 +186,26 @@ impl<'a> Client<'a> {
     }
 }
 
+/// One who asks: in this process, or over HTTP.
+pub trait Ask {
+    /// What a document is answered with.
+    fn ask(&mut self, document: &str, variables: Value) -> impl Future<Output = Value> + Send;
+}
+
+impl Ask for (&World, &UserId) {
+    async fn ask(&mut self, document: &str, variables: Value) -> Value {
+        self.0.data(self.1, document, variables).await
+    }
+}
+
 /// The global ids of the oldest messages, the newest of them first: so many that each is marked once.
-async fn oldest_ids(world: &World, viewer: &UserId, conversation: &str) -> Vec<String> {
+pub async fn oldest_ids(who: &mut impl Ask, conversation: &str) -> Vec<String> {
     let document = "query($c: ID!, $before: String) { conversation(id: $c) { messages(last: 100, before: $before) {
         edges { node { id } } pageInfo { startCursor } } } }";
     let mut pages: Vec<Vec<String>> = Vec::new();
     let mut before = Value::Null;
     for _ in 0..9 {
-        let data = world.data(viewer, document, json!({"c": conversation, "before": before})).await;
+        let data = who.ask(document, json!({"c": conversation, "before": before})).await;
         let messages = &data["conversation"]["messages"];
         pages.push(messages["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["id"])).collect());
         before = messages["pageInfo"]["startCursor"].clone();

@@ -2,9 +2,7 @@
 //!
 //! The servers are processes of their own: only their time counts, and only their memory.
 
-use std::io::BufRead as _;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -20,6 +18,8 @@ use wideroom::auth::Auth;
 use wideroom::clock::{Clock as _, SystemClock};
 use wideroom::model::UserId;
 
+use crate::server::Server;
+
 pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Who takes part.
@@ -33,43 +33,6 @@ pub const MESSAGES: &str = "subscription($c: ID!, $after: String) { messageAdded
     node { id uuid body createdAt sender { username displayName } replyTo { id } reactions { emoji count } } } } }";
 pub const SEND: &str =
     "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { id } } } }";
-
-/// A server in a process of its own.
-pub struct Server {
-    child: Child,
-    pub address: SocketAddr,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
-    pub fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().rsplit_once('/').unwrap().1.parse().unwrap();
-        Self { child, address }
-    }
-
-    /// What its threads have spent so far, in the kernel too.
-    pub fn cpu_micros(&self) -> f64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let spent = |path: std::path::PathBuf| std::fs::read_to_string(path.join("schedstat")).ok();
-        let nanos = tasks.flatten().filter_map(|task| spent(task.path())?.split(' ').next()?.parse::<f64>().ok());
-        nanos.sum::<f64>() / 1e3
-    }
-
-    pub fn resident_kib(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
-}
 
 /// The real program with a conversation of its own in it.
 pub struct Ours {
@@ -107,14 +70,8 @@ pub async fn hear(socket: &mut Socket) -> Value {
 impl Ours {
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
-        command
-            .args(["serve", "--listen", "127.0.0.1:0", "--rates", "off", "--log", "error"])
-            // One socket sends all, and the listeners say nothing.
-            .args(["--socket-rate", "1000", "--socket-ping-every", "1h", "--data"])
-            .arg(folder.path());
-        command.env("WIDEROOM_FREE_DISK_MIN", "1MiB");
-        let server = Server::start(command);
+        // One socket sends all, and the listeners say nothing.
+        let server = Server::wideroom(folder.path(), &["--log", "error", "--socket-rate", "1000", "--socket-ping-every", "1h"]);
         let auth = Auth::open(folder.path()).unwrap();
         let mut ours = Self { server, auth, conversation: String::new(), _folder: folder };
         let mut socket = ours.sign_in(PEOPLE[0]).await;

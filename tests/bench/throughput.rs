@@ -33,7 +33,7 @@ pub struct Way {
     /// Sends message `number` as sender `sender`.
     send: Arc<dyn Fn(usize, u64) -> Sending + Send + Sync>,
     pub rate: Spread,
-    cpu: Spread,
+    pub cpu: Spread,
     pub latencies: Vec<f64>,
 }
 
@@ -141,7 +141,7 @@ pub async fn of_many(world: &World, count: usize) -> Senders {
     people.iter().map(|one| (user(one), conversation.clone())).collect()
 }
 
-fn bare() -> Way {
+pub fn bare() -> Way {
     let bare = Arc::new(Bare::start());
     let senders: Arc<[Sender]> = (0..SENDERS).map(Sender::new).collect();
     Way::new("the engine alone", SENDERS, move |sender, serial| {

@@ -50,6 +50,14 @@ pub struct Place {
     pub span: (Timestamp, Timestamp),
 }
 
+impl Place {
+    /// A moment with as much before it as behind it.
+    pub fn middle(&self) -> Timestamp {
+        let (first, last) = self.span;
+        first.plus_micros((last.micros() - first.micros()) / 2)
+    }
+}
+
 pub struct World {
     pub bus: Bus,
     pub places: Vec<Place>,
@@ -96,7 +104,7 @@ impl World {
         world
     }
 
-    async fn open(folder: TempDir, places: Vec<Place>) -> Self {
+    pub async fn open(folder: TempDir, places: Vec<Place>) -> Self {
         let store = open_store(&folder).await;
         Self::over(store, folder, places).await
     }
@@ -170,6 +178,11 @@ pub struct Closed {
 }
 
 impl Closed {
+    /// For another process.
+    pub fn into_parts(self) -> (Vec<Place>, TempDir) {
+        (self.places, self.folder)
+    }
+
     pub async fn open(self) -> World {
         World::open(self.folder, self.places).await
     }

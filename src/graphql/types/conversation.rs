@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use async_graphql::parser::types::Field;
+use async_graphql::resolver_utils::enum_value;
 use async_graphql::{ID, Object, SimpleObject};
 
-use super::{ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole, User, message_edge, missing};
+use super::{ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole, User, message::message_edge_by, missing};
 use crate::chat::HistoryRequest;
 use crate::graphql::connection::{Connection, Edge, PageArguments};
 use crate::graphql::cursor::{CursorKey, List};
@@ -12,6 +14,7 @@ use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
 use crate::graphql::scalar::{DateTime, Uuid};
 use crate::graphql::scope::Scope;
+use crate::graphql::swift::{JsonText, Plain};
 use crate::model::{self, ConversationId, OrderKey};
 
 pub(in crate::graphql) struct Conversation {
@@ -31,6 +34,22 @@ impl Conversation {
     /// One that the viewer is known to take part in.
     pub(in crate::graphql) async fn of(scope: &Scope, id: ConversationId) -> Result<Self> {
         Self::load(scope, id).await?.ok_or_else(|| missing("the conversation"))
+    }
+}
+
+impl Plain for Conversation {
+    const TYPES: &'static [&'static str] = &["Conversation", "Node"];
+
+    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+        let conversation = &*self.conversation;
+        match field.name.node.as_str() {
+            "id" => json.put(GlobalId::Conversation(conversation.id).encode()),
+            "uuid" => json.put(conversation.id.0),
+            "kind" => json.put(enum_value(ConversationKind::from(conversation.kind))),
+            "name" => json.put(conversation.name.as_ref().map(model::GroupName::as_str)),
+            "createdAt" => json.put(DateTime(conversation.created_at)),
+            _ => false,
+        }
     }
 }
 
@@ -128,7 +147,8 @@ impl Conversation {
             }
         };
         let page = self.scope.chat.history(self.conversation.id, &request).await?;
-        let page = page.map(|message| message_edge(&self.scope, message));
+        let cursors = List::Messages(self.conversation.id).cursors();
+        let page = page.map(|message| message_edge_by(&cursors, &self.scope, message));
         Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
     }
 

@@ -1,7 +1,10 @@
 //! Inbox entries: conversations as the viewer's list shows them.
 
-use async_graphql::{ID, InputObject, Object, SimpleObject};
-use futures_util::future::try_join;
+use std::sync::Arc;
+
+use async_graphql::parser::types::Field;
+use async_graphql::{Context, ID, InputObject, Lookahead, Object, SimpleObject};
+use futures_util::future::{join, try_join};
 
 use super::{Conversation, ConversationKind, Message};
 use crate::chat;
@@ -11,26 +14,40 @@ use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::Scope;
-use crate::model::{ConversationId, InboxRow, OrderKey, Unread};
+use crate::graphql::swift::{JsonText, Plain, SwiftList};
+use crate::model::{self, ConversationId, InboxRow, OrderKey, Unread};
 
 pub(in crate::graphql) struct InboxEntry {
     scope: Scope,
     row: InboxRow,
+    read: ReadBefore,
+}
+
+/// What was read for all entries of a page at once. What was not, or could not be, is read when it is asked for.
+#[derive(Default)]
+struct ReadBefore {
+    conversation: Option<Arc<model::Conversation>>,
+    last_message: Option<Arc<model::Message>>,
+    unread: Option<Unread>,
 }
 
 impl InboxEntry {
     pub(in crate::graphql) fn new(scope: &Scope, row: InboxRow) -> Self {
-        Self { scope: scope.clone(), row }
+        Self { scope: scope.clone(), row, read: ReadBefore::default() }
     }
 
     pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId) -> Result<Option<Self>> {
         Ok(row(scope, conversation).await?.map(|row| Self::new(scope, row)))
     }
 
-    async fn unread(&self) -> Result<Unread> {
+    fn known_unread(&self) -> Option<Unread> {
         // Without this, a batch would be waited for just to hear that there is nothing to ask.
-        if !self.row.may_be_unread() {
-            return Ok(Unread::default());
+        if self.row.may_be_unread() { self.read.unread } else { Some(Unread::default()) }
+    }
+
+    async fn unread(&self) -> Result<Unread> {
+        if let Some(unread) = self.known_unread() {
+            return Ok(unread);
         }
         self.scope.loaders.unread.load(self.row).await
     }
@@ -53,12 +70,18 @@ impl InboxEntry {
 
     /// The conversation.
     async fn conversation(&self) -> Result<Conversation> {
-        Conversation::of(&self.scope, self.row.conversation).await
+        match &self.read.conversation {
+            Some(known) => Ok(Conversation::new(&self.scope, Arc::clone(known))),
+            None => Conversation::of(&self.scope, self.row.conversation).await,
+        }
     }
 
     /// The newest message. Null where there is none yet.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
+            if let Some(known) = &self.read.last_message {
+                return Ok(Some(Message::new(&self.scope, Arc::clone(known))));
+            }
             match self.row.last_message {
                 Some(id) => Message::load(&self.scope, self.row.conversation, id).await,
                 None => Ok(None),
@@ -74,7 +97,7 @@ impl InboxEntry {
 
     /// TEXT messages of others after the viewer's read marker, deleted ones left out: exact up to the cap, then the cap.
     async fn unread_count(&self) -> Result<i32> {
-        Ok(i32::try_from(self.unread().await?.count).unwrap_or(i32::MAX))
+        Ok(count_of(self.unread().await?))
     }
 
     /// Whether there may be more unread messages than `unreadCount` says.
@@ -114,6 +137,33 @@ impl InboxEntry {
     }
 }
 
+fn count_of(unread: Unread) -> i32 {
+    i32::try_from(unread.count).unwrap_or(i32::MAX)
+}
+
+impl Plain for InboxEntry {
+    const TYPES: &'static [&'static str] = &["InboxEntry", "Node"];
+
+    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+        let Self { scope, row, read } = self;
+        match field.name.node.as_str() {
+            "id" => json.put(GlobalId::InboxEntry(row.conversation, scope.viewer.clone()).encode()),
+            "conversation" => {
+                read.conversation.as_ref().is_some_and(|known| json.object(&Conversation::new(scope, Arc::clone(known)), field))
+            }
+            "lastMessage" if row.last_message.is_none() => json.put(()),
+            "lastMessage" => read.last_message.as_ref().is_some_and(|known| json.object(&Message::new(scope, Arc::clone(known)), field)),
+            "lastActivityAt" => json.put(DateTime(row.last_activity)),
+            "unreadCount" => self.known_unread().is_some_and(|unread| json.put(count_of(unread))),
+            "unreadCountIsCapped" => self.known_unread().is_some_and(|unread| json.put(unread.is_capped)),
+            "isMuted" => json.put(row.flags.is_muted),
+            "isPinned" => json.put(row.flags.is_pinned),
+            "isArchived" => json.put(row.is_archived()),
+            _ => false,
+        }
+    }
+}
+
 /// An inbox entry in the inbox.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct InboxEntryEdge {
@@ -121,6 +171,18 @@ pub(in crate::graphql) struct InboxEntryEdge {
     cursor: String,
     /// The entry.
     node: InboxEntry,
+}
+
+impl Plain for InboxEntryEdge {
+    const TYPES: &'static [&'static str] = &["InboxEntryEdge"];
+
+    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+        match field.name.node.as_str() {
+            "cursor" => json.put(&self.cursor),
+            "node" => json.object(&self.node, field),
+            _ => false,
+        }
+    }
 }
 
 impl InboxEntryEdge {
@@ -145,14 +207,49 @@ impl InboxEntryConnection {
     pub(in crate::graphql) fn new(scope: &Scope, page: chat::InboxPage, updates_position: OrderKey) -> Self {
         Self { scope: scope.clone(), page, updates_position }
     }
+
+    /// The entries, with what is asked of each of them: a loader would gather the same, and wait for more to come, at a price for each row.
+    async fn read_for(&self, asked: &Lookahead<'_>) -> Vec<InboxEntry> {
+        let InboxEntryConnection { scope, page, .. } = self;
+        let rows: Vec<_> = page.rows.iter().map(|(row, _)| *row).collect();
+        let last: Vec<_> = rows.iter().map(|row| row.last_message.map(|last| (row.conversation, last))).collect();
+        let messages = async {
+            if !asked.field("lastMessage").exists() {
+                return Vec::new();
+            }
+            let keys: Vec<_> = last.iter().flatten().copied().collect();
+            // Whoever asks for one that could not be read hears why.
+            scope.chat.messages(&keys).await.unwrap_or_default()
+        };
+        let unread = async {
+            if !asked.field("unreadCount").exists() && !asked.field("unreadCountIsCapped").exists() {
+                return Vec::new();
+            }
+            scope.chat.unread(&scope.viewer, &rows).await.unwrap_or_default()
+        };
+        let (messages, unread) = join(messages, unread).await;
+        let (mut messages, mut unread) = (messages.into_iter(), unread.into_iter());
+        let entry = |((row, conversation), last): (&(InboxRow, Arc<model::Conversation>), &Option<_>)| {
+            let read = ReadBefore {
+                conversation: Some(Arc::clone(conversation)),
+                last_message: last.and_then(|_| messages.next().flatten()),
+                unread: unread.next(),
+            };
+            InboxEntry { scope: scope.clone(), row: *row, read }
+        };
+        page.rows.iter().zip(&last).map(entry).collect()
+    }
 }
 
 /// A page of the viewer's conversations, the most recently active first.
 #[Object]
 impl InboxEntryConnection {
     /// The entries of this page. A filtered page may be short, or empty, while `hasNextPage` is true: go on from `endCursor`.
-    async fn edges(&self) -> Vec<InboxEntryEdge> {
-        self.page.rows.iter().map(|(row, _)| InboxEntryEdge::new(&self.scope, *row)).collect()
+    async fn edges(&self, ctx: &Context<'_>) -> SwiftList<InboxEntryEdge> {
+        let entries = self.read_for(&ctx.look_ahead().field("node")).await;
+        let cursors = List::Inbox(&self.scope.viewer).cursors();
+        let edge = |node: InboxEntry| InboxEntryEdge { cursor: cursors.of(&node.row.key()), node };
+        SwiftList(entries.into_iter().map(edge).collect())
     }
 
     /// Where this page lies in its list.

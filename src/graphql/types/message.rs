@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use async_graphql::parser::types::Field;
 use async_graphql::resolver_utils::enum_value;
-use async_graphql::{Context, ID, InputObject, Object, ScalarType, SimpleObject, Value};
+use async_graphql::{ID, InputObject, Object, SimpleObject};
 use futures_util::future::try_join;
 
 use super::reaction::{self, Reaction};
@@ -11,13 +12,13 @@ use super::receipt::{self, DeliveryStatus, ReceiptEdge};
 use super::{Conversation, MessageKind, User};
 use crate::chat::AttachmentDraft;
 use crate::graphql::connection::{Connection, Edge, PageArguments};
-use crate::graphql::cursor::{CursorKey, List};
+use crate::graphql::cursor::{Cursors, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json, Uuid};
 use crate::graphql::scope::Scope;
-use crate::graphql::swift::{Plain, Swift, at_once};
-use crate::model::{self, ConversationId, MessageId, OrderKey, Timestamp};
+use crate::graphql::swift::{JsonText, Plain, Swift};
+use crate::model::{self, ConversationId, MessageId, OrderKey};
 
 pub(in crate::graphql) struct Message {
     scope: Scope,
@@ -148,21 +149,20 @@ impl Message {
 impl Plain for Message {
     const TYPES: &'static [&'static str] = &["Message", "Node"];
 
-    fn plain(&self, field: &Context<'_>) -> Option<Value> {
+    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let message = &*self.message;
-        let moment = |moment: Option<Timestamp>| moment.map_or(Value::Null, |moment| DateTime(moment).to_value());
-        Some(match field.item.node.name.node.as_str() {
-            "id" => Value::String(GlobalId::Message(message.conversation, message.id).encode().0),
-            "uuid" => Uuid(message.id.uuid()).to_value(),
-            "sender" => return at_once(&User::new(&self.scope, message.sender.clone()), field),
-            "kind" => enum_value(MessageKind::from(message.kind)),
-            "body" => message.content.as_ref().map_or(Value::Null, |content| content.body.as_str().into()),
-            "clientKey" => message.client_key.as_ref().map_or(Value::Null, |key| key.as_str().into()),
-            "createdAt" => moment(Some(message.id.moment())),
-            "editedAt" => moment(message.content.as_ref().and_then(|content| content.edited_at)),
-            "deletedAt" => moment(message.deleted_at),
-            _ => return None,
-        })
+        match field.name.node.as_str() {
+            "id" => json.put(GlobalId::Message(message.conversation, message.id).encode()),
+            "uuid" => json.put(message.id.uuid()),
+            "sender" => json.object(&User::new(&self.scope, message.sender.clone()), field),
+            "kind" => json.put(enum_value(MessageKind::from(message.kind))),
+            "body" => json.put(message.content.as_ref().map(|content| content.body.as_str())),
+            "clientKey" => json.put(message.client_key.as_ref().map(model::IdempotencyKey::as_str)),
+            "createdAt" => json.put(DateTime(message.id.moment())),
+            "editedAt" => json.put(message.content.as_ref().and_then(|content| content.edited_at).map(DateTime)),
+            "deletedAt" => json.put(message.deleted_at.map(DateTime)),
+            _ => false,
+        }
     }
 }
 
@@ -245,11 +245,11 @@ pub(in crate::graphql) struct MessageEdge {
 impl Plain for MessageEdge {
     const TYPES: &'static [&'static str] = &["MessageEdge"];
 
-    fn plain(&self, field: &Context<'_>) -> Option<Value> {
-        match field.item.node.name.node.as_str() {
-            "cursor" => Some(self.cursor.as_str().into()),
-            "node" => at_once(&self.node.0, field),
-            _ => None,
+    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+        match field.name.node.as_str() {
+            "cursor" => json.put(&self.cursor),
+            "node" => json.object(&self.node.0, field),
+            _ => false,
         }
     }
 }
@@ -261,6 +261,10 @@ impl Edge for MessageEdge {
 }
 
 pub(in crate::graphql) fn message_edge(scope: &Scope, message: Arc<model::Message>) -> MessageEdge {
-    let cursor = message.id.order_key().encode(List::Messages(message.conversation));
-    MessageEdge { cursor, node: Swift(Message::new(scope, message)) }
+    message_edge_by(&List::Messages(message.conversation).cursors(), scope, message)
+}
+
+/// The same, where many are made.
+pub(super) fn message_edge_by(cursors: &Cursors, scope: &Scope, message: Arc<model::Message>) -> MessageEdge {
+    MessageEdge { cursor: cursors.of(&message.id.order_key()), node: Swift(Message::new(scope, message)) }
 }

@@ -1,12 +1,13 @@
 //! Users, as anybody may see them who names them.
 
-use async_graphql::{Context, ID, Object, SimpleObject, Value};
+use async_graphql::parser::types::Field;
+use async_graphql::{ID, Object, SimpleObject};
 
 use crate::graphql::error::{Nullable, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::DateTime;
 use crate::graphql::scope::Scope;
-use crate::graphql::swift::Plain;
+use crate::graphql::swift::{JsonText, Plain};
 use crate::model::{self, UserId};
 
 /// Whether a user is here just now.
@@ -67,11 +68,11 @@ impl User {
 impl Plain for User {
     const TYPES: &'static [&'static str] = &["User", "Node"];
 
-    fn plain(&self, field: &Context<'_>) -> Option<Value> {
-        match field.item.node.name.node.as_str() {
-            "id" => Some(Value::String(GlobalId::User(self.user.clone()).encode().0)),
-            "username" => Some(self.user.as_str().into()),
-            _ => None,
+    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+        match field.name.node.as_str() {
+            "id" => json.put(GlobalId::User(self.user.clone()).encode()),
+            "username" => json.put(self.user.as_str()),
+            _ => false,
         }
     }
 }

@@ -52,6 +52,19 @@ pub(super) fn append(states: &Arc<States>, state: &State, messages: &[NewMessage
     }
 }
 
+/// Whether one of these may have been kept before: all others are later than the last one.
+pub(super) fn may_be_kept(state: &State, messages: &[NewMessage]) -> bool {
+    messages.iter().any(|new| state.head.last_message.is_some_and(|last| new.message.id <= last))
+}
+
+/// That no earlier message has a key of these.
+pub(super) fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
+    messages.iter().filter_map(|NewMessage { message, .. }| {
+        let client_key = message.client_key.as_ref()?;
+        Some(Condition::Absent(key::send_by_key(message.conversation, &message.sender, client_key)))
+    })
+}
+
 /// The same message again would be counted twice: a write whose outcome was not known may have been done.
 pub(super) fn not_yet_kept(core: &Core, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
     let view = core.view();

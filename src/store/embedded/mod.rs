@@ -168,6 +168,24 @@ impl Embedded {
         state.ok_or_else(|| corrupt("conversations", Missing))
     }
 
+    /// Keeps messages where nothing like them was kept before, as is nearly always so: that is left to the writer, so that nothing need be
+    /// read for it. `None`: something was in the way, and nothing was kept.
+    async fn append_new(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Option<Appended>> {
+        let state = self.state(conversation).await?;
+        if messages.is_empty() || message::may_be_kept(&state, messages) {
+            return Ok(None);
+        }
+        let mut write = message::append(self.states(), &state, messages);
+        write.conditions.extend(message::unused_keys(messages));
+        Ok(match self.write(write).await? {
+            Outcome::Done => Some(Appended { audience: state.audience(), taken: Vec::new() }),
+            Outcome::Refused => {
+                self.states().forget(conversation);
+                None
+            }
+        })
+    }
+
     /// Which of these messages repeat a key that an earlier message has.
     async fn taken(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<(usize, EarlierSend)>> {
         let keyed = |(index, new): (usize, &NewMessage)| {
@@ -295,6 +313,9 @@ impl Store for Embedded {
     }
 
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+        if let Some(appended) = self.append_new(conversation, messages).await? {
+            return Ok(appended);
+        }
         let taken = self.taken(conversation, messages).await?;
         let free: Vec<_>;
         let messages = if taken.is_empty() {
@@ -306,8 +327,7 @@ impl Store for Embedded {
         };
         for _ in 0..TRIES_MAX {
             let state = self.state(conversation).await?;
-            let may_be_kept = |new: &NewMessage| state.head.last_message.is_some_and(|last| new.message.id <= last);
-            let rest = if messages.iter().any(may_be_kept) {
+            let rest = if message::may_be_kept(&state, messages) {
                 let messages = messages.to_vec();
                 Some(self.read(move |core| message::not_yet_kept(core, conversation, &messages)).await?)
             } else {
@@ -316,8 +336,7 @@ impl Store for Embedded {
             let messages = rest.as_deref().unwrap_or(messages);
             let is_done = messages.is_empty() || self.write(message::append(self.states(), &state, messages)).await? == Outcome::Done;
             if is_done {
-                let audience = Audience { users: state.people.as_ref().map(|people| people.joined.clone()) };
-                return Ok(Appended { audience, taken });
+                return Ok(Appended { audience: state.audience(), taken });
             }
             self.states().forget(conversation);
         }

@@ -14,7 +14,7 @@ use super::key::{self, Cell};
 use super::record::{self, ConversationRecord, Head, Roster};
 use crate::metrics::CacheCounts;
 use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId};
-use crate::store::Result;
+use crate::store::{Audience, Result};
 
 const SHARDS: usize = 64;
 const SHARD_STATES_MAX: NonZeroUsize = NonZeroUsize::new(320).expect("it is not zero");
@@ -70,6 +70,11 @@ impl State {
     /// The same with another head.
     pub(super) fn with_head(&self, head: Head) -> Self {
         Self { head, head_bytes: record::encode(&head), ..self.clone() }
+    }
+
+    /// Whom its messages are told.
+    pub(super) fn audience(&self) -> Audience {
+        Audience { users: self.people.as_ref().map(|people| people.joined.clone()) }
     }
 
     /// A user's membership as it was given.

@@ -1,0 +1,87 @@
+//! What tokens said whose signature was found good: a signature is checked once, not with each request that shows it.
+//!
+//! Only what cannot change is remembered: when a token begins and ends is looked at each time, by who asks. With other keys all of it is
+//! forgotten. No token is kept here, but what SHA-256 makes of it.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use lru::LruCache;
+use sha2::{Digest, Sha256};
+
+use super::Claims;
+use super::keys::Key;
+
+const TOKENS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
+
+pub(super) struct Checked(Mutex<Known>);
+
+struct Known {
+    /// By which they were checked.
+    keys: Option<Arc<[Key]>>,
+    claims: LruCache<[u8; 32], Claims>,
+}
+
+impl Default for Checked {
+    fn default() -> Self {
+        Self(Mutex::new(Known { keys: None, claims: LruCache::new(TOKENS_MAX) }))
+    }
+}
+
+impl Checked {
+    /// What this token says, where it was checked by these keys; otherwise as `check` finds.
+    pub(super) fn claims<E>(&self, keys: &Arc<[Key]>, token: &str, check: impl FnOnce() -> Result<Claims, E>) -> Result<Claims, E> {
+        let name: [u8; 32] = Sha256::digest(token).into();
+        if let Some(claims) = self.lock(keys).claims.get(&name) {
+            return Ok(claims.clone());
+        }
+        let claims = check()?;
+        self.lock(keys).claims.put(name, claims.clone());
+        Ok(claims)
+    }
+
+    fn lock(&self, keys: &Arc<[Key]>) -> MutexGuard<'_, Known> {
+        let mut known = self.0.lock().expect("no panic while the tokens are held");
+        if !known.keys.as_ref().is_some_and(|there| Arc::ptr_eq(there, keys)) {
+            known.keys = Some(Arc::clone(keys));
+            known.claims.clear();
+        }
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> Arc<[Key]> {
+        [Key::secret(&[7; 32])].into()
+    }
+
+    fn claims(sub: &str) -> Claims {
+        Claims { sub: Some(sub.to_owned()), exp: None, nbf: None }
+    }
+
+    #[test]
+    fn a_token_is_checked_once_by_the_same_keys() {
+        let (checked, old, new) = (Checked::default(), keys(), keys());
+        let ask =
+            |keys: &Arc<[Key]>, token: &str, found: Result<Claims, ()>| checked.claims(keys, token, || found).map(|claims| claims.sub);
+        assert_eq!(ask(&old, "a", Ok(claims("alice"))), Ok(Some("alice".to_owned())));
+        assert_eq!(ask(&old, "a", Err(())), Ok(Some("alice".to_owned())), "nobody looked again");
+        assert_eq!(ask(&old, "b", Err(())), Err(()));
+        assert_eq!(ask(&old, "b", Ok(claims("bob"))), Ok(Some("bob".to_owned())), "what was refused is not remembered");
+        assert_eq!(ask(&new, "a", Err(())), Err(()), "by other keys it may be none");
+    }
+
+    #[test]
+    fn the_least_recently_shown_tokens_are_forgotten() {
+        let (checked, keys) = (Checked::default(), keys());
+        for number in 0..=TOKENS_MAX.get() {
+            checked.claims(&keys, &number.to_string(), || Ok::<_, ()>(claims("x"))).unwrap();
+        }
+        assert!(checked.claims(&keys, "0", || Err(())).is_err());
+        assert!(checked.claims(&keys, "1", || Err(())).is_ok());
+        assert_eq!(checked.lock(&keys).claims.len(), TOKENS_MAX.get());
+    }
+}

@@ -1,0 +1,289 @@
+//! What operations cost the server, asked as clients ask: over HTTP, through the real program in a process of its own.
+//!
+//! Each is beside what cannot be done without: HTTP that answers the same bytes, rows that are read from the same engine and written as
+//! the same JSON, the engine's own group commit.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tempfile::TempDir;
+use wideroom::auth::Auth;
+use wideroom::clock::{Clock as _, SystemClock};
+use wideroom::model::UserId;
+
+use crate::Size;
+use crate::measure::{Spread, idle};
+use crate::operations::{Ask as _, HISTORY, INBOX, MARK_READ, SEND, oldest_ids};
+use crate::report::{self, Verdicts};
+use crate::rows::Rows;
+use crate::server::{Client, Server, body};
+use crate::throughput::{SENDERS, bare};
+use crate::world::{Loader, Place, Shape, World, client_key, user};
+
+/// Messages that each of many readers has not read yet.
+const TO_READ: u64 = 1_000;
+const PAGES: usize = 100;
+const ALONE: usize = 50;
+/// Of each of [`SENDERS`], in one round.
+const TOGETHER: usize = 20;
+const TOKEN_LIFE: std::time::Duration = std::time::Duration::from_secs(36_000);
+
+const PAGE_AIM: f64 = 3.0;
+const DEEP_AIM: f64 = 1.1;
+const SEND_AIM: f64 = 3.5;
+const INBOX_AIM_MICROS: f64 = 300.0;
+const MARK_AIM_MICROS: f64 = 110.0;
+const IDLE_AIM_MIB: f64 = 60.0;
+
+/// One who asks, and what they ask.
+struct Asker<'a> {
+    server: &'a Server,
+    clients: Vec<Client>,
+    /// The next request of this client.
+    next: Box<dyn FnMut(usize) -> String + 'a>,
+    cost: Spread,
+    millis: Vec<f64>,
+}
+
+impl<'a> Asker<'a> {
+    fn new(server: &'a Server, clients: Vec<Client>, next: impl FnMut(usize) -> String + 'a) -> Self {
+        Self { server, clients, next: Box::new(next), cost: Spread::default(), millis: Vec::new() }
+    }
+
+    /// All clients at once, each so often and one after the other.
+    async fn round(&mut self, times: usize, is_counted: bool) {
+        let requests: Vec<Vec<String>> = (0..self.clients.len()).map(|who| (0..times).map(|_| (self.next)(who)).collect()).collect();
+        let before = self.server.cpu_micros();
+        let millis = join_all(self.clients.iter_mut().zip(requests).map(|(client, requests)| async {
+            let mut millis = Vec::with_capacity(times);
+            for request in requests {
+                let start = Instant::now();
+                let answer = client.post(request).await;
+                millis.push(start.elapsed().as_secs_f64() * 1e3);
+                // What is refused is cheap, and would be a fine figure.
+                assert!(!answer.starts_with(b"{\"errors\""), "{answer:?}");
+            }
+            millis
+        }))
+        .await;
+        if is_counted {
+            self.cost.push((self.server.cpu_micros() - before) / (times * self.clients.len()) as f64);
+            self.millis.extend(millis.into_iter().flatten());
+        }
+    }
+}
+
+/// Measures all of them in turns, so that what else the machine does falls on each.
+async fn in_turns(askers: &mut [&mut Asker<'_>], rounds: usize, times: usize) {
+    for round in 0..=rounds {
+        for asker in &mut *askers {
+            asker.round(times, round > 0).await;
+        }
+    }
+}
+
+/// The real program over what was loaded.
+struct Ours {
+    server: Server,
+    auth: Auth,
+    places: Vec<Place>,
+    folder: TempDir,
+}
+
+impl Ours {
+    async fn client(&self, who: &UserId) -> Client {
+        Client::connect(&self.server, &self.auth.issue(who, TOKEN_LIFE, SystemClock.now())).await
+    }
+
+    async fn clients(&self, who: impl Iterator<Item = UserId>) -> Vec<Client> {
+        let mut clients = Vec::new();
+        for who in who {
+            clients.push(self.client(&who).await);
+        }
+        clients
+    }
+}
+
+pub async fn measure(size: &Size) {
+    let mut verdicts = Verdicts::default();
+    let long = Shape { messages: size.messages, conversations: 20 };
+    let wide = Shape { messages: 1_000, conversations: size.conversations };
+    let world = World::load(&[long, wide]).await;
+    let mut loader = Loader { store: &**world.store(), rows: Vec::new() };
+    for pair in 0..SENDERS {
+        loader.conversation("Two", &[&sender(pair), &reader(pair)], SystemClock.now(), TO_READ).await;
+    }
+    loader.flush().await;
+    idle().await;
+    let (places, folder) = world.close().await.into_parts();
+    let rows = Rows::open(folder.path()).measure(places[0].conversation, size.rounds);
+    let auth = Auth::open(folder.path()).unwrap();
+    let ours = Ours { server: Server::wideroom(folder.path(), &[]), auth, places, folder };
+    memory(&ours, &mut verdicts).await;
+    report::heading("Through the door, by HTTP over connections that stay: µs of each on the server's processor");
+    pages(&ours, &rows, size, &mut verdicts).await;
+    inbox(&ours, size, &mut verdicts).await;
+    sends(&ours, size, &mut verdicts).await;
+    marks(&ours, size, &mut verdicts).await;
+    println!("  {:<44} {:>8.1} MiB of resident memory", "after all this", ours.server.resident_kib() / 1024.0);
+    verdicts.print();
+}
+
+fn sender(pair: usize) -> String {
+    format!("sender{pair}")
+}
+
+fn reader(pair: usize) -> String {
+    format!("reader{pair}")
+}
+
+fn print(what: &str, cost: &Spread, ratio: Option<f64>) {
+    println!("  {what:<44} {}{}", report::spread(cost), ratio.map(|ratio| format!("  {ratio:>5.2}")).unwrap_or_default());
+}
+
+async fn memory(ours: &Ours, verdicts: &mut Verdicts) {
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let mib = ours.server.resident_kib() / 1024.0;
+    report::heading("The server at rest, all of it on disk");
+    println!("  {mib:.1} MiB of resident memory");
+    verdicts.push("resident memory at rest, to 60 MiB", mib / IDLE_AIM_MIB, "below 1", mib < IDLE_AIM_MIB);
+}
+
+/// A server that answers with what ours has just answered.
+async fn fixed(folder: &Path, client: &mut Client, request: &str) -> Server {
+    let answer = client.post(request.to_owned()).await;
+    let mut file = tempfile::Builder::new().tempfile_in(folder).unwrap();
+    file.write_all(&answer).unwrap();
+    Server::bare(&[crate::BARE_HTTP, file.path().to_str().unwrap()])
+}
+
+async fn pages(ours: &Ours, rows: &Spread, size: &Size, verdicts: &mut Verdicts) {
+    let place = &ours.places[0];
+    let viewer = &place.people[0];
+    let mut client = ours.client(viewer).await;
+    let c = first_in_inbox(&mut client).await;
+    let newest = body(HISTORY, json!({"c": c}));
+    let data = client.ask(HISTORY, json!({"c": c, "until": place.middle().to_string()})).await;
+    let middle = data["conversation"]["messages"]["pageInfo"]["endCursor"].clone();
+    let deep = body(HISTORY, json!({"c": c, "after": middle}));
+    let fixed = fixed(ours.folder.path(), &mut client, &newest).await;
+    let mut bare = Asker::new(&fixed, vec![Client::connect(&fixed, "nobody").await], |_| newest.clone());
+    let mut first = Asker::new(&ours.server, vec![ours.client(viewer).await], |_| newest.clone());
+    let mut inside = Asker::new(&ours.server, vec![ours.client(viewer).await], |_| deep.clone());
+    in_turns(&mut [&mut bare, &mut first, &mut inside], size.rounds, PAGES).await;
+    print("a page of 50, axum answering the same bytes", &bare.cost, None);
+    print("the rows of it, from the engine to JSON", rows, None);
+    let ratio = first.cost.median() / (bare.cost.median() + rows.median());
+    print("a page of 50, and to these two together", &first.cost, Some(ratio));
+    verdicts.push("a page of 50, to the bare answer and the bare rows", ratio, "at most 3", ratio <= PAGE_AIM);
+    let ratio = inside.cost.median() / first.cost.median();
+    print("a page of 50 deep inside, and to the newest", &inside.cost, Some(ratio));
+    verdicts.push("a page deep inside, to the newest", ratio, "at most 1.1", ratio <= DEEP_AIM);
+}
+
+async fn inbox(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
+    let request = body(INBOX, json!({}));
+    let mut client = ours.client(&ours.places[1].people[0]).await;
+    let fixed = fixed(ours.folder.path(), &mut client, &request).await;
+    let mut bare = Asker::new(&fixed, vec![Client::connect(&fixed, "nobody").await], |_| request.clone());
+    let mut first = Asker::new(&ours.server, vec![client], |_| request.clone());
+    in_turns(&mut [&mut bare, &mut first], size.rounds, PAGES).await;
+    print("an inbox of 20, axum answering the same bytes", &bare.cost, None);
+    print("an inbox of 20 with unread counts", &first.cost, Some(first.cost.median() / bare.cost.median()));
+    let ratio = first.cost.median() / INBOX_AIM_MICROS;
+    verdicts.push("an inbox of 20 with unread counts, to 300 µs", ratio, "at most 1", ratio <= 1.0);
+}
+
+async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
+    let mut clients = ours.clients((0..SENDERS).map(|pair| user(&sender(pair)))).await;
+    let mut conversations = Vec::new();
+    for client in &mut clients {
+        conversations.push(first_in_inbox(client).await);
+    }
+    let serial = AtomicU64::new(0);
+    let next = |who: usize| {
+        let serial = serial.fetch_add(1, Ordering::Relaxed);
+        let variables = json!({"c": conversations[who], "b": crate::world::body(serial), "k": client_key(serial)});
+        body(SEND, variables)
+    };
+    let fixed = fixed(ours.folder.path(), &mut clients[0], &next(0)).await;
+    let mut bare_clients = Vec::new();
+    for _ in 0..SENDERS {
+        bare_clients.push(Client::connect(&fixed, "nobody").await);
+    }
+    let mut answers = Asker::new(&fixed, bare_clients, next);
+    let mut sends = Asker::new(&ours.server, clients, next);
+    let mut commits = bare();
+    let commit_serial = Arc::new(AtomicU64::new(0));
+    for round in 0..=size.throughput_rounds {
+        answers.round(TOGETHER, round > 0).await;
+        sends.round(TOGETHER, round > 0).await;
+        commits.round(size.throughput_round / 4, &commit_serial, round > 0).await;
+    }
+    print("64 at once, axum answering as a send is", &answers.cost, None);
+    print("64 at once, the engine's commit of a send", &commits.cpu, None);
+    let ratio = sends.cost.median() / (answers.cost.median() + commits.cpu.median());
+    print("a send of 64 at once, and to these two", &sends.cost, Some(ratio));
+    verdicts.push("a send at 64 senders, to the bare answer and the bare commit", ratio, "at most 3.5", ratio <= SEND_AIM);
+    alone(ours, next, size, verdicts).await;
+}
+
+/// By the clock: nearly all of it is the disk's.
+async fn alone(ours: &Ours, next: impl FnMut(usize) -> String, size: &Size, verdicts: &mut Verdicts) {
+    let mut alone = Asker::new(&ours.server, ours.clients([user(&sender(0))].into_iter()).await, next);
+    let mut syncs = Vec::new();
+    let mut file = tempfile::tempfile_in(ours.folder.path()).unwrap();
+    for round in 0..=size.throughput_rounds {
+        alone.round(ALONE, round > 0).await;
+        for _ in 0..ALONE {
+            let start = Instant::now();
+            file.write_all(&[7; 700]).unwrap();
+            file.sync_data().unwrap();
+            syncs.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    print("a send alone", &alone.cost, None);
+    let [send, sync] = [alone.millis, syncs].map(|mut millis| {
+        millis.sort_unstable_by(f64::total_cmp);
+        crate::measure::quantile(&millis, 0.5)
+    });
+    println!("  {:<44} {send:>8.2} ms by the clock (p50), beside {sync:.2} ms of a fdatasync", "");
+    let ratio = send / (2.0 * sync + 0.2);
+    verdicts.push("a send alone by the clock, p50, to 2 × fdatasync + 0.2 ms", ratio, "at most 1", ratio <= 1.0);
+}
+
+async fn marks(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
+    let mut clients = ours.clients((0..SENDERS).map(|pair| user(&reader(pair)))).await;
+    let mut conversations = Vec::new();
+    let mut to_read = Vec::new();
+    for client in &mut clients {
+        let c = first_in_inbox(client).await;
+        to_read.push(oldest_ids(client, &c).await);
+        conversations.push(c);
+    }
+    let next = |who: usize| {
+        let message = to_read[who].pop().expect("there are more than are read");
+        body(MARK_READ, json!({"c": conversations[who], "m": message}))
+    };
+    let mut marks = Asker::new(&ours.server, clients, next);
+    in_turns(&mut [&mut marks], size.throughput_rounds, TOGETHER).await;
+    print("markRead, 64 at once", &marks.cost, None);
+    let Asker { mut clients, mut next, cost, .. } = marks;
+    clients.truncate(1);
+    let mut alone = Asker::new(&ours.server, clients, &mut next);
+    in_turns(&mut [&mut alone], size.throughput_rounds, ALONE).await;
+    print("markRead alone", &alone.cost, None);
+    let ratio = cost.median() / MARK_AIM_MICROS;
+    verdicts.push("markRead of 64 at once, to 110 µs", ratio, "at most 1", ratio <= 1.0);
+}
+
+/// The global id of a conversation.
+async fn first_in_inbox(client: &mut Client) -> String {
+    let data = client.ask("{ inbox(first: 1) { edges { node { conversation { id } } } } }", json!({})).await;
+    data["inbox"]["edges"][0]["node"]["conversation"]["id"].as_str().unwrap().to_owned()
+}
