@@ -2,7 +2,6 @@
 //!
 //! The bare one is this program again, in a process of its own.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::measure::{Spread, quantile};
 use crate::report::{self, Verdicts};
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::sockets::{CONNECT_AT_ONCE, Ours, SEND, Socket, ask, connect};
 
 const SUBSCRIBERS: [usize; 2] = [1_000, 2_000];
@@ -47,11 +46,8 @@ pub async fn serve_bare() {
             })
         }
     };
-    let listener = wideroom::server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    println!("bare on ws://{}", listener.local_addr().unwrap());
-    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| drop(stream.set_nodelay(true)));
     let upgrade = axum::routing::any(upgrade);
-    axum::serve(listener, axum::Router::new().route("/graphql/ws", upgrade)).await.unwrap();
+    axum::serve(server::listener(), axum::Router::new().route("/graphql/ws", upgrade)).await.unwrap();
 }
 
 /// Counts what comes, and how long after the moment that stands in it.
