@@ -41,7 +41,8 @@ fn damaged_lines_are_left_out_and_the_rest_can_be_read() {
         let count = text.lines().count() as u64;
         let outcome = runtime.block_on(import.pipe(std::io::Cursor::new(text.into_bytes()), &mut |_| {}));
         let outcome = outcome.expect("a broken line is no reason to end");
-        assert!(outcome.counts.broken_lines <= count);
+        // An end that is missing is one more.
+        assert!(outcome.counts.broken_lines <= count + 1);
         for name in ["alice", "bob"] {
             let answer = runtime.block_on(world.user(name).ask(INBOX, json!({})));
             assert!(answer.0.get("errors").is_none_or(|errors| errors == &json!([])), "{}", answer.0["errors"]);
