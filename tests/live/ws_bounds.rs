@@ -62,6 +62,17 @@ async fn operations_over_the_bound_are_refused_one_by_one() {
 }
 
 #[tokio::test]
+async fn a_bound_of_one_operation_leaves_room_for_one_after_the_other() {
+    let world = world(|bounds| bounds.operations = 1).await;
+    let mut socket = world.open().await;
+    for number in 0..5 {
+        socket.subscribe(&number.to_string(), "{ number(n: 1) }").await;
+        assert_eq!(socket.hear().await["type"], "next");
+        assert_eq!(socket.hear().await["type"], "complete");
+    }
+}
+
+#[tokio::test]
 async fn who_is_too_fast_for_a_moment_is_only_read_more_slowly() {
     let world = world(|bounds| (bounds.rate_per_second, bounds.rate_burst) = (100, 5)).await;
     let mut socket = world.open().await;

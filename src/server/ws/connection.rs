@@ -145,9 +145,10 @@ impl Connection {
                 Err(end) => return Poll::Ready(end),
             }
             let wake = [self.timers.next(), self.write_by()].into_iter().flatten().min();
-            // One that is set already wakes this task when it is time, and then the clock is looked at.
-            let Some(wake) = wake.filter(|wake| *wake != alarm.deadline()) else { return Poll::Pending };
-            alarm.as_mut().reset(wake);
+            let Some(wake) = wake else { return Poll::Pending };
+            if alarm.deadline() != wake {
+                alarm.as_mut().reset(wake);
+            }
             ready!(alarm.as_mut().poll(cx));
         }
     }

@@ -21,7 +21,7 @@ impl Operations {
     /// Whether there may be no more. Those that were stopped are there until the socket's task next looks at its sources, which it does not
     /// where nothing is read of what it says: of these there may be as many again.
     pub(super) fn are_full(&self, sources: &Sources, most: usize) -> bool {
-        self.0.len() >= most || sources.len() >= most * 2
+        self.0.len() >= most || sources.len() >= most * 2 + Source::FIXED
     }
 
     pub(super) fn contains(&self, id: &str) -> bool {

@@ -29,6 +29,11 @@ pub(super) enum Source {
     Operation(Operation),
 }
 
+impl Source {
+    /// Those that are no operations.
+    pub(super) const FIXED: usize = 2;
+}
+
 /// What there is to do.
 pub(super) enum News {
     Stopping,
