@@ -95,6 +95,24 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_nats_hangs() {
+    let Some(nats) = Nats::start() else { return };
+    let Some(two) = two(&nats).await else { return };
+    let [one, other] = &two.servers;
+    two.hear_each_other(true).await;
+    let [anna, ben] = people(["anna", "ben"]);
+    let room = one.group(&anna, &[&ben]).await;
+    let mut heard = other.chat.message_updates(&ben, room, None).await.unwrap();
+    listened(&nats, &format!("wideroom.tests.c.{}", room.0.simple()), true).await;
+    nats.freeze();
+    // Nobody knows it yet, and all look every five seconds.
+    let hung = converse(one, &mut heard, &anna, room, 3).await;
+    nats.thaw();
+    let again = converse(one, &mut heard, &anna, room, 5).await;
+    println!("heard on the other server, medians: while NATS hangs {:?}, after it {:?}", hung[1], again[2]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn typing_and_presence_cross_servers() {
     let Some(nats) = Nats::start() else { return };
     let Some(two) = two(&nats).await else { return };

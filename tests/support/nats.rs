@@ -36,6 +36,15 @@ impl Nats {
         self.running = None;
     }
 
+    /// It keeps its connections, and does nothing.
+    pub(crate) fn freeze(&self) {
+        self.running.as_ref().unwrap().signal("-STOP");
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.running.as_ref().unwrap().signal("-CONT");
+    }
+
     pub(crate) fn start_again(&mut self) {
         let mut command = Command::new("nats-server");
         command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-m", &self.monitor.port().to_string()]);
