@@ -55,38 +55,39 @@ async fn what_waited_behind_a_removal_or_a_demotion_is_not_done() {
     slow.hold();
     let (chat, anna, ben, gus) = (&chat, &anna, &ben, &gus);
     let begun = async |jobs| waiting(&metrics, 1, jobs).await;
-    let (held, removed, demoted, edited, deleted, reacted, moderated) = tokio::join!(
-        send(chat, anna, room, "holds the queue"),
-        async {
-            begun(0).await;
-            chat.remove_participant(anna, room, ben.as_str()).await
-        },
-        async {
-            begun(1).await;
-            chat.set_role(anna, room, gus.as_str(), Role::Member).await
-        },
-        async {
-            begun(2).await;
-            chat.edit(ben, room, of_ben.id, "edited".to_owned()).await
-        },
-        async {
-            begun(3).await;
-            chat.delete(ben, room, of_ben.id).await
-        },
-        async {
-            begun(4).await;
-            chat.react(ben, room, of_anna.id, "\u{1f44d}", true).await
-        },
-        async {
-            begun(5).await;
-            let moderation = chat.delete(gus, room, of_anna.id);
-            let let_go = async {
-                begun(6).await;
-                slow.let_go();
-            };
-            tokio::join!(moderation, let_go).0
-        },
-    );
+    let waiters = async {
+        // Until it is being written, the first one waits too.
+        begun(0).await;
+        tokio::join!(
+            chat.remove_participant(anna, room, ben.as_str()),
+            async {
+                begun(1).await;
+                chat.set_role(anna, room, gus.as_str(), Role::Member).await
+            },
+            async {
+                begun(2).await;
+                chat.edit(ben, room, of_ben.id, "edited".to_owned()).await
+            },
+            async {
+                begun(3).await;
+                chat.delete(ben, room, of_ben.id).await
+            },
+            async {
+                begun(4).await;
+                chat.react(ben, room, of_anna.id, "\u{1f44d}", true).await
+            },
+            async {
+                begun(5).await;
+                let moderation = chat.delete(gus, room, of_anna.id);
+                let let_go = async {
+                    begun(6).await;
+                    slow.let_go();
+                };
+                tokio::join!(moderation, let_go).0
+            },
+        )
+    };
+    let (held, (removed, demoted, edited, deleted, reacted, moderated)) = tokio::join!(send(chat, anna, room, "holds the queue"), waiters);
     drop(held);
     removed.unwrap();
     demoted.unwrap();
