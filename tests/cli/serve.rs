@@ -74,7 +74,8 @@ fn a_second_signal_ends_it_at_once() {
     server.signal("-TERM");
     let (code, _, log) = server.end();
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.ends_with("wideroom: left at once, by a second signal\n"), "{log}");
+    // The request that is left behind may still have its line.
+    assert!(log.lines().any(|line| line == "wideroom: left at once, by a second signal"), "{log}");
 }
 
 #[test]
