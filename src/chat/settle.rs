@@ -16,8 +16,10 @@ use crate::store;
 
 /// How far the ids of a shared store may be ahead of the wall clock. Farther, and another server could not tell what is new.
 const AHEAD_MAX: Duration = Duration::from_secs(2);
-/// For how long the same write is tried again. Whoever waits for it is told earlier that its outcome is not known.
-const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// For how long the same write is tried again: most outages are over by then. What becomes visible later than that nobody tells of, though
+/// it is in its history. Whoever waits for it is told much earlier that its outcome is not known, and others are told that theirs were not
+/// begun: while it cannot be written, neither could they be.
+const SETTLE_MAX: Duration = Duration::from_secs(10 * 60);
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const TRY_AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
 /// What becomes visible so long after its id is late: streams look back 10 s, twice this and the difference of two clocks.

@@ -1,4 +1,4 @@
-//! Those who send all the time, whatever breaks: each send until it is acknowledged, with its key, on another server where theirs is gone.
+//! Those who send all the time, whatever breaks: each send that has a key until it is acknowledged, on another server where theirs is gone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,6 +49,13 @@ pub(super) struct Crowd {
     count: watch::Receiver<Count>,
 }
 
+/// Which sends have an idempotency key, with which they are tried until they are acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    ThreeOfFour,
+    None,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     kept: usize,
@@ -57,7 +64,7 @@ struct Count {
 
 impl Crowd {
     /// So many users, each with a task of its own. `word` makes their bodies like no others.
-    pub(super) fn gather(stage: &Arc<Stage>, word: &'static str, users: usize, places: &Places) -> Self {
+    pub(super) fn gather(stage: &Arc<Stage>, word: &'static str, users: usize, keys: Keys, places: &Places) -> Self {
         let (is_over, over) = watch::channel(false);
         let (count, counted) = watch::channel(Count::default());
         let count = Arc::new(count);
@@ -67,6 +74,7 @@ impl Crowd {
                 stage,
                 word,
                 user,
+                keys,
                 places,
                 over,
                 count,
@@ -116,6 +124,7 @@ struct Sender {
     stage: Arc<Stage>,
     word: &'static str,
     user: usize,
+    keys: Keys,
     places: Places,
     over: watch::Receiver<bool>,
     count: Arc<watch::Sender<Count>>,
@@ -169,7 +178,7 @@ impl Sender {
         (self.ledger, self.tries)
     }
 
-    /// Three in four have keys. What surely was not done is not put down: in a history nobody has sent it.
+    /// What has no key and surely was not done is not put down: in a history nobody has sent it.
     fn attempt(&mut self) -> Attempt {
         let small: Vec<_> = self.stage.of_user(self.user).filter(|at| *at >= SMALL_AT).collect();
         let conversation = match self.user {
@@ -180,7 +189,8 @@ impl Sender {
         };
         self.number += 1;
         let body = format!("{} {} {}", self.word, self.user, self.number);
-        let key = (self.dice.roll(4) > 0).then(|| body.replace(' ', "-"));
+        let has_key = self.keys == Keys::ThreeOfFour && self.dice.roll(4) > 0;
+        let key = has_key.then(|| body.replace(' ', "-"));
         Attempt { task: self.user, conversation, user: self.user, body, key, began: Instant::now(), kept: None }
     }
 

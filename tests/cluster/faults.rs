@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::club::Club;
-use super::crowd::{Crowd, End, Try};
+use super::crowd::{Crowd, End, Keys, Try};
 use super::place::{migrated, p99};
 use crate::binary::follower::{Follower, Place};
 use crate::binary::ledger::Ledger;
@@ -61,8 +61,8 @@ async fn no_death_of_nodes_or_servers_loses_or_doubles_a_message() {
 }
 
 impl Play {
-    fn crowd(&self, word: &'static str, users: usize) -> Crowd {
-        Crowd::gather(&self.stage, word, users, &self.places.subscribe())
+    fn crowd(&self, word: &'static str, users: usize, keys: Keys) -> Crowd {
+        Crowd::gather(&self.stage, word, users, keys, &self.places.subscribe())
     }
 
     /// Everything acknowledged is there, once; every history agrees with every inbox.
@@ -75,7 +75,7 @@ impl Play {
     /// Sends go on without it, and with it again.
     async fn one_node_dies(&mut self, server: &Server) {
         let began = Instant::now();
-        let mut crowd = self.crowd("one", SENDERS);
+        let mut crowd = self.crowd("one", SENDERS, Keys::ThreeOfFour);
         crowd.keeps(150).await;
         let killed = Instant::now();
         self.ring.kill(2);
@@ -99,14 +99,15 @@ impl Play {
         self.check(server).await;
     }
 
-    /// Nothing is kept, nothing hangs, and nothing piles up. Then all of it heals.
+    /// Nothing is kept, nothing hangs, and nothing piles up. Then all of it heals, and what was being written when they died is told too:
+    /// no retry with its key would find it.
     async fn two_nodes_die(&mut self, server: &Server) {
-        let mut crowd = self.crowd("two", SENDERS);
+        let mut crowd = self.crowd("two", SENDERS, Keys::None);
         crowd.keeps(50).await;
         let killed = Instant::now();
         self.ring.kill(2);
         self.ring.kill(3);
-        let mut refused = Crowd::gather(&self.stage, "refused", REFUSED_SENDERS, &self.places.subscribe());
+        let mut refused = self.crowd("refused", REFUSED_SENDERS, Keys::ThreeOfFour);
         refused.is_refused(REFUSED_FIRST).await;
         let before = server.resident_bytes();
         refused.is_refused(REFUSED).await;
@@ -137,7 +138,7 @@ impl Play {
         let mut servers = vec![server, serve(&self.stage.program)];
         let mut club = Club::found(&self.stage.program, servers[0].address()).await;
         self.tell_places(&servers);
-        let mut crowd = self.crowd("servers", SENDERS);
+        let mut crowd = self.crowd("servers", SENDERS, Keys::ThreeOfFour);
         for round in 0..SERVERS_KILLED {
             crowd.keeps(80).await;
             let meanwhile = club.meet(servers[0].address(), round);
