@@ -27,7 +27,10 @@ use crate::world::{Loader, Place, Shape, World, client_key, user};
 
 /// Messages that each of many readers has not read yet.
 const TO_READ: u64 = 1_000;
-const PAGES: usize = 100;
+const PAGES: usize = 96;
+/// Who read at once. One who reads alone finds the processors asleep: to wake them costs more than the page, and a server with work to do
+/// does not pay for it.
+const READERS: usize = 16;
 const ALONE: usize = 50;
 /// Of each of [`SENDERS`], in one round.
 const TOGETHER: usize = 20;
@@ -172,31 +175,55 @@ async fn pages(ours: &Ours, rows: &Spread, size: &Size, verdicts: &mut Verdicts)
     let middle = data["conversation"]["messages"]["pageInfo"]["endCursor"].clone();
     let deep = body(HISTORY, json!({"c": c, "after": middle}));
     let fixed = fixed(ours.folder.path(), &mut client, &newest).await;
-    let mut bare = Asker::new(&fixed, vec![Client::connect(&fixed, "nobody").await], |_| newest.clone());
-    let mut first = Asker::new(&ours.server, vec![ours.client(viewer).await], |_| newest.clone());
-    let mut inside = Asker::new(&ours.server, vec![ours.client(viewer).await], |_| deep.clone());
-    in_turns(&mut [&mut bare, &mut first, &mut inside], size.rounds, PAGES).await;
-    print("a page of 50, axum answering the same bytes", &bare.cost, None);
+    let viewers = || std::iter::repeat_n(viewer.clone(), READERS);
+    let mut bare = Asker::new(&fixed, strangers(&fixed, READERS).await, |_| newest.clone());
+    let mut first = Asker::new(&ours.server, ours.clients(viewers()).await, |_| newest.clone());
+    let mut inside = Asker::new(&ours.server, ours.clients(viewers()).await, |_| deep.clone());
+    in_turns(&mut [&mut bare, &mut first, &mut inside], size.rounds, PAGES / READERS).await;
+    print("16 at once, axum answering as a page of 50 is", &bare.cost, None);
     print("the rows of it, from the engine to JSON", rows, None);
     let ratio = first.cost.median() / (bare.cost.median() + rows.median());
-    print("a page of 50, and to these two together", &first.cost, Some(ratio));
+    print("a page of 50 at 16 readers, and to these two", &first.cost, Some(ratio));
     verdicts.push("a page of 50, to the bare answer and the bare rows", ratio, "at most 3", ratio <= PAGE_AIM);
     let ratio = inside.cost.median() / first.cost.median();
     print("a page of 50 deep inside, and to the newest", &inside.cost, Some(ratio));
     verdicts.push("a page deep inside, to the newest", ratio, "at most 1.1", ratio <= DEEP_AIM);
+    alone_beside([bare, first], size).await;
+}
+
+/// The same for one who reads alone.
+async fn alone_beside([mut bare, mut ours]: [Asker<'_>; 2], size: &Size) {
+    for asker in [&mut bare, &mut ours] {
+        asker.clients.truncate(1);
+        asker.cost = Spread::default();
+    }
+    in_turns(&mut [&mut bare, &mut ours], size.rounds, PAGES).await;
+    print("alone, axum answering the same bytes", &bare.cost, None);
+    print("alone", &ours.cost, Some(ours.cost.median() / bare.cost.median()));
+}
+
+/// Connections to a server that asks nobody who they are.
+async fn strangers(server: &Server, count: usize) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(Client::connect(server, "nobody").await);
+    }
+    clients
 }
 
 async fn inbox(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
     let request = body(INBOX, json!({}));
-    let mut client = ours.client(&ours.places[1].people[0]).await;
-    let fixed = fixed(ours.folder.path(), &mut client, &request).await;
-    let mut bare = Asker::new(&fixed, vec![Client::connect(&fixed, "nobody").await], |_| request.clone());
-    let mut first = Asker::new(&ours.server, vec![client], |_| request.clone());
-    in_turns(&mut [&mut bare, &mut first], size.rounds, PAGES).await;
-    print("an inbox of 20, axum answering the same bytes", &bare.cost, None);
+    let viewer = &ours.places[1].people[0];
+    let mut clients = ours.clients(std::iter::repeat_n(viewer.clone(), READERS)).await;
+    let fixed = fixed(ours.folder.path(), &mut clients[0], &request).await;
+    let mut bare = Asker::new(&fixed, strangers(&fixed, READERS).await, |_| request.clone());
+    let mut first = Asker::new(&ours.server, clients, |_| request.clone());
+    in_turns(&mut [&mut bare, &mut first], size.rounds, PAGES / READERS).await;
+    print("16 at once, axum answering as an inbox of 20 is", &bare.cost, None);
     print("an inbox of 20 with unread counts", &first.cost, Some(first.cost.median() / bare.cost.median()));
     let ratio = first.cost.median() / INBOX_AIM_MICROS;
     verdicts.push("an inbox of 20 with unread counts, to 300 µs", ratio, "at most 1", ratio <= 1.0);
+    alone_beside([bare, first], size).await;
 }
 
 async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
@@ -212,11 +239,7 @@ async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
         body(SEND, variables)
     };
     let fixed = fixed(ours.folder.path(), &mut clients[0], &next(0)).await;
-    let mut bare_clients = Vec::new();
-    for _ in 0..SENDERS {
-        bare_clients.push(Client::connect(&fixed, "nobody").await);
-    }
-    let mut answers = Asker::new(&fixed, bare_clients, next);
+    let mut answers = Asker::new(&fixed, strangers(&fixed, SENDERS).await, next);
     let mut sends = Asker::new(&ours.server, clients, next);
     let mut commits = bare();
     let commit_serial = Arc::new(AtomicU64::new(0));

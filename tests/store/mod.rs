@@ -227,6 +227,7 @@ contract! {
         race {
             marks_and_sends_at_once_lose_nothing,
             a_reader_sees_each_send_as_a_whole,
+            what_is_acknowledged_is_in_each_later_read,
             growing_large_between_sends_loses_nothing,
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
-use wideroom::model::{Cut, OrderKey, PageRequest, ReadMarker};
-use wideroom::store::{Error, Imported, MarkerMove, Result, Store};
+use wideroom::model::{Change, Cut, OrderKey, PageRequest, ReadMarker, Revision};
+use wideroom::store::{Error, FlagsChange, Imported, MarkerMove, Result, Store};
 
-use super::ask::{MarkTo, history, inbox, make, mark, participant, row, send};
-use crate::support::words::{START, change, crowd, group_row, id, new, participant_row, room, text, users};
+use super::ask::{MarkTo, history, inbox, make, mark, only, participant, row, send};
+use crate::support::words::{START, change, content, crowd, group_row, id, new, participant_row, room, text, users};
 
 pub async fn marks_and_sends_at_once_lose_nothing(store: &dyn Store) {
     let people = users(["ann", "ben"]);
@@ -76,6 +76,57 @@ pub async fn a_reader_sees_each_send_as_a_whole(store: &dyn Store) {
         }
     });
     join(writer, join_all(readers)).await;
+}
+
+/// Whatever an engine remembers of what others read meanwhile.
+pub async fn what_is_acknowledged_is_in_each_later_read(store: &dyn Store) {
+    let people = users(["ann", "ben"]);
+    let [ann, ben] = &people;
+    make(store, room(1), &people).await;
+    for micros in 1..=40 {
+        send(store, room(1), micros, ann).await;
+    }
+    let message = async || only(store.messages(&[(room(1), id(1))]).await.unwrap()).unwrap();
+    let marks = async {
+        for micros in 1..=40 {
+            let to = MarkTo { epoch: 0, up_to: id(micros).order_key(), receipt: true, change: change(1_000 + micros) };
+            mark(store, ben, room(1), to).await;
+            assert_eq!(row(store, ben, room(1)).await.marker.up_to, to.up_to);
+        }
+    };
+    let flags = async {
+        for micros in 1..=40 {
+            let muted = Some(micros % 2 == 1);
+            let to = FlagsChange { conversation: room(1), muted, pinned: None, archive: None, change: change(2_000 + micros) };
+            until_available(async || store.set_flags(ben, &to).await).await;
+            assert_eq!(Some(row(store, ben, room(1)).await.flags.is_muted), muted);
+        }
+    };
+    let sends = async {
+        for micros in 41..=80 {
+            let sent = [new(text(room(1), id(micros), ben))];
+            until_available(async || store.append_messages(room(1), &sent).await).await;
+            let read = row(store, ben, room(1)).await;
+            assert_eq!((read.sent_up_to, read.last_message), (Some(id(micros)), Some(id(micros))));
+            assert!(only(store.messages(&[(room(1), id(micros))]).await.unwrap()).is_some());
+        }
+    };
+    let edits = async {
+        for micros in 1..=40 {
+            let edited = content(&format!("the {micros}th"));
+            let (revision, to) = (Revision::Content(edited.clone()), change(3_000 + micros));
+            let to = Change { id: to, kind: revision.kind(), message: id(1), user: ann.clone() };
+            until_available(async || store.revise_message(room(1), &revision, &to).await).await;
+            assert_eq!(message().await.content, Some(edited));
+        }
+    };
+    let readers = (0..4).map(async |_| {
+        for _ in 0..80 {
+            join(row(store, ben, room(1)), message()).await;
+            store.inbox(ben, &PageRequest::first(1)).await.unwrap();
+        }
+    });
+    join(join(marks, flags), join(join(sends, edits), join_all(readers))).await;
 }
 
 /// An engine may say that it could not, and has done nothing: then one tries again.

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use super::counts::Counts;
 use super::db::{Db, View};
+use super::known::{Entry, Known, Marks};
 use super::state::{State, States};
 use crate::clock::Clock;
-use crate::model::ConversationId;
+use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::Result;
 
 pub(super) struct Core {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
+    pub(super) known: Arc<Known>,
     pub(super) counts: Counts,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -21,14 +23,37 @@ impl Core {
         self.db.view()
     }
 
+    pub(super) fn look(&self) -> Look<'_> {
+        // In this order: what is marked first cannot be passed off as newer than it is.
+        let marks = self.known.marks();
+        Look { core: self, marks, view: self.view() }
+    }
+
     /// From memory, or from disk and then into memory.
     pub(super) fn state(&self, id: ConversationId) -> Result<Option<Arc<State>>> {
         if let Some(state) = self.states.get(id) {
             return Ok(Some(state));
         }
-        let mark = self.states.mark(id);
+        let mark = self.states.mark();
         let Some(state) = State::load(&self.view(), id)?.map(Arc::new) else { return Ok(None) };
         self.states.put_loaded(mark, state.clone());
         Ok(Some(state))
+    }
+}
+
+/// A view, and beside it what memory knows by now.
+pub(super) struct Look<'a> {
+    pub(super) core: &'a Core,
+    marks: Marks,
+    pub(super) view: View<'a>,
+}
+
+impl Look<'_> {
+    pub(super) fn entry(&self, user: &UserId, conversation: ConversationId) -> Result<Entry> {
+        self.core.known.entry(self.marks, &self.view, user, conversation)
+    }
+
+    pub(super) fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Arc<Message>>> {
+        self.core.known.message(self.marks, &self.view, conversation, id)
     }
 }

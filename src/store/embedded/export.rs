@@ -5,6 +5,7 @@ use super::core::Core;
 use super::db::{KeyError, corrupt};
 use super::inbox;
 use super::key;
+use super::known::Entry;
 use super::record::{self, ConversationRecord};
 use crate::model::{Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
 use crate::store::{ImportPlaces, Result, activity_to_give};
@@ -51,7 +52,7 @@ pub(super) fn participants(
     let head = inbox::head(&view, conversation)?;
     let mut found = Vec::with_capacity(people.len());
     for one in people {
-        let row = inbox::row(&view, &one.user, conversation, &head)?;
+        let row = inbox::row(conversation, &head, Entry::load(&view, &one.user, conversation)?);
         let places = ImportPlaces::of(&one, row.read_up_to(), row.flags);
         found.push((one.user, one.membership, places));
     }

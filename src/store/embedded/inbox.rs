@@ -1,17 +1,15 @@
 //! Inboxes in the embedded store: an exact index of activity, merged with the user's large conversations when it is read.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, hash_map};
 
 use super::committer::{Op, Write};
-use super::core::Core;
+use super::core::{Core, Look};
 use super::db::{KeyError, Missing, View, corrupt};
 use super::key::{self, Cell, EntryCell, Key, Listing, Span};
+use super::known::Entry;
 use super::page::read_page;
 use super::record::{self, ChangeKind, ChangeRecord, Head};
-use crate::model::{
-    ChangeId, ConversationId, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId,
-};
+use crate::model::{ChangeId, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId};
 use crate::store::{ChangedRow, FlagsChange, MarkerMove, Result};
 
 pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
@@ -89,17 +87,10 @@ fn head_at(core: &Core, view: &View<'_>, key: &InboxKey) -> Result<Head> {
     if known.last_activity == key.activity { Ok(known) } else { head(view, key.conversation) }
 }
 
-pub(super) fn row(view: &View<'_>, user: &UserId, conversation: ConversationId, head: &Head) -> Result<InboxRow> {
-    let sent = view.decoded(&key::entry(user, conversation, EntryCell::SentUpTo), record::decode_place)?;
-    let sent_up_to = sent.map(|place| MessageId::from_order_key(place).ok_or_else(|| corrupt("inbox", KeyError))).transpose()?;
-    Ok(InboxRow {
-        conversation,
-        last_activity: head.last_activity,
-        last_message: head.last_message,
-        marker: view.decoded(&key::entry(user, conversation, EntryCell::Marker), record::decode_marker)?.unwrap_or_default(),
-        sent_up_to,
-        flags: view.record(&key::entry(user, conversation, EntryCell::Flags))?.unwrap_or_default(),
-    })
+pub(super) fn row(conversation: ConversationId, head: &Head, entry: Entry) -> InboxRow {
+    let Head { last_activity, last_message, .. } = *head;
+    let Entry { marker, sent_up_to, flags } = entry;
+    InboxRow { conversation, last_activity, last_message, marker, sent_up_to, flags }
 }
 
 pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
@@ -130,15 +121,16 @@ fn indexed(view: &View<'_>, span: Span, direction: Direction) -> impl Iterator<I
 }
 
 pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-    let view = core.view();
-    let by_heads = by_heads(core, &view, user)?;
+    let look = core.look();
+    let view = &look.view;
+    let by_heads = by_heads(core, view, user)?;
     let read = |span: Span, direction: Direction, limit: usize| {
         let in_span = by_heads.iter().map(|(key, _)| *key).filter(|key| {
             let bytes = key::activity(user, key).bytes;
             span.start <= bytes && bytes < span.end
         });
         let mut keys: Vec<InboxKey> = in_span.collect();
-        for key in indexed(&view, span.clone(), direction).take(limit) {
+        for key in indexed(view, span.clone(), direction).take(limit) {
             keys.push(key?);
         }
         keys.sort_unstable();
@@ -157,25 +149,40 @@ pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>)
     )?;
     let Page { items, has_previous, has_next } = page;
     let heads: HashMap<_, _> = by_heads.iter().map(|(key, head)| (key.conversation, head)).collect();
-    let row_at = |key: &InboxKey| match heads.get(&key.conversation) {
-        Some(head) => row(&view, user, key.conversation, head),
-        None => row(&view, user, key.conversation, &head_at(core, &view, key)?),
+    let row_at = |key: &InboxKey| {
+        let entry = look.entry(user, key.conversation)?;
+        Ok(match heads.get(&key.conversation) {
+            Some(head) => row(key.conversation, head, entry),
+            None => row(key.conversation, &head_at(core, view, key)?, entry),
+        })
     };
     let items = items.iter().map(row_at).collect::<Result<_>>()?;
     Ok(Page { items, has_previous, has_next })
 }
 
-fn row_if_joined(core: &Core, view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
-    let Some(state) = core.state(conversation)? else { return Ok(None) };
-    match state.given(view, user)? {
-        Some(membership) if membership.is_joined() => row(view, user, conversation, &state.head).map(Some),
+fn row_if_joined(look: &Look<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
+    let Some(state) = look.core.state(conversation)? else { return Ok(None) };
+    match state.given(&look.view, user)? {
+        Some(membership) if membership.is_joined() => Ok(Some(row(conversation, &state.head, look.entry(user, conversation)?))),
         _ => Ok(None),
     }
 }
 
 pub(super) fn rows(core: &Core, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
-    let view = core.view();
-    conversations.iter().map(|conversation| row_if_joined(core, &view, user, *conversation)).collect()
+    let look = core.look();
+    conversations.iter().map(|conversation| row_if_joined(&look, user, *conversation)).collect()
+}
+
+/// The same, where memory has all of it.
+pub(super) fn rows_in_memory(core: &Core, user: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<InboxRow>>> {
+    let each = |id: &ConversationId| {
+        let state = core.states.get(*id)?;
+        match state.people.as_ref()?.memberships.get(user) {
+            Some(membership) if membership.is_joined() => Some(Some(row(*id, &state.head, core.known.entry_in_memory(user, *id)?))),
+            Some(_) | None => Some(None),
+        }
+    };
+    conversations.iter().map(each).collect()
 }
 
 /// The newest change of each conversation, for as long as they are not too many.
@@ -188,11 +195,11 @@ impl Newest {
     /// Whether it found room.
     fn note(&mut self, conversation: ConversationId, change: TimeUuid) -> bool {
         match self.by_conversation.entry(conversation) {
-            Entry::Occupied(mut entry) => {
+            hash_map::Entry::Occupied(mut entry) => {
                 let newest = (*entry.get()).max(change);
                 entry.insert(newest);
             }
-            Entry::Vacant(entry) => {
+            hash_map::Entry::Vacant(entry) => {
                 entry.insert(change);
             }
         }
@@ -201,11 +208,11 @@ impl Newest {
 }
 
 pub(super) fn changes(core: &Core, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
-    let view = core.view();
-    let Some(newest) = newest_changes(&view, user, after, limit)? else { return Ok(None) };
+    let look = core.look();
+    let Some(newest) = newest_changes(&look.view, user, after, limit)? else { return Ok(None) };
     let mut rows = Vec::with_capacity(newest.len());
     for (conversation, newest_change) in newest {
-        rows.push(ChangedRow { newest_change, conversation, row: row_if_joined(core, &view, user, conversation)? });
+        rows.push(ChangedRow { newest_change, conversation, row: row_if_joined(&look, user, conversation)? });
     }
     rows.sort_unstable_by_key(|changed| changed.newest_change);
     Ok(Some(rows))

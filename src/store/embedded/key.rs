@@ -6,6 +6,8 @@
 
 mod row;
 
+use uuid::Uuid;
+
 pub(super) use self::row::{
     all_activities, all_busy, all_larges, all_pairs, behind, busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
     conversations_after, expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, pair, reaction, reaction_of,
@@ -81,6 +83,10 @@ pub(super) enum EntryCell {
     Marker = 0,
     SentUpTo = 1,
     Flags = 2,
+}
+
+impl EntryCell {
+    pub(super) const ALL: [Self; 3] = [Self::Marker, Self::SentUpTo, Self::Flags];
 }
 
 /// How a user's inbox finds a conversation.
@@ -234,6 +240,11 @@ pub(super) fn message_id(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(turned(bytes.get(16..)?.try_into().ok()?)))
 }
 
+/// The same, with its conversation.
+pub(super) fn message_key(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
+    Some((ConversationId(Uuid::from_slice(bytes.get(..16)?).ok()?), message_id(bytes)?))
+}
+
 pub(super) fn head(conversation: ConversationId) -> Key {
     Key { table: Table::Heads, bytes: conversation.0.as_bytes().to_vec() }
 }
@@ -272,6 +283,14 @@ pub(super) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell
     bytes.extend_from_slice(conversation.0.as_bytes());
     bytes.push(cell as u8);
     Key { table: Table::Inbox, bytes }
+}
+
+/// Whose value it is, of which conversation, and which.
+pub(super) fn entry_cell(bytes: &[u8]) -> Option<(UserId, ConversationId, EntryCell)> {
+    let (user, rest) = split_name(bytes)?;
+    let (conversation, cell) = rest.split_first_chunk::<16>()?;
+    let cell = EntryCell::ALL.into_iter().find(|known| cell == [*known as u8])?;
+    Some((user, ConversationId(Uuid::from_bytes(*conversation)), cell))
 }
 
 pub(super) fn activity(user: &UserId, key: &InboxKey) -> Key {

@@ -11,14 +11,14 @@ use super::inbox;
 use super::key::{self, EntryCell, Key, Span, Table};
 use super::page::read_page;
 use super::record::{self, MessageLead, MessageRecord, SendRecord};
-use super::state::{State, States};
+use super::state::State;
 use crate::model::{
     ConversationId, Cut, Direction, IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, Page, PageRequest, Unread, UserId,
 };
 use crate::store::{EarlierSend, NewMessage, Result, UnreadQuestion};
 
 /// What keeping these messages writes. On the condition that the conversation is as this state says.
-pub(super) fn append(states: &Arc<States>, state: &State, messages: &[NewMessage]) -> Write {
+pub(super) fn append(core: &Core, state: &State, messages: &[NewMessage]) -> Write {
     let id = state.conversation.id;
     let mut head = state.head;
     let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
@@ -43,12 +43,16 @@ pub(super) fn append(states: &Arc<States>, state: &State, messages: &[NewMessage
     }
     let after = Arc::new(state.with_head(head));
     ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
-    let states = states.clone();
+    let (states, known) = (Arc::clone(&core.states), Arc::clone(&core.known));
+    let kept = messages.iter().map(|new| Arc::clone(&new.message)).collect();
     Write {
         ops,
         conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
         newest_id: messages.iter().map(|new| new.message.id).max(),
-        applied: Some(Box::new(move || states.put_written(after))),
+        applied: Some(Box::new(move || {
+            states.put_written(after);
+            known.put_messages(kept);
+        })),
     }
 }
 
@@ -151,9 +155,13 @@ fn message_id(key: &[u8]) -> Result<MessageId> {
 }
 
 pub(super) fn messages(core: &Core, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
-    let view = core.view();
-    let each = |(conversation, id): &(ConversationId, MessageId)| Ok(view.message(*conversation, *id)?.map(Arc::new));
-    keys.iter().map(each).collect()
+    let look = core.look();
+    keys.iter().map(|(conversation, id)| look.message(*conversation, *id)).collect()
+}
+
+/// The same, where memory has all of it.
+pub(super) fn messages_in_memory(core: &Core, keys: &[(ConversationId, MessageId)]) -> Option<Vec<Option<Arc<Message>>>> {
+    keys.iter().map(|(conversation, id)| core.known.message_in_memory(*conversation, *id).map(Some)).collect()
 }
 
 pub(super) fn messages_at(core: &Core, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {

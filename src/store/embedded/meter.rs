@@ -28,6 +28,7 @@ pub(super) fn register(inner: &Arc<Inner>, metrics: &Metrics) {
     metrics.add(commits.writes.clone());
     metrics.add(commits.bytes.clone());
     inner.core.states.meter().register(metrics);
+    inner.core.known.register(metrics);
     inner.core.counts.meter().register(metrics);
     // A store that is closed has nothing to tell any more, and must not be held open by who asks.
     let read = |name: &str, help: &str, value: fn(&Inner) -> f64| {

@@ -11,10 +11,12 @@ mod copy;
 mod core;
 mod counts;
 mod db;
+mod exact;
 mod export;
 mod import;
 mod inbox;
 mod key;
+mod known;
 mod membership;
 mod message;
 mod meter;
@@ -126,7 +128,7 @@ impl Embedded {
             let on_disk = |source| OpenError::Disk { path: options.path.clone(), source };
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
-            let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), counts: Counts::new(), clock });
+            let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), known: opened.known, counts: Counts::new(), clock });
             let (turns, copies) = (Arc::new(Semaphore::new(READS_MAX)), Arc::new(Semaphore::new(1)));
             let import = tokio::sync::Mutex::new(());
             Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, copies, import }))
@@ -175,7 +177,7 @@ impl Embedded {
         if messages.is_empty() || message::may_be_kept(&state, messages) {
             return Ok(None);
         }
-        let mut write = message::append(self.states(), &state, messages);
+        let mut write = message::append(&self.inner.core, &state, messages);
         write.conditions.extend(message::unused_keys(messages));
         Ok(match self.write(write).await? {
             Outcome::Done => Some(Appended { audience: state.audience(), taken: Vec::new() }),
@@ -334,7 +336,7 @@ impl Store for Embedded {
                 None
             };
             let messages = rest.as_deref().unwrap_or(messages);
-            let is_done = messages.is_empty() || self.write(message::append(self.states(), &state, messages)).await? == Outcome::Done;
+            let is_done = messages.is_empty() || self.write(message::append(&self.inner.core, &state, messages)).await? == Outcome::Done;
             if is_done {
                 return Ok(Appended { audience: state.audience(), taken });
             }
@@ -398,6 +400,9 @@ impl Store for Embedded {
     }
 
     async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+        if let Some(known) = message::messages_in_memory(&self.inner.core, keys) {
+            return Ok(known);
+        }
         let keys = keys.to_vec();
         self.read(move |core| message::messages(core, &keys)).await
     }
@@ -421,6 +426,9 @@ impl Store for Embedded {
     }
 
     async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+        if let Some(known) = inbox::rows_in_memory(&self.inner.core, user, conversations) {
+            return Ok(known);
+        }
         let (user, conversations) = (user.clone(), conversations.to_vec());
         self.read(move |core| inbox::rows(core, &user, &conversations)).await
     }

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fjall::Slice;
 
 use super::committer::{COMMIT, Engine, Rows};
 use super::db::Db;
 use super::key::{self, Key};
+use super::known::{Known, Touched};
 use super::record::{self, CommitRecord};
 use crate::store::{Cause, Result};
 
@@ -52,6 +54,7 @@ pub enum OpenError {
 
 pub(super) struct Opened {
     pub(super) db: Db,
+    pub(super) known: Arc<Known>,
     pub(super) engine: DbEngine,
     pub(super) last: CommitRecord,
 }
@@ -80,8 +83,9 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         tracing::warn!(noted, found = last.number, "the store ends before what was acknowledged, which was accepted");
         write_note(&note, last.number).map_err(on_disk)?;
     }
-    let engine = DbEngine { db: db.clone(), note, is_note_broken: false };
-    Ok(Opened { db, engine, last })
+    let known = Arc::new(Known::new());
+    let engine = DbEngine { db: db.clone(), known: Arc::clone(&known), note, is_note_broken: false };
+    Ok(Opened { db, known, engine, last })
 }
 
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
@@ -139,6 +143,7 @@ pub(super) fn write_note(note: &File, number: u64) -> io::Result<()> {
 /// What the writer's thread holds.
 pub(super) struct DbEngine {
     db: Db,
+    known: Arc<Known>,
     note: File,
     is_note_broken: bool,
 }
@@ -149,7 +154,10 @@ impl Engine for DbEngine {
     }
 
     fn commit(&mut self, rows: Rows) -> Result<(), Cause> {
-        Ok(self.db.commit(rows)?)
+        let touched = Touched::by(&rows);
+        self.db.commit(rows)?;
+        self.known.written(&touched);
+        Ok(())
     }
 
     fn note(&mut self, number: u64) {

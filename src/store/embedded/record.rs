@@ -26,6 +26,8 @@ pub(super) enum DecodeError {
     Trailing,
     #[error("it has the wrong length")]
     Length,
+    #[error("it is the place of no message")]
+    Place,
     #[error(transparent)]
     Postcard(#[from] postcard::Error),
 }
@@ -62,6 +64,10 @@ pub(super) fn encode_place(place: OrderKey) -> Vec<u8> {
 
 pub(super) fn decode_place(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
     Ok(OrderKey(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
+}
+
+pub(super) fn decode_message_id(bytes: &[u8]) -> Result<MessageId, DecodeError> {
+    MessageId::from_order_key(decode_place(bytes)?).ok_or(DecodeError::Place)
 }
 
 pub(super) fn encode_marker(marker: ReadMarker) -> Vec<u8> {

@@ -1,15 +1,11 @@
-//! States of conversations in memory: exact, so that they answer in place of the disk.
-//!
-//! A state is put here by the writer's thread, between the commit and its acknowledgement, and by readers that loaded it. A reader that
-//! began before a writer came does not put what it read: the shard's generation tells.
+//! States of conversations in memory: what most writes and questions want to know of one.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-use lru::LruCache;
+use std::sync::Arc;
 
 use super::db::{Missing, View, corrupt};
+use super::exact::{Exact, ExactKey, Mark};
 use super::key::{self, Cell};
 use super::record::{self, ConversationRecord, Head, Roster};
 use crate::metrics::CacheCounts;
@@ -122,113 +118,55 @@ pub(super) fn memberships(view: &View<'_>, id: ConversationId) -> Result<BTreeMa
     Ok(memberships)
 }
 
-struct Shard {
-    /// How often a writer or a doubt came.
-    generation: u64,
-    states: LruCache<ConversationId, Arc<State>>,
+impl ExactKey for ConversationId {
+    fn shard(&self) -> u8 {
+        let bytes = self.0.as_bytes();
+        bytes[15] ^ bytes[0]
+    }
 }
 
-pub(super) struct States {
-    shards: Vec<Mutex<Shard>>,
-    meter: CacheCounts,
-}
-
-/// Where a shard stood before something was loaded.
-#[derive(Clone, Copy)]
-pub(super) struct Mark(u64);
+pub(super) struct States(Exact<ConversationId, Arc<State>>);
 
 impl States {
     pub(super) fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard { generation: 0, states: LruCache::new(SHARD_STATES_MAX) })).collect();
-        Self { shards, meter: CacheCounts::new("conversations") }
-    }
-
-    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
-        // Ids are random, or hashes.
-        let bytes = id.0.as_bytes();
-        self.shards[usize::from(bytes[15] ^ bytes[0]) % SHARDS].lock().expect("no panic while holding states")
+        Self(Exact::new("conversations", SHARDS, SHARD_STATES_MAX))
     }
 
     pub(super) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
-        self.meter.saw(self.shard(id).states.get(&id).cloned())
+        self.0.get(&id)
     }
 
     pub(super) fn meter(&self) -> &CacheCounts {
-        &self.meter
+        self.0.meter()
     }
 
     /// To be taken before the view that a state is loaded from.
-    pub(super) fn mark(&self, id: ConversationId) -> Mark {
-        Mark(self.shard(id).generation)
+    pub(super) fn mark(&self) -> Mark {
+        self.0.mark()
     }
 
     /// Puts what was loaded, unless a writer came since the mark.
     pub(super) fn put_loaded(&self, mark: Mark, state: Arc<State>) {
-        let id = state.conversation.id;
-        let mut shard = self.shard(id);
-        if shard.generation == mark.0 && is_kept(&state) {
-            shard.states.put(id, state);
+        if is_kept(&state) {
+            self.0.put_loaded(mark, state.conversation.id, state);
         }
     }
 
     /// Puts what was just written. Only between its commit and its acknowledgement, in the order of commits.
     pub(super) fn put_written(&self, state: Arc<State>) {
         let id = state.conversation.id;
-        let mut shard = self.shard(id);
-        shard.generation += 1;
         if is_kept(&state) {
-            shard.states.put(id, state);
+            self.0.put_written(id, state);
         } else {
-            shard.states.pop(&id);
+            self.0.forget(&id);
         }
     }
 
     pub(super) fn forget(&self, id: ConversationId) {
-        let mut shard = self.shard(id);
-        shard.generation += 1;
-        shard.states.pop(&id);
+        self.0.forget(&id);
     }
 }
 
 fn is_kept(state: &State) -> bool {
     state.people.as_ref().is_none_or(|people| people.memberships.len() <= MEMBERSHIPS_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::Timestamp;
-
-    fn state(id: ConversationId, message_count: u64) -> Arc<State> {
-        let conversation = Conversation {
-            id,
-            kind: ConversationKind::Group,
-            name: None,
-            created_at: Timestamp::ZERO,
-            created_by: None,
-            input_hash: None,
-            is_large: true,
-        };
-        let head = Head { message_count, ..Head::new(Timestamp::ZERO, None) };
-        let (head_bytes, roster) = (record::encode(&head), Roster::default());
-        Arc::new(State { conversation: Arc::new(conversation), head, head_bytes, people: None, roster, heir: None })
-    }
-
-    #[test]
-    fn what_was_loaded_never_replaces_what_was_written_meanwhile() {
-        let states = States::new();
-        let id = ConversationId::random();
-        let mark = states.mark(id);
-        states.put_written(state(id, 2));
-        states.put_loaded(mark, state(id, 1));
-        assert_eq!(states.get(id).unwrap().head.message_count, 2);
-
-        let mark = states.mark(id);
-        states.forget(id);
-        states.put_loaded(mark, state(id, 1));
-        assert!(states.get(id).is_none());
-
-        states.put_loaded(states.mark(id), state(id, 3));
-        assert_eq!(states.get(id).unwrap().head.message_count, 3);
-    }
 }

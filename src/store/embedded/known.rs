@@ -1,0 +1,178 @@
+//! Entries and messages that memory knows exactly. The writer tells of every row of theirs, whoever wanted it written.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::committer::Rows;
+use super::db::{View, corrupt};
+use super::exact::{Exact, ExactKey, Mark};
+use super::key::{self, EntryCell, Key, Table};
+use super::record::{self, DecodeError};
+use crate::metrics::Metrics;
+use crate::model::{ConversationId, Flags, Message, MessageId, ReadMarker, UserId};
+use crate::store::Result;
+
+const SHARDS: usize = 16;
+const SHARD_ENTRIES_MAX: NonZeroUsize = NonZeroUsize::new(2_048).expect("it is not zero");
+const SHARD_MESSAGES_MAX: NonZeroUsize = NonZeroUsize::new(512).expect("it is not zero");
+/// Longer messages are rare, and would make the room that all take a large one.
+const BODY_BYTES_MAX: usize = 1_024;
+
+/// What a user's own rows say of their entry; the rest is its conversation's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Entry {
+    pub(super) marker: ReadMarker,
+    pub(super) sent_up_to: Option<MessageId>,
+    pub(super) flags: Flags,
+}
+
+impl ExactKey for (UserId, ConversationId) {
+    fn shard(&self) -> u8 {
+        self.1.0.as_bytes()[15]
+    }
+}
+
+impl ExactKey for (ConversationId, MessageId) {
+    fn shard(&self) -> u8 {
+        // The time, so that the messages of one conversation lie in all shards.
+        self.0.0.as_bytes()[15] ^ self.1.uuid().as_bytes()[3]
+    }
+}
+
+pub(super) struct Known {
+    entries: Exact<(UserId, ConversationId), Entry>,
+    messages: Exact<(ConversationId, MessageId), Arc<Message>>,
+}
+
+/// Where the writer stood before something was loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Marks {
+    entries: Mark,
+    messages: Mark,
+}
+
+impl Known {
+    pub(super) fn new() -> Self {
+        Self { entries: Exact::new("entries", SHARDS, SHARD_ENTRIES_MAX), messages: Exact::new("messages", SHARDS, SHARD_MESSAGES_MAX) }
+    }
+
+    pub(super) fn register(&self, metrics: &Metrics) {
+        self.entries.meter().register(metrics);
+        self.messages.meter().register(metrics);
+    }
+
+    /// To be taken before the view that something is loaded from.
+    pub(super) fn marks(&self) -> Marks {
+        Marks { entries: self.entries.mark(), messages: self.messages.mark() }
+    }
+
+    pub(super) fn entry_in_memory(&self, user: &UserId, conversation: ConversationId) -> Option<Entry> {
+        self.entries.get(&(user.clone(), conversation))
+    }
+
+    /// From memory, or from the view and then into memory.
+    pub(super) fn entry(&self, marks: Marks, view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Entry> {
+        let key = (user.clone(), conversation);
+        if let Some(known) = self.entries.get(&key) {
+            return Ok(known);
+        }
+        let entry = Entry::load(view, user, conversation)?;
+        self.entries.put_loaded(marks.entries, key, entry);
+        Ok(entry)
+    }
+
+    pub(super) fn message_in_memory(&self, conversation: ConversationId, id: MessageId) -> Option<Arc<Message>> {
+        self.messages.get(&(conversation, id))
+    }
+
+    /// From memory, or from the view and then into memory.
+    pub(super) fn message(
+        &self,
+        marks: Marks,
+        view: &View<'_>,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Result<Option<Arc<Message>>> {
+        if let Some(known) = self.message_in_memory(conversation, id) {
+            return Ok(Some(known));
+        }
+        let message = view.message(conversation, id)?.map(Arc::new);
+        if let Some(message) = message.as_ref().filter(|message| is_kept(message)) {
+            self.messages.put_loaded(marks.messages, (conversation, id), Arc::clone(message));
+        }
+        Ok(message)
+    }
+
+    /// Puts messages that were just written, after [`Known::written`].
+    pub(super) fn put_messages(&self, messages: Vec<Arc<Message>>) {
+        for message in messages.into_iter().filter(|message| is_kept(message)) {
+            self.messages.put_written((message.conversation, message.id), message);
+        }
+    }
+
+    /// These rows are on disk now. Only between their commit and its acknowledgement.
+    pub(super) fn written(&self, rows: &Touched) {
+        for (user, conversation, cell, value) in &rows.entries {
+            let key = (user.clone(), *conversation);
+            let mut is_read = true;
+            self.entries.alter_written(&key, |entry| is_read = entry.set(*cell, value.as_deref()).is_ok());
+            if !is_read {
+                self.entries.forget(&key);
+            }
+        }
+        rows.messages.iter().for_each(|key| self.messages.forget(key));
+    }
+}
+
+fn is_kept(message: &Message) -> bool {
+    message
+        .content
+        .as_ref()
+        .is_none_or(|content| content.body.as_str().len() <= BODY_BYTES_MAX && content.attachments.is_empty() && content.metadata.is_none())
+}
+
+impl Entry {
+    pub(super) fn load(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Self> {
+        let mut entry = Self::default();
+        for cell in EntryCell::ALL {
+            let key = key::entry(user, conversation, cell);
+            if let Some(bytes) = view.get(&key)? {
+                entry.set(cell, Some(&bytes)).map_err(|error| corrupt(key.table_name(), error))?;
+            }
+        }
+        Ok(entry)
+    }
+
+    fn set(&mut self, cell: EntryCell, value: Option<&[u8]>) -> Result<(), DecodeError> {
+        match cell {
+            EntryCell::Marker => self.marker = value.map(record::decode_marker).transpose()?.unwrap_or_default(),
+            EntryCell::SentUpTo => self.sent_up_to = value.map(record::decode_message_id).transpose()?,
+            EntryCell::Flags => self.flags = value.map(record::decode).transpose()?.unwrap_or_default(),
+        }
+        Ok(())
+    }
+}
+
+/// What a commit writes of entries and messages.
+pub(super) struct Touched {
+    entries: Vec<(UserId, ConversationId, EntryCell, Option<Vec<u8>>)>,
+    messages: Vec<(ConversationId, MessageId)>,
+}
+
+impl Touched {
+    pub(super) fn by(rows: &Rows) -> Self {
+        const MADE_HERE: &str = "a key that was made here has its form";
+        let mut touched = Self { entries: Vec::new(), messages: Vec::new() };
+        for (Key { table, bytes }, value) in rows {
+            match table {
+                Table::Inbox => {
+                    let (user, conversation, cell) = key::entry_cell(bytes).expect(MADE_HERE);
+                    touched.entries.push((user, conversation, cell, value.clone()));
+                }
+                Table::Messages => touched.messages.push(key::message_key(bytes).expect(MADE_HERE)),
+                Table::Heads | Table::Participants | Table::Activity | Table::Changes | Table::Rows => {}
+            }
+        }
+        touched
+    }
+}
