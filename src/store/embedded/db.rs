@@ -13,7 +13,7 @@ use crate::store::{Error, Result};
 
 /// Small journals and memtables bound what is read again at open.
 const JOURNALS_BYTES_MAX: u64 = 128 << 20;
-const MEMTABLE_BYTES_MAX: u64 = 16 << 20;
+const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Clone)]
 pub(super) struct Db {
