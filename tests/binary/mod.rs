@@ -8,6 +8,7 @@ mod export;
 pub(crate) mod follower;
 mod import;
 pub(crate) mod ledger;
+mod nats;
 mod presence;
 pub(crate) mod read;
 mod shutdown;

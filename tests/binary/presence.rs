@@ -23,17 +23,6 @@ impl Stage {
     }
 }
 
-/// What the subscription with this id tells next. Another one may tell something before.
-async fn told(socket: &mut Socket, id: &str) -> Value {
-    loop {
-        let heard = socket.hear().await;
-        assert_eq!(heard["type"], "next", "{heard}");
-        if heard["id"] == id {
-            return heard["payload"]["data"].clone();
-        }
-    }
-}
-
 #[tokio::test]
 async fn sockets_come_go_type_and_react() {
     let program = Program::new();
@@ -46,7 +35,7 @@ async fn sockets_come_go_type_and_react() {
 
     let mut screen = stage.socket("alice").await;
     screen.subscribe("presence", "subscription { presenceChanged(usernames: [\"bob\"]) { presence { isOnline lastSeenAt } } }").await;
-    let presence = async |screen: &mut Socket| told(screen, "presence").await["presenceChanged"]["presence"].clone();
+    let presence = async |screen: &mut Socket| screen.told("presence").await["presenceChanged"]["presence"].clone();
     assert_eq!(presence(&mut screen).await, json!({"isOnline": false, "lastSeenAt": null}));
     let (one, other) = (stage.socket("bob").await, stage.socket("bob").await);
     let here = presence(&mut screen).await;
@@ -63,12 +52,12 @@ async fn sockets_come_go_type_and_react() {
         .await;
     let events = "{ event { __typename ... on ReactionsChangedEvent { message { reactions { emoji count } } } } }";
     screen.subscribe("events", &format!("subscription {{ conversationEvents(conversationId: \"{c}\") {events} }}")).await;
-    let event = async |screen: &mut Socket| told(screen, "events").await["conversationEvents"]["event"].clone();
+    let event = async |screen: &mut Socket| screen.told("events").await["conversationEvents"]["event"].clone();
     assert_eq!(event(&mut screen).await, Value::Null, "it listens; and the one before does");
     bob.subscribe("1", &format!("mutation {{ setTyping(input: {{conversationId: \"{c}\", typing: true}}) {{ clientMutationId }} }}")).await;
     let typing = |is_typing: bool| json!({"user": {"username": "bob"}, "isTyping": is_typing});
     for is_typing in [true, false] {
-        assert_eq!(told(&mut screen, "typing").await["typingChanged"], typing(is_typing), "it ends by itself");
+        assert_eq!(screen.told("typing").await["typingChanged"], typing(is_typing), "it ends by itself");
     }
     let send = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"Soup?\"}) { messageEdge { node { id } } } }";
     let sent = alice.data(send, &json!({"c": c})).await.unwrap();

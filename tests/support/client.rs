@@ -156,6 +156,19 @@ impl Socket {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// What the operation with this id tells next. Another one may tell something before.
+    pub(crate) async fn told(&mut self, id: &str) -> Value {
+        loop {
+            let mut heard = self.hear().await;
+            match heard["type"].as_str() {
+                Some("next") if heard["id"] == id => return heard["payload"]["data"].take(),
+                Some("next") => {}
+                Some("ping") => self.say(&json!({ "type": "pong" })).await,
+                _ => panic!("{heard}"),
+            }
+        }
+    }
+
     /// The next message, or `None` where the socket is closed instead.
     pub(crate) async fn hear_or_close(&mut self) -> Option<Value> {
         match soon(self.0.next()).await {
