@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::append;
 use super::committer::{Condition, Op, Rows, Write};
 use super::core::Core;
 use super::db::{View, corrupt};
@@ -216,7 +217,7 @@ impl Draft<'_> {
         if self.has(&key::send_by_key(message.conversation, &message.sender, client_key))? {
             return Ok(());
         }
-        for op in message::send_by_key(message, client_key, InputHash::of_imported(message)) {
+        for op in append::send_by_key(message, client_key, InputHash::of_imported(message)) {
             if let Op::Put(key, value) = op {
                 self.put(key, value);
             }

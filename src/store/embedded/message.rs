@@ -1,109 +1,15 @@
-//! Messages in the embedded store: what a send writes, and how history is read.
+//! Messages in the embedded store: how history is read, and what is unread of it.
 
-use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Write};
 use super::core::Core;
 use super::db::{KeyError, View, corrupt};
-use super::inbox;
-use super::key::{self, EntryCell, Key, Span, Table};
+use super::key::{self, Key, Span, Table};
 use super::page::read_page;
-use super::record::{self, MessageLead, MessageRecord, SendRecord};
-use super::state::State;
-use crate::model::{
-    ConversationId, Cut, Direction, IdempotencyKey, InputHash, Message, MessageId, MessageKind, OrderKey, Page, PageRequest, Unread, UserId,
-};
-use crate::store::{EarlierSend, NewMessage, Result, UnreadQuestion};
-
-/// What keeping these messages writes. On the condition that the conversation is as this state says.
-pub(super) fn append(core: &Core, state: &State, messages: &[NewMessage]) -> Write {
-    let id = state.conversation.id;
-    let mut head = state.head;
-    let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
-    let mut sent: HashMap<&UserId, MessageId> = HashMap::new();
-    for NewMessage { message, input_hash } in messages {
-        head.count(message.id);
-        ops.push(Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message)));
-        // What the server says in somebody's name moves no marker of theirs.
-        if message.kind == MessageKind::Text {
-            sent.entry(&message.sender).and_modify(|last| *last = message.id.max(*last)).or_insert(message.id);
-        }
-        if let (Some(client_key), Some(input_hash)) = (&message.client_key, input_hash) {
-            ops.extend(send_by_key(message, client_key, *input_hash));
-        }
-    }
-    for (sender, last) in sent {
-        ops.push(Op::Max(key::entry(sender, id, EntryCell::SentUpTo), record::encode_place(last.order_key())));
-    }
-    if let Some(people) = &state.people {
-        ops.extend(inbox::keep_busy(&mut head, &state.head, id));
-        ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
-    }
-    let after = Arc::new(state.with_head(head));
-    ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
-    let (states, known) = (Arc::clone(&core.states), Arc::clone(&core.known));
-    let kept = messages.iter().map(|new| Arc::clone(&new.message)).collect();
-    Write {
-        ops,
-        conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
-        newest_id: messages.iter().map(|new| new.message.id).max(),
-        applied: Some(Box::new(move || {
-            states.put_written(after);
-            known.put_messages(kept);
-        })),
-    }
-}
-
-/// Whether one of these may have been kept before: all others are later than the last one.
-pub(super) fn may_be_kept(state: &State, messages: &[NewMessage]) -> bool {
-    messages.iter().any(|new| state.head.last_message.is_some_and(|last| new.message.id <= last))
-}
-
-/// That no earlier message has a key of these.
-pub(super) fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
-    messages.iter().filter_map(|NewMessage { message, .. }| {
-        let client_key = message.client_key.as_ref()?;
-        Some(Condition::Absent(key::send_by_key(message.conversation, &message.sender, client_key)))
-    })
-}
-
-/// The same message again would be counted twice: a write whose outcome was not known may have been done.
-pub(super) fn not_yet_kept(core: &Core, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
-    let view = core.view();
-    let mut rest = Vec::with_capacity(messages.len());
-    for new in messages {
-        if !view.has(&key::message(conversation, new.message.id.order_key()))? {
-            rest.push(new.clone());
-        }
-    }
-    Ok(rest)
-}
-
-/// The row by which a retry is recognised, and the one by which it is forgotten.
-pub(super) fn send_by_key(message: &Message, client_key: &IdempotencyKey, input_hash: InputHash) -> [Op; 2] {
-    let expires_at = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
-    let key = key::send_by_key(message.conversation, &message.sender, client_key);
-    let expiry = key::expiry(&key, expires_at);
-    let record = SendRecord { message: message.id, input_hash, expires_at };
-    [Op::Put(key, record::encode(&record)), Op::Put(expiry, Vec::new())]
-}
-
-pub(super) fn earlier_sends(
-    core: &Core,
-    conversation: ConversationId,
-    keys: &[(UserId, IdempotencyKey)],
-) -> Result<Vec<Option<EarlierSend>>> {
-    let view = core.view();
-    let now = core.clock.now();
-    let each = |(sender, client_key): &(UserId, IdempotencyKey)| {
-        let record: Option<SendRecord> = view.record(&key::send_by_key(conversation, sender, client_key))?;
-        let alive = record.filter(|record| record.expires_at > now);
-        Ok(alive.map(|record| EarlierSend { message: record.message, input_hash: record.input_hash }))
-    };
-    keys.iter().map(each).collect()
-}
+use super::record::{MessageLead, MessageRecord};
+use crate::model::{ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread, UserId};
+use crate::store::{Result, UnreadQuestion};
 
 /// The list that a cut leaves. The newest comes first, so the cut's end is the span's start.
 fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {

@@ -4,6 +4,7 @@
 //! planned there too, and go to the committer with the conditions under which the plan holds; it groups them, syncs, and acknowledges.
 //! What can be read is on disk.
 
+mod append;
 mod change;
 mod committer;
 mod conversation;
@@ -170,42 +171,6 @@ impl Embedded {
         state.ok_or_else(|| corrupt("conversations", Missing))
     }
 
-    /// Keeps messages where nothing like them was kept before, as is nearly always so: that is left to the writer, so that nothing need be
-    /// read for it. `None`: something was in the way, and nothing was kept.
-    async fn append_new(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Option<Appended>> {
-        let state = self.state(conversation).await?;
-        if messages.is_empty() || message::may_be_kept(&state, messages) {
-            return Ok(None);
-        }
-        let mut write = message::append(&self.inner.core, &state, messages);
-        write.conditions.extend(message::unused_keys(messages));
-        Ok(match self.write(write).await? {
-            Outcome::Done => Some(Appended { audience: state.audience(), taken: Vec::new() }),
-            Outcome::Refused => {
-                self.states().forget(conversation);
-                None
-            }
-        })
-    }
-
-    /// Which of these messages repeat a key that an earlier message has.
-    async fn taken(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<(usize, EarlierSend)>> {
-        let keyed = |(index, new): (usize, &NewMessage)| {
-            Some((index, new.message.id, (new.message.sender.clone(), new.message.client_key.clone()?)))
-        };
-        let keyed: Vec<_> = messages.iter().enumerate().filter_map(keyed).collect();
-        if keyed.is_empty() {
-            return Ok(Vec::new());
-        }
-        let keys: Vec<_> = keyed.iter().map(|(_, _, key)| key.clone()).collect();
-        let earlier = self.earlier_sends(conversation, &keys).await?;
-        let taken = keyed.into_iter().zip(earlier).filter_map(|((index, id, _), earlier)| {
-            let earlier = earlier.filter(|earlier| earlier.message != id)?;
-            Some((index, earlier))
-        });
-        Ok(taken.collect())
-    }
-
     /// Something of each conversation's head, from memory where it is there.
     async fn heads<T: Send + 'static>(&self, conversations: &[ConversationId], of: fn(Option<&record::Head>) -> T) -> Result<Vec<T>> {
         if let Some(known) = conversation::heads_in_memory(self.states(), conversations, of) {
@@ -315,53 +280,11 @@ impl Store for Embedded {
     }
 
     async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
-        if let Some(appended) = self.append_new(conversation, messages).await? {
-            return Ok(appended);
-        }
-        let taken = self.taken(conversation, messages).await?;
-        let free: Vec<_>;
-        let messages = if taken.is_empty() {
-            messages
-        } else {
-            let is_taken = |index: usize| taken.iter().any(|(place, _)| *place == index);
-            free = messages.iter().enumerate().filter(|(index, _)| !is_taken(*index)).map(|(_, new)| new.clone()).collect();
-            &free
-        };
-        for _ in 0..TRIES_MAX {
-            let state = self.state(conversation).await?;
-            let rest = if message::may_be_kept(&state, messages) {
-                let messages = messages.to_vec();
-                Some(self.read(move |core| message::not_yet_kept(core, conversation, &messages)).await?)
-            } else {
-                None
-            };
-            let messages = rest.as_deref().unwrap_or(messages);
-            let is_done = messages.is_empty() || self.write(message::append(&self.inner.core, &state, messages)).await? == Outcome::Done;
-            if is_done {
-                return Ok(Appended { audience: state.audience(), taken });
-            }
-            self.states().forget(conversation);
-        }
-        Err(contended())
+        self.appended(conversation, messages).await
     }
 
     async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
-        for _ in 0..TRIES_MAX {
-            let state = self.state(conversation).await?;
-            let (revision, change, of) = (revision.clone(), change.clone(), state.clone());
-            let plan = self.read(move |core| revision::plan(core, &of, &revision, &change)).await?;
-            let Some(revision::Plan { message, users, write }) = plan else { return Ok(None) };
-            let is_done = match write {
-                Some(write) => self.write(write).await? == Outcome::Done,
-                None => true,
-            };
-            if is_done {
-                let audience = Audience { users: state.people.is_some().then_some(users) };
-                return Ok(Some(Revised { message, audience }));
-            }
-            self.states().forget(conversation);
-        }
-        Err(contended())
+        self.revised(conversation, revision, change).await
     }
 
     async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
@@ -383,7 +306,7 @@ impl Store for Embedded {
 
     async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
         let keys = keys.to_vec();
-        self.read(move |core| message::earlier_sends(core, conversation, &keys)).await
+        self.read(move |core| append::earlier_sends(core, conversation, &keys)).await
     }
 
     async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {

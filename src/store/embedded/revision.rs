@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Write};
+use super::committer::{Condition, Op, Outcome, Write};
 use super::core::Core;
 use super::db::{KeyError, corrupt};
 use super::inbox;
 use super::key;
 use super::record::{self, ChangeKind, ConversationChangeRecord, MessageRecord};
 use super::state::{State, States};
+use super::{Embedded, TRIES_MAX, contended};
 use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
-use crate::store::Result;
+use crate::store::{Audience, Result, Revised};
 
 /// A change that is to be written, and what it comes to.
 pub(super) struct Plan {
@@ -19,6 +20,27 @@ pub(super) struct Plan {
     pub(super) users: Arc<[UserId]>,
     /// `None` where there is nothing to do.
     pub(super) write: Option<Write>,
+}
+
+impl Embedded {
+    pub(super) async fn revised(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
+        for _ in 0..TRIES_MAX {
+            let state = self.state(conversation).await?;
+            let (revision, change, of) = (revision.clone(), change.clone(), state.clone());
+            let plan = self.read(move |core| plan(core, &of, &revision, &change)).await?;
+            let Some(Plan { message, users, write }) = plan else { return Ok(None) };
+            let is_done = match write {
+                Some(write) => self.write(write).await? == Outcome::Done,
+                None => true,
+            };
+            if is_done {
+                let audience = Audience { users: state.people.is_some().then_some(users) };
+                return Ok(Some(Revised { message, audience }));
+            }
+            self.states().forget(conversation);
+        }
+        Err(contended())
+    }
 }
 
 /// `None` where there is no such message. On the condition that the conversation is as this state says.
