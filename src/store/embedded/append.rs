@@ -83,7 +83,7 @@ impl Embedded {
 }
 
 /// What keeping these messages writes. On the condition that the conversation is as this state says.
-pub(super) fn append(core: &Core, state: &State, messages: &[NewMessage]) -> Write {
+fn append(core: &Core, state: &State, messages: &[NewMessage]) -> Write {
     let id = state.conversation.id;
     let mut head = state.head;
     let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
@@ -122,12 +122,12 @@ pub(super) fn append(core: &Core, state: &State, messages: &[NewMessage]) -> Wri
 }
 
 /// Whether one of these may have been kept before: all others are later than the last one.
-pub(super) fn may_be_kept(state: &State, messages: &[NewMessage]) -> bool {
+fn may_be_kept(state: &State, messages: &[NewMessage]) -> bool {
     messages.iter().any(|new| state.head.last_message.is_some_and(|last| new.message.id <= last))
 }
 
 /// That no earlier message has a key of these.
-pub(super) fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
+fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
     messages.iter().filter_map(|NewMessage { message, .. }| {
         let client_key = message.client_key.as_ref()?;
         Some(Condition::Absent(key::send_by_key(message.conversation, &message.sender, client_key)))
@@ -135,7 +135,7 @@ pub(super) fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condi
 }
 
 /// The same message again would be counted twice: a write whose outcome was not known may have been done.
-pub(super) fn not_yet_kept(core: &Core, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
+fn not_yet_kept(core: &Core, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
     let view = core.view();
     let mut rest = Vec::with_capacity(messages.len());
     for new in messages {

@@ -14,12 +14,12 @@ use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revisio
 use crate::store::{Audience, Result, Revised};
 
 /// A change that is to be written, and what it comes to.
-pub(super) struct Plan {
-    pub(super) message: Arc<Message>,
+struct Plan {
+    message: Arc<Message>,
     /// Whose inboxes show it.
-    pub(super) users: Arc<[UserId]>,
+    users: Arc<[UserId]>,
     /// `None` where there is nothing to do.
-    pub(super) write: Option<Write>,
+    write: Option<Write>,
 }
 
 impl Embedded {
@@ -44,7 +44,7 @@ impl Embedded {
 }
 
 /// `None` where there is no such message. On the condition that the conversation is as this state says.
-pub(super) fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Result<Option<Plan>> {
+fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Result<Option<Plan>> {
     let id = state.conversation.id;
     let Some(present) = core.view().message(id, change.message)? else { return Ok(None) };
     if present.deleted_at.is_some() {
