@@ -90,10 +90,11 @@ impl Watch {
 }
 
 impl Sample {
-    /// On the processor, since an earlier sample. Where the two counts are further apart than rounding takes them, threads have ended.
+    /// On the processor, since an earlier sample. Where the two counts are further apart than rounding takes them, or one has gone back,
+    /// threads have ended.
     fn cpu_micros_since(&self, earlier: &Self) -> f64 {
         let (living, rounded) = (self.living_micros - earlier.living_micros, self.rounded_micros - earlier.rounded_micros);
-        if rounded - living > 2.0 * tick_micros() { rounded } else { living }
+        if living < 0.0 || rounded - living > 2.0 * tick_micros() { rounded } else { living }
     }
 }
 
@@ -116,6 +117,13 @@ mod tests {
             after = process.sample().unwrap();
         }
         assert!(after.resident_bytes > 100_000, "{after:?}");
+    }
+
+    #[test]
+    fn time_does_not_go_back_where_a_thread_has_ended() {
+        let before = Sample { living_micros: 9_000.0, rounded_micros: 10_000.0, resident_bytes: 0 };
+        let after = Sample { living_micros: 2_000.0, ..before };
+        assert!(after.cpu_micros_since(&before) >= 0.0);
     }
 
     #[test]
