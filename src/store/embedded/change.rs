@@ -1,15 +1,42 @@
-//! Changes of one small record that others change too: read, changed, and written on the condition that nobody was faster.
+//! Changes of what others change too: planned on what is there, and written on the condition that nobody was faster.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::committer::{Condition, Op, Outcome, Write};
+use super::core::Core;
 use super::db::corrupt;
 use super::key::Key;
+use super::state::State;
 use super::{Embedded, TRIES_MAX, contended, record};
+use crate::model::ConversationId;
 use crate::store::Result;
 
+/// What a change comes to, and what makes it so: `None` where there is nothing to do.
+pub(super) type Plan<T> = (T, Option<Write>);
+
 impl Embedded {
+    /// Plans a change of a conversation on its state, and writes it; anew as long as somebody else is faster.
+    pub(super) async fn carry_out<T: Send + 'static>(
+        &self,
+        id: ConversationId,
+        plan: impl Fn(&Core, &State) -> Result<Plan<T>> + Clone + Send + 'static,
+    ) -> Result<T> {
+        for _ in 0..TRIES_MAX {
+            let (state, plan) = (self.state(id).await?, plan.clone());
+            let (outcome, write) = self.read(move |core| plan(core, &state)).await?;
+            let is_done = match write {
+                Some(write) => self.write(write).await? == Outcome::Done,
+                None => true,
+            };
+            if is_done {
+                return Ok(outcome);
+            }
+            self.states().forget(id);
+        }
+        Err(contended())
+    }
+
     /// Changes a record, and writes what belongs to the change in the same batch. Answers with the record as it is then; where it stays as it
     /// was, nothing is written: `None`. One that is not there is the default one.
     pub(super) async fn change<T>(&self, key: Key, apply: impl Fn(T) -> T + Sync, beside: impl Fn() -> Write + Sync) -> Result<Option<T>>

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Outcome, Write};
+use super::Embedded;
+use super::change::Plan;
+use super::committer::{Condition, Op, Write};
 use super::core::Core;
 use super::db::View;
 use super::inbox;
@@ -14,51 +16,18 @@ use super::key::{self, Cell, EntryCell, Listing};
 use super::record::{self, ChangeKind, ConversationRecord, Head, MessageRecord, Roster};
 use super::revision;
 use super::state::{self, People, State, memberships};
-use super::{Embedded, TRIES_MAX, contended};
 use crate::model::{Change, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId};
 use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind};
-
-/// What is to be done.
-enum Plan {
-    /// It was decided on what is not so any more.
-    Stale,
-    /// It was done before.
-    Done(Audience),
-    Write(Write, Audience),
-}
 
 impl Embedded {
     pub(super) async fn membership_changed(&self, id: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
         let change = Arc::new(change.clone());
-        self.keep(id, move |core, state| plan(core, state, &change)).await
+        self.carry_out(id, move |core, state| plan(core, state, &change)).await
     }
 
     pub(super) async fn renamed(&self, id: ConversationId, to: &Renaming) -> Result<Audience> {
         let to = Arc::new(to.clone());
-        // A name is no matter of membership, so it is never stale.
-        self.keep(id, move |core, state| rename(core, state, &to)).await?.ok_or_else(contended)
-    }
-
-    /// Plans and writes, anew as long as somebody else is faster.
-    async fn keep(
-        &self,
-        id: ConversationId,
-        plan: impl Fn(&Core, &State) -> Result<Plan> + Clone + Send + 'static,
-    ) -> Result<Option<Audience>> {
-        for _ in 0..TRIES_MAX {
-            let (state, plan) = (self.state(id).await?, plan.clone());
-            match self.read(move |core| plan(core, &state)).await? {
-                Plan::Stale => return Ok(None),
-                Plan::Done(audience) => return Ok(Some(audience)),
-                Plan::Write(write, audience) => {
-                    if self.write(write).await? == Outcome::Done {
-                        return Ok(Some(audience));
-                    }
-                }
-            }
-            self.states().forget(id);
-        }
-        Err(contended())
+        self.carry_out(id, move |core, state| rename(core, state, &to)).await
     }
 }
 
@@ -93,12 +62,12 @@ fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
     memberships.filter(|membership| membership.is_joined() && membership.role == Role::Owner).count() as u64
 }
 
-fn plan(core: &Core, state: &State, change: &MembershipChange) -> Result<Plan> {
+fn plan(core: &Core, state: &State, change: &MembershipChange) -> Result<Plan<Option<Audience>>> {
     if state.roster.version == Some(change.message.id) {
-        return Ok(Plan::Done(audience(state)));
+        return Ok((Some(audience(state)), None));
     }
     if state.roster.version != change.seen {
-        return Ok(Plan::Stale);
+        return Ok((None, None));
     }
     let view = core.view();
     let given = change.turns.iter().map(|turn| state.given(&view, &turn.user)).collect::<Result<Vec<_>>>()?;
@@ -128,7 +97,7 @@ fn plan(core: &Core, state: &State, change: &MembershipChange) -> Result<Plan> {
     let told = Audience { users: state.people.as_ref().and(people.as_ref()).map(|people| people.joined.clone()) };
     let people = people.filter(|_| !is_large);
     let after = State { conversation, people, roster, heir, ..state.with_head(head) };
-    Ok(Plan::Write(write(core, state, after, ops, &change.message), told))
+    Ok((Some(told), Some(write(core, state, after, ops, &change.message))))
 }
 
 /// What one user's turn writes.
@@ -167,10 +136,10 @@ fn people_after(
     Ok((Some(Arc::new(People::new(all))), heir))
 }
 
-fn rename(core: &Core, state: &State, to: &Renaming) -> Result<Plan> {
+fn rename(core: &Core, state: &State, to: &Renaming) -> Result<Plan<Audience>> {
     let id = state.conversation.id;
     if core.view().has(&key::message(id, to.message.id.order_key()))? {
-        return Ok(Plan::Done(audience(state)));
+        return Ok((audience(state), None));
     }
     let is_large = state.conversation.is_large;
     let conversation = Arc::new(Conversation { name: Some(to.name.clone()), ..(*state.conversation).clone() });
@@ -181,7 +150,7 @@ fn rename(core: &Core, state: &State, to: &Renaming) -> Result<Plan> {
         ops.extend(inbox::relist(&people.joined, id, state.head.listing(is_large), head.listing(is_large)));
     }
     let after = State { conversation, ..state.with_head(head) };
-    Ok(Plan::Write(write(core, state, after, ops, &to.message), audience(state)))
+    Ok((audience(state), Some(write(core, state, after, ops, &to.message))))
 }
 
 /// The SYSTEM message and the changes in the log, and what they make of the head.

@@ -2,47 +2,33 @@
 
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Outcome, Write};
+use super::Embedded;
+use super::change::Plan;
+use super::committer::{Condition, Op, Write};
 use super::core::Core;
 use super::db::{KeyError, View, corrupt};
 use super::key;
 use super::record::{self, MessageRecord};
 use super::revision;
 use super::state::State;
-use super::{Embedded, TRIES_MAX, contended};
 use crate::model::{Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, UserId};
 use crate::store::Result;
 
 const TABLE: &str = "reactions_by_message";
 
-/// The message as it will be, and what makes it so. `None` where there is nothing to do.
-type Plan = (Arc<Message>, Option<Write>);
-
 impl Embedded {
     pub(super) async fn reacted(&self, id: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
-        for _ in 0..TRIES_MAX {
-            let state = self.state(id).await?;
-            let (emoji, change) = (emoji.clone(), change.clone());
-            let Some((message, write)) = self.read(move |core| plan(core, &state, &emoji, is_on, &change)).await? else { return Ok(None) };
-            let is_done = match write {
-                Some(write) => self.write(write).await? == Outcome::Done,
-                None => true,
-            };
-            if is_done {
-                return Ok(Some(message));
-            }
-            self.states().forget(id);
-        }
-        Err(contended())
+        let (emoji, change) = (emoji.clone(), change.clone());
+        self.carry_out(id, move |core, state| plan(core, state, &emoji, is_on, &change)).await
     }
 }
 
 /// On the condition that the conversation is as this state says: so nobody deletes the message meanwhile.
-fn plan(core: &Core, state: &State, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Plan>> {
+fn plan(core: &Core, state: &State, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Plan<Option<Arc<Message>>>> {
     let id = state.conversation.id;
-    let Some(present) = core.view().message(id, change.message)? else { return Ok(None) };
+    let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
     if present.deleted_at.is_some() {
-        return Ok(Some((Arc::new(present), None)));
+        return Ok((Some(Arc::new(present)), None));
     }
     let mut head = state.head;
     head.newest_change = head.newest_change.max(Some(change.id));
@@ -64,7 +50,7 @@ fn plan(core: &Core, state: &State, emoji: &Emoji, is_on: bool, change: &Change)
         newest_id: Some(change.id),
         applied: Some(Box::new(move || states.put_written(after))),
     };
-    Ok(Some((Arc::new(message), Some(write))))
+    Ok((Some(Arc::new(message)), Some(write)))
 }
 
 pub(super) fn reactions(core: &Core, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {

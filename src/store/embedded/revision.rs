@@ -2,53 +2,35 @@
 
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Outcome, Write};
+use super::Embedded;
+use super::change::Plan;
+use super::committer::{Condition, Op, Write};
 use super::core::Core;
 use super::db::{KeyError, corrupt};
 use super::inbox;
 use super::key;
 use super::record::{self, ChangeKind, ConversationChangeRecord, MessageRecord};
 use super::state::{State, States};
-use super::{Embedded, TRIES_MAX, contended};
 use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
 use crate::store::{Audience, Result, Revised};
 
-/// A change that is to be written, and what it comes to.
-struct Plan {
-    message: Arc<Message>,
-    /// Whose inboxes show it.
-    users: Arc<[UserId]>,
-    /// `None` where there is nothing to do.
-    write: Option<Write>,
-}
-
 impl Embedded {
-    pub(super) async fn revised(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
-        for _ in 0..TRIES_MAX {
-            let state = self.state(conversation).await?;
-            let (revision, change, of) = (revision.clone(), change.clone(), state.clone());
-            let plan = self.read(move |core| plan(core, &of, &revision, &change)).await?;
-            let Some(Plan { message, users, write }) = plan else { return Ok(None) };
-            let is_done = match write {
-                Some(write) => self.write(write).await? == Outcome::Done,
-                None => true,
-            };
-            if is_done {
-                let audience = Audience { users: state.people.is_some().then_some(users) };
-                return Ok(Some(Revised { message, audience }));
-            }
-            self.states().forget(conversation);
-        }
-        Err(contended())
+    pub(super) async fn revised(&self, id: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
+        let (revision, change) = (revision.clone(), change.clone());
+        self.carry_out(id, move |core, state| plan(core, state, &revision, &change)).await
     }
 }
 
 /// `None` where there is no such message. On the condition that the conversation is as this state says.
-fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Result<Option<Plan>> {
+fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Result<Plan<Option<Revised>>> {
     let id = state.conversation.id;
-    let Some(present) = core.view().message(id, change.message)? else { return Ok(None) };
+    let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
+    let revised = |message, users| {
+        let audience = Audience { users: state.people.is_some().then_some(users) };
+        Some(Revised { message: Arc::new(message), audience })
+    };
     if present.deleted_at.is_some() {
-        return Ok(Some(Plan { message: Arc::new(present), users: Arc::default(), write: None }));
+        return Ok((revised(present, Arc::default()), None));
     }
     let message = match revision {
         Revision::Content(content) => Message { content: Some(content.clone()), ..present },
@@ -58,7 +40,7 @@ fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Res
     let is_shown = *revision == Revision::Deletion || state.head.last_message == Some(change.message);
     let users = state.people.as_ref().filter(|_| is_shown).map_or_else(Arc::default, |people| people.joined.clone());
     let write = write(&core.states, state, &message, &users, change);
-    Ok(Some(Plan { message: Arc::new(message), users, write: Some(write) }))
+    Ok((revised(message, users), Some(write)))
 }
 
 fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId], change: &Change) -> Write {
