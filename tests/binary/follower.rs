@@ -200,8 +200,7 @@ async fn say(socket: &mut WebSocket, message: &Value) -> Result<(), Cut> {
 pub(crate) async fn check_resumed_inbox(stage: &Stage, address: SocketAddr, user: usize, before: &Found, now: &Found) {
     let known: HashMap<_, _> = newest_of(stage, user, before).collect();
     let mut missing: HashMap<_, _> = newest_of(stage, user, now).filter(|(id, newest)| known.get(id) != Some(newest)).collect();
-    let mut socket = Socket(try_socket(address, Some("graphql-transport-ws")).await.unwrap());
-    socket.init(Some(&stage.program.token(&name(user)))).await;
+    let mut socket = Socket::connect(address, &stage.program.token(&name(user))).await;
     let cursor = &before.inboxes[user].updates_cursor;
     let payload = json!({ "query": INBOX, "variables": { "a": cursor } });
     socket.say(&json!({ "type": "subscribe", "id": "1", "payload": payload })).await;

@@ -6,23 +6,12 @@ use serde_json::{Value, json};
 
 use crate::cluster::place::migrated;
 use crate::support::cassandra::shared;
-use crate::support::client::{Caller, Socket, soon, try_socket};
+use crate::support::client::{Caller, Socket, soon};
 use crate::support::nats::Nats;
-use crate::support::program::Program;
 use crate::support::server::Server;
 
 /// What is said before somebody listens is gone, and is said again.
 const SAY_AGAIN: Duration = Duration::from_millis(200);
-
-async fn caller(server: &Server, program: &Program, name: &str) -> Caller {
-    Caller::connect(server.address(), &program.token(name)).await.unwrap()
-}
-
-async fn socket(server: &Server, program: &Program, name: &str) -> Socket {
-    let mut socket = Socket(try_socket(server.address(), Some("graphql-transport-ws")).await.unwrap());
-    socket.init(Some(&program.token(name))).await;
-    socket
-}
 
 /// Sends on one server, each once the one before was heard on the other.
 async fn converse(sender: &mut Caller, listener: &mut Socket, conversation: &str, count: usize) -> Duration {
@@ -56,15 +45,15 @@ async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
     let program = migrated(|keyspace| shared.url(keyspace), "1");
     let serve = || Server::start(&program, &["--log", "warn", "--rates", "off", "--nats", &nats.url()]);
     let (one, other) = (serve(), serve());
-    let mut alice = caller(&one, &program, "alice").await;
+    let mut alice = Caller::connect(one.address(), &program.token("alice")).await.unwrap();
     let start = "mutation { startDirectConversation(input: {username: \"bob\"}) { conversation { id } } }";
     let made = alice.data(start, &Value::Null).await.unwrap();
     let c = made["startDirectConversation"]["conversation"]["id"].as_str().unwrap();
 
-    let mut bob = socket(&other, &program, "bob").await;
+    let mut bob = Socket::connect(other.address(), &program.token("bob")).await;
     bob.subscribe("presence", "subscription { presenceChanged(usernames: [\"alice\"]) { presence { isOnline } } }").await;
     assert_eq!(bob.told("presence").await["presenceChanged"]["presence"]["isOnline"], false);
-    let screen = socket(&one, &program, "alice").await;
+    let screen = Socket::connect(one.address(), &program.token("alice")).await;
     let online = async { while bob.told("presence").await["presenceChanged"]["presence"]["isOnline"] != true {} };
     soon(online).await;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Caller, Socket, try_socket};
+use crate::support::client::{Caller, Socket};
 use crate::support::program::Program;
 use crate::support::server::Server;
 
@@ -17,9 +17,7 @@ impl Stage {
     }
 
     async fn socket(&self, name: &str) -> Socket {
-        let mut socket = Socket(try_socket(self.server.address(), Some("graphql-transport-ws")).await.unwrap());
-        socket.init(Some(&self.program.token(name))).await;
-        socket
+        Socket::connect(self.server.address(), &self.program.token(name)).await
     }
 }
 

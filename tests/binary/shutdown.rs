@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::read;
 use super::stage::{GROUP_AT, Stage, name};
-use crate::support::client::{Cut, Socket, soon, try_socket};
+use crate::support::client::{Cut, Socket, soon};
 use crate::support::program::Program;
 use crate::support::server::Server;
 
@@ -123,9 +123,7 @@ fn uuid(data: &Value) -> String {
 }
 
 async fn open(stage: &Stage, address: SocketAddr, user: usize) -> Socket {
-    let mut socket = Socket(try_socket(address, Some("graphql-transport-ws")).await.unwrap());
-    socket.init(Some(&stage.program.token(&name(user)))).await;
-    socket
+    Socket::connect(address, &stage.program.token(&name(user))).await
 }
 
 async fn subscribe(socket: &mut Socket, id: &str, document: &str, variables: &Value) {

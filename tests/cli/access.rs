@@ -36,8 +36,7 @@ async fn keys_of_an_issuer_open_the_doors_and_are_changed_while_it_serves() {
     assert_eq!(ask(address, &old.token(Some("old")), "{ viewer { username } }").await.body["data"]["viewer"]["username"], "alice");
     let own = program.run(&["token", "--user", "alice"]).stdout;
     assert_eq!(ask(address, own.trim(), "{ viewer { username } }").await.status, 401);
-    let mut socket = Socket(client::try_socket(address, Some("graphql-transport-ws")).await.unwrap());
-    socket.init(Some(&old.token(Some("old")))).await;
+    let _socket = Socket::connect(address, &old.token(Some("old"))).await;
 
     folder.write("keys.json", "broken");
     server.logs("the ones from before stay");

@@ -18,6 +18,40 @@ struct Two {
     buses: [Bus; 2],
 }
 
+/// Two servers that hear each other, two people, and a group of theirs.
+struct Scene {
+    nats: Nats,
+    two: Two,
+    people: [UserId; 2],
+    room: ConversationId,
+}
+
+impl Scene {
+    async fn set() -> Option<Self> {
+        let nats = Nats::start()?;
+        let two = two(&nats).await?;
+        two.hear_each_other(true).await;
+        let people = people(["anna", "ben"]);
+        let room = two.servers[0].group(&people[0], &[&people[1]]).await;
+        Some(Self { nats, two, people, room })
+    }
+
+    /// Waits until a server listens to what is said of the group, or none does.
+    async fn listened(&self, wanted: bool) {
+        let subject = format!("wideroom.tests.c.{}", self.room.0.simple());
+        let start = Instant::now();
+        loop {
+            let connections = client::http(self.nats.monitor, "GET", "/connz?subs=1", &[], b"").await.body["connections"].clone();
+            let subjects = connections.as_array().unwrap().iter().filter_map(|one| one["subscriptions_list"].as_array());
+            if subjects.flatten().any(|one| *one == subject) == wanted {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{subject}: {wanted}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
 async fn two(nats: &Nats) -> Option<Two> {
     let address = nats.url().parse().unwrap();
     // Tests share a NATS with nobody, and a keyspace with others.
@@ -56,26 +90,23 @@ async fn converse(one: &Server, heard: &mut MessageUpdates, sender: &UserId, roo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_nats_goes_and_comes_back() {
-    let Some(mut nats) = Nats::start() else { return };
-    let Some(two) = two(&nats).await else { return };
-    let [one, other] = &two.servers;
-    two.hear_each_other(true).await;
-    let [anna, ben] = people(["anna", "ben"]);
-    let room = one.group(&anna, &[&ben]).await;
+    let Some(mut scene) = Scene::set().await else { return };
+    let ([anna, ben], room) = (scene.people.clone(), scene.room);
+    let [one, other] = &scene.two.servers;
     let mut heard = other.chat.message_updates(&ben, room, None).await.unwrap();
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
-    listened(&nats, &format!("wideroom.tests.c.{}", room.0.simple()), true).await;
+    scene.listened(true).await;
     let with = converse(one, &mut heard, &anna, room, 10).await;
-    nats.kill();
+    scene.nats.kill();
     let without = converse(one, &mut heard, &anna, room, 5).await;
-    two.hear_each_other(false).await;
-    nats.start_again();
+    scene.two.hear_each_other(false).await;
+    scene.nats.start_again();
     let sent = one.send(&anna, room, "while it comes back").await;
     tokio::time::timeout(2 * SOON, async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} })
         .await
         .expect("it was lost");
-    two.hear_each_other(true).await;
-    listened(&nats, &format!("wideroom.tests.c.{}", room.0.simple()), true).await;
+    scene.two.hear_each_other(true).await;
+    scene.listened(true).await;
     let again = converse(one, &mut heard, &anna, room, 10).await;
     println!("heard on the other server, medians: with NATS {:?}, without {:?}, with it again {:?}", with[5], without[2], again[5]);
     // By looking every five seconds ten of them would take half a minute.
@@ -96,19 +127,16 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_nats_hangs() {
-    let Some(nats) = Nats::start() else { return };
-    let Some(two) = two(&nats).await else { return };
-    let [one, other] = &two.servers;
-    two.hear_each_other(true).await;
-    let [anna, ben] = people(["anna", "ben"]);
-    let room = one.group(&anna, &[&ben]).await;
-    let mut heard = other.chat.message_updates(&ben, room, None).await.unwrap();
-    listened(&nats, &format!("wideroom.tests.c.{}", room.0.simple()), true).await;
-    nats.freeze();
+    let Some(scene) = Scene::set().await else { return };
+    let ([anna, ben], room) = (&scene.people, scene.room);
+    let [one, other] = &scene.two.servers;
+    let mut heard = other.chat.message_updates(ben, room, None).await.unwrap();
+    scene.listened(true).await;
+    scene.nats.freeze();
     // Nobody knows it yet, and all look every five seconds.
-    let hung = converse(one, &mut heard, &anna, room, 3).await;
-    nats.thaw();
-    let again = converse(one, &mut heard, &anna, room, 5).await;
+    let hung = converse(one, &mut heard, anna, room, 3).await;
+    scene.nats.thaw();
+    let again = converse(one, &mut heard, anna, room, 5).await;
     println!("heard on the other server, medians: while NATS hangs {:?}, after it {:?}", hung[1], again[2]);
 }
 
@@ -152,36 +180,17 @@ async fn typing_and_presence_cross_servers() {
     assert_eq!(presence.next().await["presenceChanged"]["presence"]["isOnline"], false);
 }
 
-/// Waits until somebody listens to this subject, or nobody.
-async fn listened(nats: &Nats, subject: &str, wanted: bool) {
-    let start = Instant::now();
-    loop {
-        let connections = client::http(nats.monitor, "GET", "/connz?subs=1", &[], b"").await.body["connections"].clone();
-        let subjects = connections.as_array().unwrap().iter().filter_map(|one| one["subscriptions_list"].as_array());
-        if subjects.flatten().any(|one| one == subject) == wanted {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{subject}: {wanted}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_listens_where_somebody_listens_to_it_and_no_longer() {
-    let Some(nats) = Nats::start() else { return };
-    let Some(two) = two(&nats).await else { return };
-    let [one, other] = &two.servers;
-    two.hear_each_other(true).await;
-    let [anna, ben] = people(["anna", "ben"]);
-    let room = one.group(&anna, &[&ben]).await;
-    let subject = format!("wideroom.tests.c.{}", room.0.simple());
-    listened(&nats, &subject, false).await;
-    let streams =
-        [other.chat.message_updates(&ben, room, None).await.unwrap(), other.chat.message_updates(&anna, room, None).await.unwrap()];
-    listened(&nats, &subject, true).await;
+    let Some(scene) = Scene::set().await else { return };
+    let ([anna, ben], room) = (&scene.people, scene.room);
+    let other = &scene.two.servers[1];
+    scene.listened(false).await;
+    let streams = [other.chat.message_updates(ben, room, None).await.unwrap(), other.chat.message_updates(anna, room, None).await.unwrap()];
+    scene.listened(true).await;
     let [first, second] = streams;
     drop(first);
-    listened(&nats, &subject, true).await;
+    scene.listened(true).await;
     drop(second);
-    listened(&nats, &subject, false).await;
+    scene.listened(false).await;
 }

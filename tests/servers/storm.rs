@@ -20,7 +20,7 @@ use wideroom::store::Store;
 use wideroom::store::embedded::{Embedded, Options};
 
 use super::slow::Slow;
-use crate::support::client::{Socket, try_socket};
+use crate::support::client::Socket;
 use crate::support::world::Actor;
 
 const PEOPLE: usize = 30;
@@ -76,8 +76,7 @@ impl Server {
     async fn connect(&self, number: usize, after: &str) -> Client {
         let user = &self.people[number % PEOPLE];
         let token = Auth::with_secret(SECRET).issue(user, Duration::from_secs(3_600), SystemClock.now());
-        let mut socket = Socket(try_socket(self.address, Some("graphql-transport-ws")).await.unwrap());
-        socket.init(Some(&token)).await;
+        let mut socket = Socket::connect(self.address, &token).await;
         let variables = json!({"c": self.id, "after": after});
         socket.say(&json!({"type": "subscribe", "id": format!("op-{number}"), "payload": {"query": EVENTS, "variables": variables}})).await;
         Client { socket, number, cursor: after.to_owned(), seen: Vec::new(), markers: 0 }

@@ -130,6 +130,13 @@ impl Reply {
 pub(crate) struct Socket(pub(crate) WebSocket);
 
 impl Socket {
+    /// Knocks, and is let in.
+    pub(crate) async fn connect(address: SocketAddr, token: &str) -> Self {
+        let mut socket = Self(try_socket(address, Some("graphql-transport-ws")).await.unwrap());
+        socket.init(Some(token)).await;
+        socket
+    }
+
     /// Introduces itself, and waits to be let in.
     pub(crate) async fn init(&mut self, token: Option<&str>) {
         let payload = token.map(|token| json!({ "Authorization": format!("Bearer {token}") }));

@@ -2,9 +2,9 @@
 //!
 //! It is what the engines are compared with, and passes the same contract, so that the contract asks for nothing impossible.
 
+mod kept;
 mod room;
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, InputHash, Membership, Message, MessageId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
     MessageKind, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
@@ -21,89 +21,13 @@ use wideroom::store::{
     Verified, VerifyPlace, Wake,
 };
 
+use self::kept::Kept;
 use self::room::{Place, Room};
 use super::ask::{inbox_order, is_in, slice};
 
 pub struct Naive {
     clock: Arc<dyn Clock>,
     kept: Mutex<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    rooms: BTreeMap<ConversationId, Room>,
-    sends: HashMap<(ConversationId, UserId, IdempotencyKey), EarlierSend>,
-    profiles: BTreeMap<UserId, Profile>,
-    notes: HashMap<String, String>,
-    newest: Option<TimeUuid>,
-}
-
-impl Kept {
-    fn saw(&mut self, id: TimeUuid) {
-        self.newest = self.newest.max(Some(id));
-    }
-
-    fn by_pair(&self, pair: &[u8]) -> Option<ConversationId> {
-        self.rooms.iter().find(|(_, room)| room.pair().is_some_and(|of_room| of_room == pair)).map(|(id, _)| *id)
-    }
-
-    fn import(&mut self, row: &ImportRow, now: Timestamp) -> Imported {
-        match row {
-            ImportRow::User { user, profile } => {
-                if self.profiles.contains_key(user) {
-                    return Imported::Unchanged;
-                }
-                self.profiles.insert(user.clone(), profile.clone());
-            }
-            ImportRow::Conversation { conversation, last_activity } => {
-                if self.rooms.contains_key(&conversation.id) {
-                    return Imported::Unchanged;
-                }
-                self.rooms.insert(conversation.id, Room::new(conversation.clone(), *last_activity));
-            }
-            ImportRow::Participant { conversation, user, membership, places } => {
-                return self.import_participant(*conversation, user, Place::imported(*membership, places));
-            }
-            ImportRow::Message(message) => return self.import_message(message, now),
-            ImportRow::Reaction { conversation, message, emoji, user } => {
-                let Some(room) = self.rooms.get_mut(conversation) else { return Imported::ConversationMissing };
-                return room.import_reaction(*message, emoji, user);
-            }
-        }
-        Imported::Added
-    }
-
-    fn import_participant(&mut self, conversation: ConversationId, user: &UserId, place: Place) -> Imported {
-        let Some(room) = self.rooms.get_mut(&conversation) else { return Imported::ConversationMissing };
-        if room.people.contains_key(user) {
-            return Imported::Unchanged;
-        }
-        room.people.insert(user.clone(), place);
-        room.grow();
-        let Some(pair) = room.pair() else { return Imported::Added };
-        let is_taken = self.rooms.iter().any(|(id, room)| *id != conversation && room.pair().as_ref() == Some(&pair));
-        if is_taken {
-            self.rooms.get_mut(&conversation).unwrap().people.remove(user);
-            return Imported::Refused("another conversation is the direct one of these two");
-        }
-        Imported::Added
-    }
-
-    fn import_message(&mut self, message: &Arc<Message>, now: Timestamp) -> Imported {
-        let Some(room) = self.rooms.get_mut(&message.conversation) else { return Imported::ConversationMissing };
-        if room.messages.contains_key(&message.id) {
-            return Imported::Unchanged;
-        }
-        room.messages.insert(message.id, message.clone());
-        self.saw(message.id);
-        let is_young = now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
-        if let (Some(key), true) = (&message.client_key, is_young) {
-            let input_hash = InputHash::of_send(&message.content.clone().unwrap_or_default(), message.reply_to);
-            let send = EarlierSend { message: message.id, input_hash };
-            self.sends.entry((message.conversation, message.sender.clone(), key.clone())).or_insert(send);
-        }
-        Imported::Added
-    }
 }
 
 impl Naive {
