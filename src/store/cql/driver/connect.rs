@@ -1,0 +1,104 @@
+//! The connection to a cluster: what the driver is told, and why.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileBuilder};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
+use scylla::statement::{Consistency, SerialConsistency};
+
+use super::address::{Address, Tls};
+use super::statement::Profiles;
+use crate::store::cql::OpenError;
+
+/// A node waits 2 s itself for those that take a write, and then says how many did: its word is worth waiting for.
+const WRITE_LONGER: Duration = Duration::from_millis(500);
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// Cassandra has no shards: the driver's default would be one connection to a node.
+const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none");
+/// A connection that died without a word is found after the two of them. A node that is only slow keeps its connections, and with them what
+/// is under way: each request has a deadline of its own.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
+
+/// Connects to no keyspace: every statement names its own. A node may be silent for so long.
+pub(crate) async fn connect(address: &Address, silence: Duration) -> Result<Session, OpenError> {
+    let tls = match &address.tls {
+        Tls::Off => None,
+        tls @ (Tls::System | Tls::Roots(_)) => Some(Arc::new(trust(tls)?)),
+    };
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&address.contact_points)
+        .tls_context(tls)
+        .pool_size(PoolSize::PerHost(CONNECTIONS))
+        .connection_timeout(CONNECT_MAX.max(address.timeout))
+        .keepalive_interval(KEEPALIVE_EVERY)
+        .keepalive_timeout(silence.max(address.timeout))
+        .tcp_nodelay(true)
+        .default_execution_profile_handle(profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle());
+    if let Some(credentials) = &address.credentials {
+        builder = builder.user(&credentials.user, &credentials.password);
+    }
+    if let Some(name) = &address.data_centre {
+        builder = builder.prefer_datacenter(name.clone());
+    }
+    builder.build().await.map_err(|error| OpenError::Connect { address: address.to_string(), source: Box::new(error) })
+}
+
+/// Reads may be tried again by the driver. A write is tried once: only so its error says whether it can have been done, and the queue that
+/// it came from tries it again, with the same ids and timestamps.
+pub(crate) fn profiles(address: &Address) -> Profiles {
+    let once = || {
+        profile(address)
+            .request_timeout(Some(address.timeout + WRITE_LONGER))
+            .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+            .build()
+            .into_handle()
+    };
+    let again = profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle();
+    Profiles { read: again, write: once(), conditional: once(), keyspace: address.keyspace.clone() }
+}
+
+fn profile(address: &Address) -> ExecutionProfileBuilder {
+    let mut nodes = DefaultPolicy::builder().token_aware(true);
+    if let Some(name) = &address.data_centre {
+        // All servers of a deployment use one data centre; another is standby, and its quorum knows nothing of this one's.
+        nodes = nodes.prefer_datacenter(name.clone()).permit_dc_failover(false);
+    }
+    ExecutionProfile::builder()
+        .consistency(Consistency::LocalQuorum)
+        .serial_consistency(Some(SerialConsistency::LocalSerial))
+        .request_timeout(Some(address.timeout))
+        .load_balancing_policy(nodes.build())
+}
+
+fn trust(tls: &Tls) -> Result<rustls::ClientConfig, OpenError> {
+    let unreadable = |source: crate::store::Cause| OpenError::Roots { source };
+    let mut roots = rustls::RootCertStore::empty();
+    match tls {
+        Tls::Off => {}
+        Tls::System => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+        }
+        Tls::Roots(file) => {
+            for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(Box::new(error)))? {
+                let certificate = certificate.map_err(|error| unreadable(Box::new(error)))?;
+                roots.add(certificate).map_err(|error| unreadable(Box::new(error)))?;
+            }
+        }
+    }
+    if roots.is_empty() {
+        return Err(unreadable("no root certificate was found".into()));
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(config.map_err(|error| unreadable(Box::new(error)))?.with_root_certificates(roots).with_no_client_auth())
+}

@@ -1,0 +1,203 @@
+//! The tables, as the migrations make them. One table per question.
+//!
+//! Rules that hold for all of them: a maximum register is a cell whose bytes sort as its values do and that is always written at one fixed
+//! timestamp, so that the greater bytes stay, whatever the order of arrival. All other cells carry the microsecond of the id that wrote
+//! them. Nothing is ever written as null. What a LOGGED batch writes has at least a day of `gc_grace_seconds`: the replay of a batch skips
+//! what is older than the smallest.
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// Steps in their order; what was landed is never changed. Each statement may be run again.
+pub(crate) const MIGRATIONS: &[Migration] = &[Migration { version: 1, statements: TABLES }];
+
+pub(crate) struct Migration {
+    pub(crate) version: i32,
+    pub(crate) statements: &'static [&'static str],
+}
+
+impl Migration {
+    /// Of its text, by which a keyspace that was made by another text is told apart.
+    pub(crate) fn checksum(&self) -> String {
+        let mut hash = Sha256::new();
+        for statement in self.statements {
+            hash.update(statement.as_bytes());
+            hash.update([0]);
+        }
+        hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Fills in the keyspace, and an id that follows from the names: two that make the same table at once make one.
+pub(crate) fn in_keyspace(statement: &str, keyspace: &str) -> String {
+    let table = statement.split("{keyspace}.").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
+    let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("wideroom {keyspace}.{table}").as_bytes());
+    statement.replace("{keyspace}", &format!("\"{keyspace}\"")).replace("{id}", &id.to_string())
+}
+
+/// Which migrations were applied.
+pub(crate) const SCHEMA_MIGRATIONS: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.schema_migrations (
+    version int PRIMARY KEY,
+    checksum text,
+    applied_at bigint
+) WITH ID = {id}";
+
+const TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS {keyspace}.conversations (
+    conversation_id uuid PRIMARY KEY,
+    kind tinyint,
+    name text,
+    created_at bigint,
+    created_by text,
+    input_hash blob,
+    made timeuuid,
+    is_large boolean,
+    last_message blob,
+    newest_change blob,
+    last_activity bigint
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.direct_by_pair (
+    pair_key blob PRIMARY KEY,
+    conversation_id uuid
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.participants_by_conversation (
+    conversation_id uuid,
+    user_id text,
+    members_version timeuuid static,
+    roster blob static,
+    pending blob static,
+    settled blob static,
+    membership blob,
+    read_up_to blob,
+    delivered_up_to blob,
+    PRIMARY KEY ((conversation_id), user_id)
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.messages_by_conversation (
+    conversation_id uuid,
+    width tinyint,
+    start bigint,
+    message_id timeuuid,
+    sender_id text,
+    kind tinyint,
+    content blob,
+    reply_to timeuuid,
+    client_key text,
+    deleted_at bigint,
+    has_reactions boolean,
+    PRIMARY KEY ((conversation_id, width, start), message_id)
+) WITH CLUSTERING ORDER BY (message_id DESC) AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.buckets_by_conversation (
+    conversation_id uuid,
+    width tinyint,
+    start bigint,
+    counted blob,
+    PRIMARY KEY ((conversation_id), width, start)
+) WITH CLUSTERING ORDER BY (width ASC, start DESC) AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.reactions_by_message (
+    conversation_id uuid,
+    message_id timeuuid,
+    emoji text,
+    user_id text,
+    is_on boolean,
+    PRIMARY KEY ((conversation_id, message_id), emoji, user_id)
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.changes_by_conversation (
+    conversation_id uuid,
+    day int,
+    change_id timeuuid,
+    kind tinyint,
+    message_id timeuuid,
+    user_id text,
+    PRIMARY KEY ((conversation_id, day), change_id)
+) WITH CLUSTERING ORDER BY (change_id DESC) AND default_time_to_live = 3024000
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', 'compaction_window_size': '1'}
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.inbox_by_user (
+    user_id text,
+    conversation_id uuid,
+    last_message blob,
+    last_activity bigint,
+    read_up_to blob,
+    sent_up_to blob,
+    is_muted boolean,
+    is_pinned boolean,
+    archived_at bigint,
+    membership blob,
+    PRIMARY KEY ((user_id), conversation_id)
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.inbox_activity_by_user (
+    user_id text,
+    slot int,
+    conversation_id uuid,
+    last_activity bigint,
+    PRIMARY KEY ((user_id), slot, conversation_id)
+) WITH CLUSTERING ORDER BY (slot DESC, conversation_id DESC) AND gc_grace_seconds = 86400 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.changes_by_user (
+    user_id text,
+    day int,
+    change_id timeuuid,
+    kind tinyint,
+    conversation_id uuid,
+    PRIMARY KEY ((user_id, day), change_id)
+) WITH CLUSTERING ORDER BY (change_id DESC) AND default_time_to_live = 3024000
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'DAYS', 'compaction_window_size': '1'}
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.large_conversations_by_user (
+    user_id text,
+    conversation_id uuid,
+    PRIMARY KEY ((user_id), conversation_id)
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.sends_by_key (
+    conversation_id uuid,
+    sender_id text,
+    key text,
+    message_id timeuuid,
+    width tinyint,
+    start bigint,
+    input_hash blob,
+    PRIMARY KEY ((conversation_id, sender_id, key))
+) WITH default_time_to_live = 86400 AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.wakes (
+    shard tinyint,
+    slot bigint,
+    wake_id timeuuid,
+    conversation_id uuid,
+    user_id text,
+    PRIMARY KEY ((shard, slot), wake_id)
+) WITH default_time_to_live = 60 AND gc_grace_seconds = 86400
+    AND compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'MINUTES', 'compaction_window_size': '10'}
+    AND ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.users (
+    user_id text PRIMARY KEY,
+    display_name text,
+    avatar_url text,
+    last_seen_at bigint
+) WITH ID = {id}",
+    "CREATE TABLE IF NOT EXISTS {keyspace}.notes (
+    name text PRIMARY KEY,
+    value text
+) WITH ID = {id}",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_count_up_from_one() {
+        let versions: Vec<_> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        assert_eq!(versions, (1..).take(versions.len()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_table_has_an_id_of_its_own_in_each_keyspace() {
+        let all: Vec<_> = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]).collect();
+        let made = |keyspace| all.iter().map(move |statement| in_keyspace(statement, keyspace));
+        let mut ids: Vec<_> = made("one").chain(made("other")).filter_map(|text| Some(text.split("ID = ").nth(1)?.to_owned())).collect();
+        assert!(ids.iter().all(|id| Uuid::try_parse(id).is_ok()), "{ids:?}");
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all.len() * 2);
+        assert!(made("one").all(|text| text.starts_with("CREATE TABLE IF NOT EXISTS \"one\".")));
+    }
+}

@@ -1,0 +1,93 @@
+//! Buckets: the partitions that a conversation's messages lie in.
+//!
+//! A bucket is a stretch of time, of one of four widths, that begins at a multiple of its width. Width and start are in the partition key,
+//! so a message lies in exactly one partition, and what a partition can hold follows from its key. Servers may choose different widths, and
+//! buckets may overlap: a page merges those whose stretch meets its own.
+
+use crate::model::{OrderKey, TimeUuid, Timestamp};
+use crate::store::Result;
+use crate::store::cql::driver::error::corrupt;
+
+const MINUTE_MICROS: i64 = 60 * 1_000_000;
+
+/// Never reordered: the place in this list is what is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Width {
+    TenDays,
+    Day,
+    Hour,
+    Minute,
+}
+
+impl Width {
+    pub(crate) const ALL: [Self; 4] = [Self::TenDays, Self::Day, Self::Hour, Self::Minute];
+
+    pub(crate) const fn micros(self) -> i64 {
+        match self {
+            Self::TenDays => 10 * 24 * 60 * MINUTE_MICROS,
+            Self::Day => 24 * 60 * MINUTE_MICROS,
+            Self::Hour => 60 * MINUTE_MICROS,
+            Self::Minute => MINUTE_MICROS,
+        }
+    }
+
+    pub(crate) const fn number(self) -> i8 {
+        self as i8
+    }
+
+    pub(crate) fn from_number(number: i8) -> Option<Self> {
+        Self::ALL.into_iter().find(|width| width.number() == number)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Bucket {
+    pub(crate) width: Width,
+    /// A multiple of the width, since 1970.
+    pub(crate) start: Timestamp,
+}
+
+impl Bucket {
+    /// The bucket of this width that holds this moment.
+    pub(crate) const fn holding(moment: Timestamp, width: Width) -> Self {
+        let micros = moment.micros();
+        Self { width, start: Timestamp::from_micros(micros - micros % width.micros()) }
+    }
+
+    pub(crate) fn from_row(width: i8, start: i64) -> Result<Self> {
+        let width = Width::from_number(width).ok_or_else(|| corrupt("buckets_by_conversation", "a width is one of four"))?;
+        Ok(Self { width, start: Timestamp::from_micros(start) })
+    }
+
+    /// The first moment after it.
+    pub(crate) const fn end(self) -> Timestamp {
+        self.start.plus_micros(self.width.micros())
+    }
+
+    pub(crate) fn can_hold(self, id: TimeUuid) -> bool {
+        (self.start..self.end()).contains(&id.moment())
+    }
+
+    /// The places that it can hold: from the first one on, and before the second.
+    pub(crate) fn places(self) -> (OrderKey, OrderKey) {
+        (OrderKey::first_at(self.start), OrderKey::first_at(self.end()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_lies_in_one_bucket_of_each_width() {
+        let moment = Timestamp::parse("2026-03-15T12:05:59.999999Z").unwrap();
+        for width in Width::ALL {
+            let bucket = Bucket::holding(moment, width);
+            assert!(bucket.start <= moment && moment < bucket.end());
+            assert_eq!(bucket.start.micros() % width.micros(), 0);
+            assert_eq!(Bucket::holding(bucket.end(), width).start, bucket.end());
+            assert_eq!(Bucket::from_row(width.number(), bucket.start.micros()).unwrap(), bucket);
+        }
+        assert_eq!(Bucket::holding(moment, Width::Hour).start.to_string(), "2026-03-15T12:00:00.000000Z");
+    }
+}
