@@ -158,7 +158,7 @@ impl Chat {
         if filter.unread_only {
             let shown: Vec<_> =
                 rows.iter().zip(&matching).filter(|(_, conversation)| conversation.is_some()).map(|(row, _)| *row).collect();
-            let unread = self.unread_up_to(viewer, &shown, 1).await?;
+            let unread = self.unread_up_to(viewer, &shown, 0).await?;
             for (conversation, unread) in matching.iter_mut().filter(|conversation| conversation.is_some()).zip(unread) {
                 if !is_unread(&unread) {
                     *conversation = None;
@@ -220,7 +220,7 @@ impl Chat {
     }
 }
 
-/// Also where as many rows were looked at as one may, and none was found: there may be one beyond.
+/// A capped count of none also says so: more than none are unread, or may be, beyond the rows that the store read.
 fn is_unread(unread: &Unread) -> bool {
     unread.count > 0 || unread.is_capped
 }

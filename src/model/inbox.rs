@@ -105,7 +105,7 @@ impl InboxRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unread {
     pub count: u32,
-    /// There may be more than `count`: the cap was reached, or as many rows were looked at as one may.
+    /// There are more than `count`, or there may be: the store read as many rows as it may.
     pub is_capped: bool,
     pub first: Option<MessageId>,
 }
@@ -113,8 +113,16 @@ pub struct Unread {
 impl Unread {
     pub const CAP: u32 = 99;
     pub const CAP_MAX: u32 = 999;
-    /// Rows looked at, at most.
+    /// Rows read, at most.
     pub const ROWS_MAX: usize = 1_000;
+
+    /// Counts one more unread message, later than those before. `false` where that one is beyond the cap: the count ends there, capped.
+    pub fn add(&mut self, message: MessageId, cap: u32) -> bool {
+        self.first = self.first.or(Some(message));
+        self.is_capped = self.count >= cap;
+        self.count += u32::from(!self.is_capped);
+        !self.is_capped
+    }
 }
 
 #[cfg(test)]

@@ -389,8 +389,8 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// The user's large conversations, whose sends must be listened to at the conversation itself.
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>>;
 
-    /// TEXT messages of others after each place that are not deleted: counted up to `cap`, and at most [`Unread::ROWS_MAX`] rows looked
-    /// at, either of which makes the count capped.
+    /// TEXT messages of others after each place that are not deleted: counted up to `cap`. One more than the cap makes the count capped, and
+    /// so do [`Unread::ROWS_MAX`] rows read. The cap 0 asks whether anything is unread.
     async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>>;
 
     /// Moves a user's read marker: a maximum, so that the greater one stays whatever the order of arrival.

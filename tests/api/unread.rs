@@ -100,6 +100,33 @@ proptest! {
     }
 }
 
+/// The badge says "99" where there are 99, and "99+" from the hundredth on.
+#[tokio::test]
+async fn as_many_unread_as_the_cap_are_no_more_than_it() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let mut all = Vec::new();
+    for _ in 0..99 {
+        all.push(bob.send(&c, "x").await);
+    }
+    let document = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount unreadCountIsCapped firstUnreadMessage { id } } }
+        inbox(first: 1, filter: {unreadOnly: true}) { edges { node { unreadCount unreadCountIsCapped } } } }";
+    let shown = async || {
+        let data = alice.data(document, json!({"c": c})).await;
+        let (entry, listed) = (data["conversation"]["inboxEntry"].clone(), &data["inbox"]["edges"][0]["node"]);
+        assert_eq!((&entry["unreadCount"], &entry["unreadCountIsCapped"]), (&listed["unreadCount"], &listed["unreadCountIsCapped"]));
+        entry
+    };
+    let first = json!({"id": all[0].id});
+    assert_eq!(shown().await, json!({"unreadCount": 99, "unreadCountIsCapped": false, "firstUnreadMessage": first}));
+    bob.send(&c, "x").await;
+    assert_eq!(shown().await, json!({"unreadCount": 99, "unreadCountIsCapped": true, "firstUnreadMessage": first}));
+    alice.mark_read(&c, Some(&all[0].id)).await;
+    let second = json!({"id": all[1].id});
+    assert_eq!(shown().await, json!({"unreadCount": 99, "unreadCountIsCapped": false, "firstUnreadMessage": second}));
+}
+
 /// Devices and senders at the same moment: when all is quiet, the count agrees with the marker and the history, for everybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_does_not_drift_when_sends_race_marks() {

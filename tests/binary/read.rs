@@ -139,7 +139,7 @@ impl History {
         let newest = self.messages.last();
         assert_eq!((entry.message_count, entry.last_message), (self.message_count, newest.map(|read| read.id)), "{user}: {entry:?}");
         let (unread, first) = self.unread(user, entry.read_up_to);
-        assert_eq!((entry.unread, entry.is_capped), (unread.min(cap), unread >= cap), "{user}: {entry:?}");
+        assert_eq!((entry.unread, entry.is_capped), (unread.min(cap), unread > cap), "{user}: {entry:?}");
         assert_eq!(entry.first_unread, first, "{user}: {entry:?}");
     }
 }

@@ -157,6 +157,8 @@ contract! {
         unread {
             messages_of_others_after_the_place_are_unread,
             ones_own_system_and_deleted_messages_are_not_unread,
+            a_count_of_exactly_the_cap_is_not_capped,
+            the_bound_of_rows_caps_a_count_too,
             the_cap_ends_the_count,
             no_more_rows_are_looked_at_than_may_be,
             answers_come_in_the_order_of_their_questions,

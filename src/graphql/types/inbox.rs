@@ -100,7 +100,7 @@ impl InboxEntry {
         Ok(count_of(self.unread().await?))
     }
 
-    /// Whether there may be more unread messages than `unreadCount` says.
+    /// Whether there are more unread messages than `unreadCount` says, or may be. False where there are exactly as many as the cap.
     async fn unread_count_is_capped(&self) -> Result<bool> {
         Ok(self.unread().await?.is_capped)
     }

@@ -103,13 +103,11 @@ fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap:
     for (looked_at, row) in view.scan(newer, Direction::Backward).take(Unread::ROWS_MAX).enumerate() {
         let (key, value) = row?;
         let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
-        if lead.counts_as_unread_for(user) {
-            unread.first = unread.first.or(Some(message_id(&key)?));
-            unread.count += 1;
-        }
-        if unread.count >= cap || looked_at + 1 == Unread::ROWS_MAX {
-            unread.is_capped = true;
+        if lead.counts_as_unread_for(user) && !unread.add(message_id(&key)?, cap) {
             break;
+        }
+        if looked_at + 1 == Unread::ROWS_MAX {
+            unread.is_capped = true;
         }
     }
     Ok(unread)

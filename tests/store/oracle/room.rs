@@ -265,10 +265,13 @@ impl Room {
         let mut unread = Unread::default();
         for (rows, message) in self.messages.values().filter(|message| message.id.order_key() > after).enumerate() {
             if message.counts_as_unread_for(user) {
-                unread.count += 1;
                 unread.first = unread.first.or(Some(message.id));
+                if unread.count == cap {
+                    return Unread { is_capped: true, ..unread };
+                }
+                unread.count += 1;
             }
-            if unread.count == cap || rows + 1 == Unread::ROWS_MAX {
+            if rows + 1 == Unread::ROWS_MAX {
                 return Unread { is_capped: true, ..unread };
             }
         }

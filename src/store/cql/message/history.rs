@@ -262,18 +262,18 @@ async fn unread_of_one(inner: &Inner, user: &UserId, question: UnreadQuestion, c
     let mut unread = Unread::default();
     let mut newer = Span::WHOLE.behind(question.after);
     let mut looked_at = 0;
-    // As a rule all that is there counts: no more is read than the cap. Where that is not so, the rest of what may be looked at.
-    let mut wanted = usize::try_from(cap).unwrap_or(Unread::ROWS_MAX).clamp(1, Unread::ROWS_MAX);
+    // As a rule each row counts: one row more than the cap decides. Where that is not so, the rest of the rows that may be read.
+    let mut wanted = usize::try_from(cap).unwrap_or(Unread::ROWS_MAX).saturating_add(1).min(Unread::ROWS_MAX);
     loop {
         // From the oldest on: the first one that counts is the first unread.
         let leads: Vec<Lead> = walk(inner, question.conversation, newer, Direction::Forward, wanted).await?;
         for lead in &leads {
             looked_at += 1;
-            if lead.is_text && !lead.is_deleted && lead.sender != user.as_str() {
-                unread.first = unread.first.or(Some(lead.id));
-                unread.count += 1;
+            let counts = lead.is_text && !lead.is_deleted && lead.sender != user.as_str();
+            if counts && !unread.add(lead.id, cap) {
+                return Ok(unread);
             }
-            if unread.count >= cap || looked_at == Unread::ROWS_MAX {
+            if looked_at == Unread::ROWS_MAX {
                 return Ok(Unread { is_capped: true, ..unread });
             }
         }
