@@ -304,7 +304,7 @@ async fn sends_leave_no_tombstones_in_an_inbox() {
     .await;
     assert_eq!(place.store().inbox(ann, &PageRequest::first(20)).await.unwrap().items.len(), 20);
     let whole = Question {
-        source: include_str!("../../src/store/cql/inbox_row.rs"),
+        source: include_str!("../../src/store/cql/inbox/row.rs"),
         pieces: &[
             "SELECT ",
             "conversation_id, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership",
@@ -314,7 +314,7 @@ async fn sends_leave_no_tombstones_in_an_inbox() {
     assert_eq!(tombstones_met(&place, &whole, (ann.as_str(), 101)).await, 0);
     // With hints, one for each conversation and hour that was left, however many the sends.
     let hints = Question {
-        source: include_str!("../../src/store/cql/hint.rs"),
+        source: include_str!("../../src/store/cql/inbox/activity_index.rs"),
         pieces: &[
             "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot <= ? AND slot >= ? ORDER BY slot DESC, conversation_id DESC LIMIT ?",
         ],
