@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Write};
-use super::core::Core;
-use super::db::{KeyError, Missing, View, corrupt};
 use super::inbox;
-use super::key::{self, Cell, Span};
-use super::page::read_page;
-use super::record::{self, ChangeKind, ConversationRecord, Head, Roster};
-use super::state::{self, People, State, States};
+use super::read_context::ReadContext;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Direction, Membership, OrderKey, Page, PageRequest, Participant, Role, UserId,
 };
+use crate::store::embedded::cache::state::{self, People, State, States};
+use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::db::{KeyError, Missing, View, corrupt};
+use crate::store::embedded::engine::key::{self, Cell, Span};
+use crate::store::embedded::engine::page::read_page;
+use crate::store::embedded::engine::record::{self, ChangeKind, ConversationRecord, Head, Roster};
 use crate::store::{NewConversation, Result, Seat};
 
 /// The pair by which a direct conversation is found: of one participant, with oneself.
@@ -61,7 +61,7 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
 }
 
 /// What took the id or the pair.
-pub(super) fn in_the_way(core: &Core, new: &NewConversation) -> Result<Arc<Conversation>> {
+pub(super) fn in_the_way(core: &ReadContext, new: &NewConversation) -> Result<Arc<Conversation>> {
     if let Some(state) = core.state(new.conversation.id)? {
         return Ok(state.conversation.clone());
     }
@@ -70,11 +70,11 @@ pub(super) fn in_the_way(core: &Core, new: &NewConversation) -> Result<Arc<Conve
     Ok(core.state(id)?.ok_or_else(|| corrupt("conversations", Missing))?.conversation.clone())
 }
 
-pub(super) fn direct(core: &Core, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+pub(super) fn direct(core: &ReadContext, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
     core.view().record(&key::pair(one, other))
 }
 
-pub(super) fn seats(core: &Core, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+pub(super) fn seats(core: &ReadContext, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
     let each = |id: &ConversationId| {
         let Some(state) = core.state(*id)? else { return Ok(None) };
         let given = match &state.people {
@@ -101,7 +101,7 @@ pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &
 }
 
 /// Something of each conversation's head.
-pub(super) fn heads<T>(core: &Core, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Result<Vec<T>> {
+pub(super) fn heads<T>(core: &ReadContext, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Result<Vec<T>> {
     conversations.iter().map(|id| Ok(of(core.state(*id)?.map(|state| state.head).as_ref()))).collect()
 }
 
@@ -112,7 +112,7 @@ pub(super) fn heads_in_memory<T>(states: &States, conversations: &[ConversationI
 
 /// Those of a conversation, by name, who are in the list that `is_listed` tells of. It knows them by their memberships alone.
 pub(super) fn participants(
-    core: &Core,
+    core: &ReadContext,
     conversation: ConversationId,
     request: &PageRequest<UserId>,
     is_listed: impl Fn(&Participant) -> bool,
@@ -203,7 +203,7 @@ impl Cells {
     }
 }
 
-pub(super) fn participants_by_name(core: &Core, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+pub(super) fn participants_by_name(core: &ReadContext, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
     let each = |(conversation, user): &(ConversationId, UserId)| {
         let state = core.state(*conversation)?;
         let view = core.view();

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, hash_map};
 
-use super::committer::{Op, Write};
-use super::core::{Core, Look};
-use super::db::{KeyError, Missing, View, corrupt};
-use super::key::{self, Cell, EntryCell, Key, Listing, Span};
-use super::known::Entry;
-use super::page::read_page;
-use super::record::{self, ChangeKind, ChangeRecord, Head};
+use super::read_context::{Look, ReadContext};
 use crate::model::{ChangeId, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId};
+use crate::store::embedded::cache::row::Entry;
+use crate::store::embedded::engine::committer::{Op, Write};
+use crate::store::embedded::engine::db::{KeyError, Missing, View, corrupt};
+use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing, Span};
+use crate::store::embedded::engine::page::read_page;
+use crate::store::embedded::engine::record::{self, ChangeKind, ChangeRecord, Head};
 use crate::store::{ChangedRow, FlagsChange, MarkerMove, Result};
 
 pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
@@ -77,12 +77,12 @@ pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head
 }
 
 /// As memory has it, or the disk now.
-fn known_head(core: &Core, conversation: ConversationId) -> Result<Head> {
+fn known_head(core: &ReadContext, conversation: ConversationId) -> Result<Head> {
     core.state(conversation)?.map(|state| state.head).ok_or_else(|| corrupt("heads", Missing))
 }
 
 /// The head of a conversation that the view's index has at this place. What memory knows may be younger: then it is another place.
-fn head_at(core: &Core, view: &View<'_>, key: &InboxKey) -> Result<Head> {
+fn head_at(core: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<Head> {
     let known = known_head(core, key.conversation)?;
     if known.last_activity == key.activity { Ok(known) } else { head(view, key.conversation) }
 }
@@ -105,7 +105,7 @@ fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<Conversati
 }
 
 /// The user's conversations whose heads alone say where they stand, in the order of the list.
-fn by_heads(core: &Core, view: &View<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
+fn by_heads(core: &ReadContext, view: &View<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
         let head = known_head(core, conversation)?;
@@ -120,7 +120,7 @@ fn indexed(view: &View<'_>, span: Span, direction: Direction) -> impl Iterator<I
     view.scan(span, direction).map(|row| key::inbox_key(&row?.0).ok_or_else(|| corrupt("activity", KeyError)))
 }
 
-pub(super) fn inbox(core: &Core, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+pub(super) fn inbox(core: &ReadContext, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
     let look = core.look();
     let view = &look.view;
     let by_heads = by_heads(core, view, user)?;
@@ -168,13 +168,13 @@ fn row_if_joined(look: &Look<'_>, user: &UserId, conversation: ConversationId) -
     }
 }
 
-pub(super) fn rows(core: &Core, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+pub(super) fn rows(core: &ReadContext, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
     let look = core.look();
     conversations.iter().map(|conversation| row_if_joined(&look, user, *conversation)).collect()
 }
 
 /// The same, where memory has all of it.
-pub(super) fn rows_in_memory(core: &Core, user: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<InboxRow>>> {
+pub(super) fn rows_in_memory(core: &ReadContext, user: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<InboxRow>>> {
     let each = |id: &ConversationId| {
         let state = core.states.get(*id)?;
         match state.people.as_ref()?.memberships.get(user) {
@@ -207,7 +207,7 @@ impl Newest {
     }
 }
 
-pub(super) fn changes(core: &Core, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+pub(super) fn changes(core: &ReadContext, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
     let look = core.look();
     let Some(newest) = newest_changes(&look.view, user, after, limit)? else { return Ok(None) };
     let mut rows = Vec::with_capacity(newest.len());

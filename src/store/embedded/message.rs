@@ -3,12 +3,12 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::core::Core;
-use super::db::{KeyError, View, corrupt};
-use super::key::{self, Key, Span, Table};
-use super::page::read_page;
-use super::record::{MessageLead, MessageRecord};
+use super::read_context::ReadContext;
 use crate::model::{ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread, UserId};
+use crate::store::embedded::engine::db::{KeyError, View, corrupt};
+use crate::store::embedded::engine::key::{self, Key, Span, Table};
+use crate::store::embedded::engine::page::read_page;
+use crate::store::embedded::engine::record::{MessageLead, MessageRecord};
 use crate::store::{Result, UnreadQuestion};
 
 /// The list that a cut leaves. The newest comes first, so the cut's end is the span's start.
@@ -28,7 +28,7 @@ fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
 }
 
 pub(super) fn history(
-    core: &Core,
+    core: &ReadContext,
     conversation: ConversationId,
     cut: &Cut<OrderKey>,
     request: &PageRequest<OrderKey>,
@@ -60,17 +60,17 @@ fn message_id(key: &[u8]) -> Result<MessageId> {
     key::message_id(key).ok_or_else(|| corrupt("messages", KeyError))
 }
 
-pub(super) fn messages(core: &Core, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+pub(super) fn messages(core: &ReadContext, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
     let look = core.look();
     keys.iter().map(|(conversation, id)| look.message(*conversation, *id)).collect()
 }
 
 /// The same, where memory has all of it.
-pub(super) fn messages_in_memory(core: &Core, keys: &[(ConversationId, MessageId)]) -> Option<Vec<Option<Arc<Message>>>> {
+pub(super) fn messages_in_memory(core: &ReadContext, keys: &[(ConversationId, MessageId)]) -> Option<Vec<Option<Arc<Message>>>> {
     keys.iter().map(|(conversation, id)| core.known.message_in_memory(*conversation, *id).map(Some)).collect()
 }
 
-pub(super) fn messages_at(core: &Core, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+pub(super) fn messages_at(core: &ReadContext, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
     let view = core.view();
     let each = |(conversation, place): &(ConversationId, OrderKey)| {
         let span = key::messages(*conversation).from(&key::message_place(*conversation, *place));
@@ -79,7 +79,7 @@ pub(super) fn messages_at(core: &Core, places: &[(ConversationId, OrderKey)]) ->
     places.iter().map(each).collect()
 }
 
-pub(super) fn unread(core: &Core, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+pub(super) fn unread(core: &ReadContext, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
     let each = |question: &UnreadQuestion| {
         if let Some(known) = unread_in_memory(core, user, question, cap) {
             return Ok(known);
@@ -114,7 +114,7 @@ fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap:
 }
 
 /// Where memory has the answer: nothing lies after the place, or it was counted before.
-pub(super) fn unread_in_memory(core: &Core, user: &UserId, question: &UnreadQuestion, cap: u32) -> Option<Unread> {
+pub(super) fn unread_in_memory(core: &ReadContext, user: &UserId, question: &UnreadQuestion, cap: u32) -> Option<Unread> {
     let head = core.states.get(question.conversation)?.head;
     if head.last_message.is_none_or(|last| last.order_key() <= question.after) {
         return Some(Unread::default());

@@ -4,31 +4,16 @@
 //! planned there too, and go to the committer with the conditions under which the plan holds; it groups them, syncs, and acknowledges.
 //! What can be read is on disk.
 
-mod append;
-mod change;
-mod committer;
+mod admin;
+mod cache;
 mod conversation;
-mod copy;
-mod core;
-mod counts;
-mod db;
-mod exact;
-mod export;
-mod import;
+mod engine;
 mod inbox;
-mod key;
-mod known;
-mod membership;
 mod message;
 mod meter;
 mod open;
-mod page;
-mod reaction;
-mod record;
-mod revision;
-mod state;
-mod upkeep;
-mod verify;
+mod read_context;
+mod write;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -39,14 +24,17 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking};
 
-use self::committer::{Committer, Op, Outcome, Write};
-pub use self::copy::{Copy, CopyError, Pieces};
-use self::core::Core;
-use self::counts::Counts;
-use self::db::{Missing, corrupt};
+pub use self::admin::backup::{Copy, CopyError, Pieces};
+use self::admin::maintenance::{self, Disk};
+use self::admin::{export, import};
+use self::cache::state::{State, States};
+use self::cache::unread_count::Counts;
+use self::engine::committer::{Committer, Op, Outcome, Write};
+use self::engine::db::{Missing, corrupt};
+use self::engine::{key, record};
 pub use self::open::OpenError;
-use self::state::{State, States};
-use self::upkeep::Disk;
+use self::read_context::ReadContext;
+use self::write::{append, membership, reaction, revision};
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
     MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
@@ -95,7 +83,7 @@ pub struct Embedded {
 struct Inner {
     path: PathBuf,
     committer: Committer,
-    core: Arc<Core>,
+    core: Arc<ReadContext>,
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
     /// One copy at a time.
@@ -129,13 +117,14 @@ impl Embedded {
             let on_disk = |source| OpenError::Disk { path: options.path.clone(), source };
             let committer = Committer::start(opened.engine, opened.last).map_err(on_disk)?;
             let disk = Arc::new(Disk::new(options.path.clone(), options.free_bytes_min));
-            let core = Arc::new(Core { db: opened.db, states: Arc::new(States::new()), known: opened.known, counts: Counts::new(), clock });
+            let core =
+                Arc::new(ReadContext { db: opened.db, states: Arc::new(States::new()), known: opened.known, counts: Counts::new(), clock });
             let (turns, copies) = (Arc::new(Semaphore::new(READS_MAX)), Arc::new(Semaphore::new(1)));
             let import = tokio::sync::Mutex::new(());
             Ok(Arc::new(Inner { path: options.path, committer, core, disk, turns, copies, import }))
         });
         let inner = opening.await.map_err(|error| failed(Box::new(error)))??;
-        let upkeep = upkeep::spawn(&inner);
+        let upkeep = maintenance::spawn(&inner);
         Ok(Self { inner, upkeep })
     }
 
@@ -149,7 +138,7 @@ impl Embedded {
         meter::register(&self.inner, metrics);
     }
 
-    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&ReadContext) -> Result<T> + Send + 'static) -> Result<T> {
         self.inner.read(read).await
     }
 
@@ -189,7 +178,7 @@ impl Inner {
     }
 
     /// Off the runtime's threads, when it is its turn.
-    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&Core) -> Result<T> + Send + 'static) -> Result<T> {
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&ReadContext) -> Result<T> + Send + 'static) -> Result<T> {
         let busy = |busy| Error::Unavailable(Box::new(busy));
         let turn = tokio::time::timeout(READ_TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.map_err(|_| busy(Busy::Reads))?.expect("the semaphore is never closed");

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use fjall::Slice;
 
-use super::committer::{COMMIT, Engine, Rows};
-use super::db::Db;
-use super::key::{self, Key};
-use super::known::{Known, Touched};
-use super::record::{self, CommitRecord};
+use crate::store::embedded::cache::row::{Known, Touched};
+use crate::store::embedded::engine::committer::{COMMIT, Engine, Rows};
+use crate::store::embedded::engine::db::Db;
+use crate::store::embedded::engine::key::{self, Key};
+use crate::store::embedded::engine::record::{self, CommitRecord};
 use crate::store::{Cause, Result};
 
 /// Of the keys and values of this version.

@@ -14,10 +14,10 @@ use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::db::Db;
-use super::key::{Key, Table};
-use super::open::{ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note};
-use super::{Embedded, Inner};
+use crate::store::embedded::engine::db::Db;
+use crate::store::embedded::engine::key::{Key, Table};
+use crate::store::embedded::open::{ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note};
+use crate::store::embedded::{Embedded, Inner};
 use crate::store::{Cause, Result};
 
 /// What a copy begins with: it names its version.

@@ -3,24 +3,25 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::committer::{Condition, Op, Outcome, Write};
-use super::core::Core;
-use super::db::corrupt;
-use super::key::Key;
-use super::state::State;
-use super::{Embedded, TRIES_MAX, contended, record};
 use crate::model::ConversationId;
 use crate::store::Result;
+use crate::store::embedded::cache::state::State;
+use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
+use crate::store::embedded::engine::db::corrupt;
+use crate::store::embedded::engine::key::Key;
+use crate::store::embedded::engine::record;
+use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 
 /// What a change comes to, and what makes it so: `None` where there is nothing to do.
-pub(super) type Plan<T> = (T, Option<Write>);
+pub(in crate::store::embedded) type Plan<T> = (T, Option<Write>);
 
 impl Embedded {
     /// Plans a change of a conversation on its state, and writes it; anew as long as somebody else is faster.
-    pub(super) async fn carry_out<T: Send + 'static>(
+    pub(in crate::store::embedded) async fn carry_out<T: Send + 'static>(
         &self,
         id: ConversationId,
-        plan: impl Fn(&Core, &State) -> Result<Plan<T>> + Clone + Send + 'static,
+        plan: impl Fn(&ReadContext, &State) -> Result<Plan<T>> + Clone + Send + 'static,
     ) -> Result<T> {
         for _ in 0..TRIES_MAX {
             let (state, plan) = (self.state(id).await?, plan.clone());
@@ -39,7 +40,12 @@ impl Embedded {
 
     /// Changes a record, and writes what belongs to the change in the same batch. Answers with the record as it is then; where it stays as it
     /// was, nothing is written: `None`. One that is not there is the default one.
-    pub(super) async fn change<T>(&self, key: Key, apply: impl Fn(T) -> T + Sync, beside: impl Fn() -> Write + Sync) -> Result<Option<T>>
+    pub(in crate::store::embedded) async fn change<T>(
+        &self,
+        key: Key,
+        apply: impl Fn(T) -> T + Sync,
+        beside: impl Fn() -> Write + Sync,
+    ) -> Result<Option<T>>
     where
         T: Clone + Default + PartialEq + Serialize + DeserializeOwned + Send,
     {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::db::{Missing, View, corrupt};
-use super::exact::{Exact, ExactKey, Mark};
-use super::key::{self, Cell};
-use super::record::{self, ConversationRecord, Head, Roster};
+use super::coherent::{Exact, ExactKey, Mark};
 use crate::metrics::CacheCounts;
 use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId};
+use crate::store::embedded::engine::db::{Missing, View, corrupt};
+use crate::store::embedded::engine::key::{self, Cell};
+use crate::store::embedded::engine::record::{self, ConversationRecord, Head, Roster};
 use crate::store::{Audience, Result};
 
 const SHARDS: usize = 64;
@@ -19,34 +19,34 @@ const MEMBERSHIPS_MAX: usize = 256;
 
 /// A conversation and what changes with its messages.
 #[derive(Debug, Clone)]
-pub(super) struct State {
-    pub(super) conversation: Arc<Conversation>,
-    pub(super) head: Head,
+pub(in crate::store::embedded) struct State {
+    pub(in crate::store::embedded) conversation: Arc<Conversation>,
+    pub(in crate::store::embedded) head: Head,
     /// As the head lies on disk: the condition of the next write.
-    pub(super) head_bytes: Vec<u8>,
+    pub(in crate::store::embedded) head_bytes: Vec<u8>,
     /// `None` in a large conversation: its memberships are read one by one.
-    pub(super) people: Option<Arc<People>>,
-    pub(super) roster: Roster,
+    pub(in crate::store::embedded) people: Option<Arc<People>>,
+    pub(in crate::store::embedded) roster: Roster,
     /// Who counts as OWNER where nobody was given that role.
-    pub(super) heir: Option<UserId>,
+    pub(in crate::store::embedded) heir: Option<UserId>,
 }
 
 #[derive(Debug)]
-pub(super) struct People {
+pub(in crate::store::embedded) struct People {
     /// As they were given, also those that have ended.
-    pub(super) memberships: BTreeMap<UserId, Membership>,
-    pub(super) joined: Arc<[UserId]>,
+    pub(in crate::store::embedded) memberships: BTreeMap<UserId, Membership>,
+    pub(in crate::store::embedded) joined: Arc<[UserId]>,
 }
 
 impl People {
-    pub(super) fn new(memberships: BTreeMap<UserId, Membership>) -> Self {
+    pub(in crate::store::embedded) fn new(memberships: BTreeMap<UserId, Membership>) -> Self {
         let joined = memberships.iter().filter(|(_, membership)| membership.is_joined()).map(|(user, _)| user.clone()).collect();
         Self { memberships, joined }
     }
 }
 
 impl State {
-    pub(super) fn load(view: &View<'_>, id: ConversationId) -> Result<Option<Self>> {
+    pub(in crate::store::embedded) fn load(view: &View<'_>, id: ConversationId) -> Result<Option<Self>> {
         let Some(conversation) = view.record::<ConversationRecord>(&key::conversation(id))? else { return Ok(None) };
         let conversation = Arc::new(conversation.into_conversation(id));
         let head_key = key::head(id);
@@ -64,17 +64,17 @@ impl State {
     }
 
     /// The same with another head.
-    pub(super) fn with_head(&self, head: Head) -> Self {
+    pub(in crate::store::embedded) fn with_head(&self, head: Head) -> Self {
         Self { head, head_bytes: record::encode(&head), ..self.clone() }
     }
 
     /// Whom its messages are told.
-    pub(super) fn audience(&self) -> Audience {
+    pub(in crate::store::embedded) fn audience(&self) -> Audience {
         Audience { users: self.people.as_ref().map(|people| people.joined.clone()) }
     }
 
     /// A user's membership as it was given.
-    pub(super) fn given(&self, view: &View<'_>, user: &UserId) -> Result<Option<Membership>> {
+    pub(in crate::store::embedded) fn given(&self, view: &View<'_>, user: &UserId) -> Result<Option<Membership>> {
         match &self.people {
             Some(people) => Ok(people.memberships.get(user).copied()),
             None => view.record(&key::participant(self.conversation.id, user, Cell::Membership)),
@@ -82,14 +82,17 @@ impl State {
     }
 
     /// A user's membership as it counts.
-    pub(super) fn as_it_counts(&self, user: &UserId, given: Membership) -> Membership {
+    pub(in crate::store::embedded) fn as_it_counts(&self, user: &UserId, given: Membership) -> Membership {
         let is_heir = given.is_joined() && self.heir.as_ref() == Some(user);
         Membership { role: if is_heir { Role::Owner } else { given.role }, ..given }
     }
 }
 
 /// Who counts as OWNER of these, where nobody was given that role.
-pub(super) fn heir<'a>(conversation: &Conversation, memberships: impl IntoIterator<Item = (&'a UserId, &'a Membership)>) -> Option<UserId> {
+pub(in crate::store::embedded) fn heir<'a>(
+    conversation: &Conversation,
+    memberships: impl IntoIterator<Item = (&'a UserId, &'a Membership)>,
+) -> Option<UserId> {
     if conversation.kind != ConversationKind::Group {
         return None;
     }
@@ -106,11 +109,12 @@ pub(super) fn heir<'a>(conversation: &Conversation, memberships: impl IntoIterat
 }
 
 /// All memberships of a conversation that is not large.
-pub(super) fn memberships(view: &View<'_>, id: ConversationId) -> Result<BTreeMap<UserId, Membership>> {
+pub(in crate::store::embedded) fn memberships(view: &View<'_>, id: ConversationId) -> Result<BTreeMap<UserId, Membership>> {
     let mut memberships = BTreeMap::new();
     for row in view.scan(key::participants(id), Direction::Forward) {
         let (bytes, value) = row?;
-        let (user, cell) = key::participant_cell(&bytes).ok_or_else(|| corrupt("participants", super::db::KeyError))?;
+        let (user, cell) =
+            key::participant_cell(&bytes).ok_or_else(|| corrupt("participants", crate::store::embedded::engine::db::KeyError))?;
         if cell == Cell::Membership as u8 {
             memberships.insert(user, record::decode(&value).map_err(|error| corrupt("participants", error))?);
         }
@@ -125,35 +129,35 @@ impl ExactKey for ConversationId {
     }
 }
 
-pub(super) struct States(Exact<ConversationId, Arc<State>>);
+pub(in crate::store::embedded) struct States(Exact<ConversationId, Arc<State>>);
 
 impl States {
-    pub(super) fn new() -> Self {
+    pub(in crate::store::embedded) fn new() -> Self {
         Self(Exact::new("conversations", SHARDS, SHARD_STATES_MAX))
     }
 
-    pub(super) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
+    pub(in crate::store::embedded) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
         self.0.get(&id)
     }
 
-    pub(super) fn meter(&self) -> &CacheCounts {
+    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
         self.0.meter()
     }
 
     /// To be taken before the view that a state is loaded from.
-    pub(super) fn mark(&self) -> Mark {
+    pub(in crate::store::embedded) fn mark(&self) -> Mark {
         self.0.mark()
     }
 
     /// Puts what was loaded, unless a writer came since the mark.
-    pub(super) fn put_loaded(&self, mark: Mark, state: Arc<State>) {
+    pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, state: Arc<State>) {
         if is_kept(&state) {
             self.0.put_loaded(mark, state.conversation.id, state);
         }
     }
 
     /// Puts what was just written. Only between its commit and its acknowledgement, in the order of commits.
-    pub(super) fn put_written(&self, state: Arc<State>) {
+    pub(in crate::store::embedded) fn put_written(&self, state: Arc<State>) {
         let id = state.conversation.id;
         if is_kept(&state) {
             self.0.put_written(id, state);
@@ -162,7 +166,7 @@ impl States {
         }
     }
 
-    pub(super) fn forget(&self, id: ConversationId) {
+    pub(in crate::store::embedded) fn forget(&self, id: ConversationId) {
         self.0.forget(&id);
     }
 }

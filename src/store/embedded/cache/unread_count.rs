@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use lru::LruCache;
 
-use super::record::Head;
 use crate::metrics::CacheCounts;
 use crate::model::{ConversationId, OrderKey, Unread, UserId};
 use crate::store::UnreadQuestion;
+use crate::store::embedded::engine::record::Head;
 
 const SHARDS: usize = 16;
 const SHARD_COUNTS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
@@ -23,13 +23,13 @@ struct Counted {
 
 type Shard = LruCache<(ConversationId, UserId), Counted>;
 
-pub(super) struct Counts {
+pub(in crate::store::embedded) struct Counts {
     shards: Vec<Mutex<Shard>>,
     meter: CacheCounts,
 }
 
 impl Counts {
-    pub(super) fn new() -> Self {
+    pub(in crate::store::embedded) fn new() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::new(LruCache::new(SHARD_COUNTS_MAX))).collect();
         Self { shards, meter: CacheCounts::new("unread") }
     }
@@ -39,19 +39,19 @@ impl Counts {
     }
 
     /// What was counted from this place on, with this cap, under this head.
-    pub(super) fn get(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: &Head) -> Option<Unread> {
+    pub(in crate::store::embedded) fn get(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: &Head) -> Option<Unread> {
         let mut shard = self.shard(question.conversation);
         let counted = shard.get(&(question.conversation, user.clone()));
         let counted = counted.filter(|counted| counted.after == question.after && counted.cap == cap && counted.head == *head);
         self.meter.saw(counted.map(|counted| counted.unread))
     }
 
-    pub(super) fn meter(&self) -> &CacheCounts {
+    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
         &self.meter
     }
 
     /// The head must have been taken before the view that was counted in.
-    pub(super) fn put(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: Head, unread: Unread) {
+    pub(in crate::store::embedded) fn put(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: Head, unread: Unread) {
         let counted = Counted { after: question.after, cap, head, unread };
         self.shard(question.conversation).put((question.conversation, user.clone()), counted);
     }

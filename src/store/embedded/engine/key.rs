@@ -8,7 +8,7 @@ mod row;
 
 use uuid::Uuid;
 
-pub(super) use self::row::{
+pub(in crate::store::embedded) use self::row::{
     all_activities, all_busy, all_larges, all_pairs, behind, busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
     conversations_after, expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, pair, reaction, reaction_of,
     reaction_to, reactions, reactions_after, reactions_in, reactions_of, roster, send_by_key, user, user_of, users_after,
@@ -17,7 +17,7 @@ use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, Use
 
 /// A keyspace of the engine: each a tree of its own. Few, because each pins the journal until it is flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Table {
+pub(in crate::store::embedded) enum Table {
     Messages,
     Heads,
     Participants,
@@ -29,10 +29,10 @@ pub(super) enum Table {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 7] =
+    pub(in crate::store::embedded) const ALL: [Self; 7] =
         [Self::Messages, Self::Heads, Self::Participants, Self::Inbox, Self::Activity, Self::Changes, Self::Rows];
 
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::store::embedded) const fn name(self) -> &'static str {
         match self {
             Self::Messages => "messages",
             Self::Heads => "heads",
@@ -70,7 +70,7 @@ const CHANGES_OF_USER: u8 = 1;
 /// Values of one participant. Each has a key of its own, so that writers never share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Cell {
+pub(in crate::store::embedded) enum Cell {
     Membership = 0,
     ReadUpTo = 1,
     DeliveredUpTo = 2,
@@ -79,19 +79,19 @@ pub(super) enum Cell {
 /// Values of one user's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum EntryCell {
+pub(in crate::store::embedded) enum EntryCell {
     Marker = 0,
     SentUpTo = 1,
     Flags = 2,
 }
 
 impl EntryCell {
-    pub(super) const ALL: [Self; 3] = [Self::Marker, Self::SentUpTo, Self::Flags];
+    pub(in crate::store::embedded) const ALL: [Self; 3] = [Self::Marker, Self::SentUpTo, Self::Flags];
 }
 
 /// How a user's inbox finds a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Listing {
+pub(in crate::store::embedded) enum Listing {
     /// By its activity, in the index.
     Active(Timestamp),
     /// Among those that are active just now: their heads say when. A send into one of these moves nothing.
@@ -102,14 +102,14 @@ pub(super) enum Listing {
 
 /// Where one value lies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) table: Table,
-    pub(super) bytes: Vec<u8>,
+pub(in crate::store::embedded) struct Key {
+    pub(in crate::store::embedded) table: Table,
+    pub(in crate::store::embedded) bytes: Vec<u8>,
 }
 
 impl Key {
     /// The table in the words of the design, for messages about it.
-    pub(super) fn table_name(&self) -> &'static str {
+    pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
         const NAMES: [&str; 12] = [
             "meta",
             "conversations",
@@ -133,10 +133,10 @@ impl Key {
 
 /// Keys of one table from `start` up to, and without, `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) table: Table,
-    pub(super) start: Vec<u8>,
-    pub(super) end: Vec<u8>,
+pub(in crate::store::embedded) struct Span {
+    pub(in crate::store::embedded) table: Table,
+    pub(in crate::store::embedded) start: Vec<u8>,
+    pub(in crate::store::embedded) end: Vec<u8>,
 }
 
 impl Span {
@@ -161,30 +161,30 @@ impl Span {
         Self { table: key.table, start: key.bytes, end }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::store::embedded) fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
     /// What of it lies behind another span.
-    pub(super) fn behind(mut self, other: &Self) -> Self {
+    pub(in crate::store::embedded) fn behind(mut self, other: &Self) -> Self {
         self.start = self.start.max(other.end.clone());
         self
     }
 
     /// What of it lies before another span.
-    pub(super) fn before(mut self, other: &Self) -> Self {
+    pub(in crate::store::embedded) fn before(mut self, other: &Self) -> Self {
         self.end = self.end.min(other.start.clone());
         self
     }
 
     /// What of it lies before the end of another span.
-    pub(super) fn up_to(mut self, other: &Self) -> Self {
+    pub(in crate::store::embedded) fn up_to(mut self, other: &Self) -> Self {
         self.end = self.end.min(other.end.clone());
         self
     }
 
     /// What of it lies at or behind the start of another span.
-    pub(super) fn from(mut self, other: &Self) -> Self {
+    pub(in crate::store::embedded) fn from(mut self, other: &Self) -> Self {
         self.start = self.start.max(other.start.clone());
         self
     }
@@ -224,52 +224,52 @@ fn split_name(bytes: &[u8]) -> Option<(UserId, &[u8])> {
 
 // Messages: conversation ‖ turned order key, so that the newest comes first.
 
-pub(super) fn message(conversation: ConversationId, place: OrderKey) -> Key {
+pub(in crate::store::embedded) fn message(conversation: ConversationId, place: OrderKey) -> Key {
     Key { table: Table::Messages, bytes: [*conversation.0.as_bytes(), turned(place.0)].concat() }
 }
 
-pub(super) fn message_place(conversation: ConversationId, place: OrderKey) -> Span {
+pub(in crate::store::embedded) fn message_place(conversation: ConversationId, place: OrderKey) -> Span {
     Span::of_key(message(conversation, place))
 }
 
-pub(super) fn messages(conversation: ConversationId) -> Span {
+pub(in crate::store::embedded) fn messages(conversation: ConversationId) -> Span {
     Span::of_prefix(Table::Messages, conversation.0.as_bytes().to_vec())
 }
 
-pub(super) fn message_id(bytes: &[u8]) -> Option<MessageId> {
+pub(in crate::store::embedded) fn message_id(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(turned(bytes.get(16..)?.try_into().ok()?)))
 }
 
 /// The same, with its conversation.
-pub(super) fn message_key(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
+pub(in crate::store::embedded) fn message_key(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
     Some((ConversationId(Uuid::from_slice(bytes.get(..16)?).ok()?), message_id(bytes)?))
 }
 
-pub(super) fn head(conversation: ConversationId) -> Key {
+pub(in crate::store::embedded) fn head(conversation: ConversationId) -> Key {
     Key { table: Table::Heads, bytes: conversation.0.as_bytes().to_vec() }
 }
 
 // Participants: conversation ‖ name ‖ 0 ‖ cell.
 
-pub(super) fn participant(conversation: ConversationId, user: &UserId, cell: Cell) -> Key {
+pub(in crate::store::embedded) fn participant(conversation: ConversationId, user: &UserId, cell: Cell) -> Key {
     let mut bytes = conversation.0.as_bytes().to_vec();
     bytes.extend_from_slice(&name(user));
     bytes.push(cell as u8);
     Key { table: Table::Participants, bytes }
 }
 
-pub(super) fn participants(conversation: ConversationId) -> Span {
+pub(in crate::store::embedded) fn participants(conversation: ConversationId) -> Span {
     Span::of_prefix(Table::Participants, conversation.0.as_bytes().to_vec())
 }
 
-pub(super) fn participant_place(conversation: ConversationId, user: &UserId) -> Span {
+pub(in crate::store::embedded) fn participant_place(conversation: ConversationId, user: &UserId) -> Span {
     let mut bytes = conversation.0.as_bytes().to_vec();
     bytes.extend_from_slice(&name(user));
     Span::of_prefix(Table::Participants, bytes)
 }
 
 /// Whose value it is, and which of [`Cell`].
-pub(super) fn participant_cell(bytes: &[u8]) -> Option<(UserId, u8)> {
+pub(in crate::store::embedded) fn participant_cell(bytes: &[u8]) -> Option<(UserId, u8)> {
     match split_name(bytes.get(16..)?)? {
         (user, &[cell]) => Some((user, cell)),
         _ => None,
@@ -278,7 +278,7 @@ pub(super) fn participant_cell(bytes: &[u8]) -> Option<(UserId, u8)> {
 
 // Entries: name ‖ 0 ‖ conversation ‖ cell; their order: name ‖ 0 ‖ turned activity ‖ turned conversation.
 
-pub(super) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell) -> Key {
+pub(in crate::store::embedded) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell) -> Key {
     let mut bytes = name(user);
     bytes.extend_from_slice(conversation.0.as_bytes());
     bytes.push(cell as u8);
@@ -286,29 +286,29 @@ pub(super) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell
 }
 
 /// Whose value it is, of which conversation, and which.
-pub(super) fn entry_cell(bytes: &[u8]) -> Option<(UserId, ConversationId, EntryCell)> {
+pub(in crate::store::embedded) fn entry_cell(bytes: &[u8]) -> Option<(UserId, ConversationId, EntryCell)> {
     let (user, rest) = split_name(bytes)?;
     let (conversation, cell) = rest.split_first_chunk::<16>()?;
     let cell = EntryCell::ALL.into_iter().find(|known| cell == [*known as u8])?;
     Some((user, ConversationId(Uuid::from_bytes(*conversation)), cell))
 }
 
-pub(super) fn activity(user: &UserId, key: &InboxKey) -> Key {
+pub(in crate::store::embedded) fn activity(user: &UserId, key: &InboxKey) -> Key {
     let mut bytes = name(user);
     bytes.extend_from_slice(&(!key.activity.micros().cast_unsigned()).to_be_bytes());
     bytes.extend_from_slice(&turned(*key.conversation.0.as_bytes()));
     Key { table: Table::Activity, bytes }
 }
 
-pub(super) fn activity_place(user: &UserId, key: &InboxKey) -> Span {
+pub(in crate::store::embedded) fn activity_place(user: &UserId, key: &InboxKey) -> Span {
     Span::of_key(activity(user, key))
 }
 
-pub(super) fn activities(user: &UserId) -> Span {
+pub(in crate::store::embedded) fn activities(user: &UserId) -> Span {
     Span::of_prefix(Table::Activity, name(user))
 }
 
-pub(super) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
+pub(in crate::store::embedded) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
     let (_, rest) = bytes.split_at_checked(bytes.iter().position(|byte| *byte == 0)? + 1)?;
     let (micros, conversation) = rest.split_first_chunk::<8>()?;
     let activity = Timestamp::from_micros((!u64::from_be_bytes(*micros)).cast_signed());
@@ -317,33 +317,33 @@ pub(super) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
 
 // Changes of a conversation: conversation ‖ order key, the oldest first.
 
-pub(super) fn change_of_conversation(conversation: ConversationId, change: OrderKey) -> Key {
+pub(in crate::store::embedded) fn change_of_conversation(conversation: ConversationId, change: OrderKey) -> Key {
     let bytes = [&[CHANGES_OF_CONVERSATION], conversation.0.as_bytes().as_slice(), &change.0].concat();
     Key { table: Table::Changes, bytes }
 }
 
-pub(super) fn changes_of_conversation_after(conversation: ConversationId, after: OrderKey) -> Span {
+pub(in crate::store::embedded) fn changes_of_conversation_after(conversation: ConversationId, after: OrderKey) -> Span {
     let prefix = [&[CHANGES_OF_CONVERSATION], conversation.0.as_bytes().as_slice()].concat();
     Span::of_prefix(Table::Changes, prefix).behind(&Span::of_key(change_of_conversation(conversation, after)))
 }
 
 // Changes of a user: name ‖ 0 ‖ order key, the oldest first.
 
-pub(super) fn change_of_user(user: &UserId, change: OrderKey) -> Key {
+pub(in crate::store::embedded) fn change_of_user(user: &UserId, change: OrderKey) -> Key {
     let mut bytes = vec![CHANGES_OF_USER];
     bytes.extend_from_slice(&name(user));
     bytes.extend_from_slice(&change.0);
     Key { table: Table::Changes, bytes }
 }
 
-pub(super) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {
+pub(in crate::store::embedded) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {
     let mut prefix = vec![CHANGES_OF_USER];
     prefix.extend_from_slice(&name(user));
     let place = Span::of_key(change_of_user(user, after));
     Span::of_prefix(Table::Changes, prefix).behind(&place)
 }
 
-pub(super) fn change_id(bytes: &[u8]) -> Option<MessageId> {
+pub(in crate::store::embedded) fn change_id(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(*bytes.last_chunk::<16>()?))
 }
 

@@ -181,7 +181,7 @@ pub(in crate::store::embedded) fn listing_of(row: &Key) -> Option<(UserId, Conve
 
 // Expiry: hour ‖ table ‖ key of what expires. An hour's rows have all expired once it has begun.
 
-pub(super) const HOUR_MICROS: i64 = 3_600 * 1_000_000;
+pub(in crate::store::embedded) const HOUR_MICROS: i64 = 3_600 * 1_000_000;
 
 fn hour(moment: Timestamp) -> u32 {
     u32::try_from(moment.micros() / HOUR_MICROS).expect("the year 9999 lies within 71 million hours of 1970")

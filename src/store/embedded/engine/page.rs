@@ -6,7 +6,7 @@ use crate::store::Result;
 
 /// A page of the rows in `list`. `place` says where a cursor's own rows lie; `has` whether there are any; `read` reads up to so many rows
 /// of a span, in that direction.
-pub(super) fn read_page<T, K>(
+pub(in crate::store::embedded) fn read_page<T, K>(
     list: &Span,
     request: &PageRequest<K>,
     place: impl Fn(&K) -> Span,

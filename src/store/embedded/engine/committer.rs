@@ -14,9 +14,9 @@ use fjall::Slice;
 use tokio::sync::oneshot;
 
 use super::key::{self, Key};
-use super::meter::CommitMeter;
 use super::record::{self, CommitRecord};
 use crate::model::TimeUuid;
+use crate::store::embedded::meter::CommitMeter;
 use crate::store::{Cause, Error, Result};
 
 /// Writes that wait.
@@ -31,7 +31,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(60);
 const DROP_MAX: Duration = Duration::from_secs(2);
 
 /// What is done to one key. A write names each key once.
-pub(super) enum Op {
+pub(in crate::store::embedded) enum Op {
     Put(Key, Vec<u8>),
     Delete(Key),
     /// Keeps the greater bytes.
@@ -39,24 +39,24 @@ pub(super) enum Op {
 }
 
 /// What must hold, or nothing of the write is done.
-pub(super) enum Condition {
+pub(in crate::store::embedded) enum Condition {
     Absent(Key),
     Is(Key, Vec<u8>),
 }
 
 /// What is done as a whole, or not at all.
 #[derive(Default)]
-pub(super) struct Write {
-    pub(super) ops: Vec<Op>,
-    pub(super) conditions: Vec<Condition>,
+pub(in crate::store::embedded) struct Write {
+    pub(in crate::store::embedded) ops: Vec<Op>,
+    pub(in crate::store::embedded) conditions: Vec<Condition>,
     /// The greatest id in it.
-    pub(super) newest_id: Option<TimeUuid>,
+    pub(in crate::store::embedded) newest_id: Option<TimeUuid>,
     /// What is to be done between the commit and its acknowledgement, in the order of writes.
-    pub(super) applied: Option<Box<dyn FnOnce() + Send>>,
+    pub(in crate::store::embedded) applied: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Write {
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::store::embedded) fn bytes(&self) -> usize {
         let of = |key: &Key, value: &[u8]| key.bytes.len() + value.len() + 32;
         let ops = self.ops.iter().map(|op| match op {
             Op::Put(key, value) | Op::Max(key, value) => of(key, value),
@@ -67,14 +67,14 @@ impl Write {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(in crate::store::embedded) enum Outcome {
     Done,
     /// A condition did not hold.
     Refused,
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum Fault {
+pub(in crate::store::embedded) enum Fault {
     #[error("too many writes are waiting")]
     Full,
     #[error("the store is closed")]
@@ -86,10 +86,10 @@ pub(super) enum Fault {
 }
 
 /// Rows that are written together: the last value of each key, or its end.
-pub(super) type Rows = HashMap<Key, Option<Vec<u8>>>;
+pub(in crate::store::embedded) type Rows = HashMap<Key, Option<Vec<u8>>>;
 
 /// What the writer writes to.
-pub(super) trait Engine: Send + 'static {
+pub(in crate::store::embedded) trait Engine: Send + 'static {
     fn get(&self, key: &Key) -> Result<Option<Slice>>;
     fn commit(&mut self, rows: Rows) -> Result<(), Cause>;
     /// Notes aside that this commit was made.
@@ -120,7 +120,7 @@ impl Progress {
     }
 }
 
-pub(super) struct Committer {
+pub(in crate::store::embedded) struct Committer {
     progress: Arc<Progress>,
     /// `None` once closed. Dropping it ends the thread, after what waits.
     queue: Mutex<Option<SyncSender<Request>>>,
@@ -132,7 +132,7 @@ type Ended = Receiver<Result<(), Arc<str>>>;
 
 impl Committer {
     /// `last` is the last commit that the engine holds.
-    pub(super) fn start(engine: impl Engine, last: CommitRecord) -> std::io::Result<Self> {
+    pub(in crate::store::embedded) fn start(engine: impl Engine, last: CommitRecord) -> std::io::Result<Self> {
         let progress = Arc::new(Progress { newest_id: Mutex::new(last.newest_id), ..Progress::default() });
         let (queue, requests) = sync_channel(QUEUE_MAX);
         let (end, ended) = sync_channel(1);
@@ -150,7 +150,7 @@ impl Committer {
 
     /// Writes, and waits until it is on disk, however long the disk takes: as long as it may still be done, nothing that depends on its
     /// outcome may go on. Who cannot wait so long stops waiting; what has begun goes on.
-    pub(super) async fn commit(&self, write: Write) -> Result<Outcome> {
+    pub(in crate::store::embedded) async fn commit(&self, write: Write) -> Result<Outcome> {
         match self.submit(write)?.await {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed("the writer has ended".into())))),
@@ -186,31 +186,31 @@ impl Committer {
         Ok(answer)
     }
 
-    pub(super) fn meter(&self) -> &CommitMeter {
+    pub(in crate::store::embedded) fn meter(&self) -> &CommitMeter {
         &self.progress.meter
     }
 
     /// Writes that wait, and their bytes.
-    pub(super) fn queued(&self) -> (usize, usize) {
+    pub(in crate::store::embedded) fn queued(&self) -> (usize, usize) {
         (self.progress.queued_writes.load(Ordering::Relaxed), self.progress.queued_bytes.load(Ordering::Relaxed))
     }
 
-    pub(super) fn newest_id(&self) -> Option<TimeUuid> {
+    pub(in crate::store::embedded) fn newest_id(&self) -> Option<TimeUuid> {
         *self.progress.newest_id.lock().expect("no panic while holding an id")
     }
 
     /// For how long the present commit has been under way, where that is too long.
-    pub(super) fn stuck(&self) -> Option<Duration> {
+    pub(in crate::store::embedded) fn stuck(&self) -> Option<Duration> {
         let began = *self.progress.began.lock().expect("no panic while holding a moment");
         began.map(|began| began.elapsed()).filter(|took| *took > COMMIT_MAX)
     }
 
     /// Why nothing is written any more until the store is opened again.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(in crate::store::embedded) fn failure(&self) -> Option<String> {
         self.progress.failure.get().map(|why| Fault::Poisoned(why.clone()).to_string())
     }
 
-    pub(super) fn health(&self) -> Result<(), String> {
+    pub(in crate::store::embedded) fn health(&self) -> Result<(), String> {
         if let Some(why) = self.failure() {
             return Err(why);
         }
@@ -224,7 +224,7 @@ impl Committer {
     }
 
     /// Takes nothing more, writes what waits, and syncs. Blocks.
-    pub(super) fn close(&self) -> Result<()> {
+    pub(in crate::store::embedded) fn close(&self) -> Result<()> {
         let Some(ended) = self.end() else { return Ok(()) };
         match ended.recv_timeout(CLOSE_MAX) {
             Ok(Ok(())) => Ok(()),
@@ -391,7 +391,7 @@ impl<E: Engine> Writer<E> {
 type Kept = (Option<Box<dyn FnOnce() + Send>>, oneshot::Sender<Result<Outcome>>);
 
 /// The row in which each commit writes its number.
-pub(super) const COMMIT: &str = "commit";
+pub(in crate::store::embedded) const COMMIT: &str = "commit";
 
 fn answer(done: oneshot::Sender<Result<Outcome>>, outcome: Result<Outcome>) {
     // Who asked may have gone: what was written stays written.

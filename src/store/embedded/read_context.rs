@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::counts::Counts;
-use super::db::{Db, View};
-use super::known::{Entry, Known, Marks};
-use super::state::{State, States};
 use crate::clock::Clock;
 use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::Result;
+use crate::store::embedded::cache::row::{Entry, Known, Marks};
+use crate::store::embedded::cache::state::{State, States};
+use crate::store::embedded::cache::unread_count::Counts;
+use crate::store::embedded::engine::db::{Db, View};
 
-pub(super) struct Core {
+pub(super) struct ReadContext {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
     pub(super) known: Arc<Known>,
@@ -18,7 +18,7 @@ pub(super) struct Core {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-impl Core {
+impl ReadContext {
     pub(super) fn view(&self) -> View<'_> {
         self.db.view()
     }
@@ -43,7 +43,7 @@ impl Core {
 
 /// A view, and beside it what memory knows by now.
 pub(super) struct Look<'a> {
-    pub(super) core: &'a Core,
+    pub(super) core: &'a ReadContext,
     marks: Marks,
     pub(super) view: View<'a>,
 }

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Outcome, Write};
-use super::conversation::listed;
-use super::core::Core;
-use super::db::{KeyError, View, corrupt};
-use super::key::{self, Key, Listing};
-use super::record::{self, ConversationRecord, Head, MessageLead, MessageRecord, Roster};
-use super::state::{State, memberships};
-use super::{Embedded, TRIES_MAX, contended};
 use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Message, MessageId, Role, TimeUuid, UserId};
+use crate::store::embedded::cache::state::{State, memberships};
+use crate::store::embedded::conversation::listed;
+use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
+use crate::store::embedded::engine::db::{KeyError, View, corrupt};
+use crate::store::embedded::engine::key::{self, Key, Listing};
+use crate::store::embedded::engine::record::{self, ConversationRecord, Head, MessageLead, MessageRecord, Roster};
+use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 use crate::store::{Error, Finding, Result, Verified, VerifyPlace};
 
 /// Of one piece. A conversation is looked at whole, whatever its length.
@@ -48,7 +48,7 @@ impl Stage {
 }
 
 impl Embedded {
-    pub(super) async fn verified(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+    pub(in crate::store::embedded) async fn verified(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
         for _ in 0..TRIES_MAX {
             let place = after.cloned();
             let (mut verified, write) = self.inner.read(move |core| look(core, place.as_ref())).await?;
@@ -64,7 +64,7 @@ impl Embedded {
     }
 }
 
-fn look(core: &Core, after: Option<&VerifyPlace>) -> Result<(Verified, Write)> {
+fn look(core: &ReadContext, after: Option<&VerifyPlace>) -> Result<(Verified, Write)> {
     let (stage, from) = match after.and_then(|place| place.0.split_first()) {
         Some((stage, from)) => (Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)], Some(from.to_vec())),
         None => (Stage::Conversations, None),

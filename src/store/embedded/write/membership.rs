@@ -6,32 +6,36 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Embedded;
-use super::change::Plan;
-use super::committer::{Condition, Op, Write};
-use super::core::Core;
-use super::db::View;
-use super::inbox;
-use super::key::{self, Cell, EntryCell, Listing};
-use super::record::{self, ChangeKind, ConversationRecord, Head, MessageRecord, Roster};
+use super::compare_and_set::Plan;
 use super::revision;
-use super::state::{self, People, State, memberships};
 use crate::model::{Change, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId};
+use crate::store::embedded::Embedded;
+use crate::store::embedded::cache::state::{self, People, State, memberships};
+use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::db::View;
+use crate::store::embedded::engine::key::{self, Cell, EntryCell, Listing};
+use crate::store::embedded::engine::record::{self, ChangeKind, ConversationRecord, Head, MessageRecord, Roster};
+use crate::store::embedded::inbox;
+use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind};
 
 impl Embedded {
-    pub(super) async fn membership_changed(&self, id: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+    pub(in crate::store::embedded) async fn membership_changed(
+        &self,
+        id: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>> {
         let change = Arc::new(change.clone());
         self.carry_out(id, move |core, state| plan(core, state, &change)).await
     }
 
-    pub(super) async fn renamed(&self, id: ConversationId, to: &Renaming) -> Result<Audience> {
+    pub(in crate::store::embedded) async fn renamed(&self, id: ConversationId, to: &Renaming) -> Result<Audience> {
         let to = Arc::new(to.clone());
         self.carry_out(id, move |core, state| rename(core, state, &to)).await
     }
 }
 
-pub(super) fn members(core: &Core, id: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+pub(in crate::store::embedded) fn members(core: &ReadContext, id: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
     let Some(state) = core.state(id)? else { return Ok(None) };
     let view = core.view();
     let given = users.iter().map(|user| state.given(&view, user)).collect::<Result<Vec<_>>>()?;
@@ -62,7 +66,7 @@ fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
     memberships.filter(|membership| membership.is_joined() && membership.role == Role::Owner).count() as u64
 }
 
-fn plan(core: &Core, state: &State, change: &MembershipChange) -> Result<Plan<Option<Audience>>> {
+fn plan(core: &ReadContext, state: &State, change: &MembershipChange) -> Result<Plan<Option<Audience>>> {
     if state.roster.version == Some(change.message.id) {
         return Ok((Some(audience(state)), None));
     }
@@ -136,7 +140,7 @@ fn people_after(
     Ok((Some(Arc::new(People::new(all))), heir))
 }
 
-fn rename(core: &Core, state: &State, to: &Renaming) -> Result<Plan<Audience>> {
+fn rename(core: &ReadContext, state: &State, to: &Renaming) -> Result<Plan<Audience>> {
     let id = state.conversation.id;
     if core.view().has(&key::message(id, to.message.id.order_key()))? {
         return Ok((audience(state), None));
@@ -170,7 +174,7 @@ fn audience(state: &State) -> Audience {
     Audience { users: state.people.as_ref().map(|people| people.joined.clone()) }
 }
 
-fn write(core: &Core, before: &State, after: State, mut ops: Vec<Op>, message: &Message) -> Write {
+fn write(core: &ReadContext, before: &State, after: State, mut ops: Vec<Op>, message: &Message) -> Write {
     let head = key::head(before.conversation.id);
     ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
     let (states, after) = (core.states.clone(), Arc::new(after));

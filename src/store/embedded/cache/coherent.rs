@@ -13,7 +13,7 @@ use lru::LruCache;
 use crate::metrics::CacheCounts;
 
 /// What a value is found by. Most of them hold an id that is random, or a hash.
-pub(super) trait ExactKey: Hash + Eq {
+pub(in crate::store::embedded) trait ExactKey: Hash + Eq {
     fn shard(&self) -> u8;
 }
 
@@ -23,7 +23,7 @@ struct Shard<K: ExactKey, V> {
     values: LruCache<K, V>,
 }
 
-pub(super) struct Exact<K: ExactKey, V> {
+pub(in crate::store::embedded) struct Exact<K: ExactKey, V> {
     shards: Vec<Mutex<Shard<K, V>>>,
     /// Of the last write, or doubt.
     writes: AtomicU64,
@@ -32,11 +32,11 @@ pub(super) struct Exact<K: ExactKey, V> {
 
 /// Where the writer stood before something was loaded.
 #[derive(Clone, Copy)]
-pub(super) struct Mark(u64);
+pub(in crate::store::embedded) struct Mark(u64);
 
 impl<K: ExactKey, V: Clone> Exact<K, V> {
     /// `cache` is what metrics call it.
-    pub(super) fn new(cache: &str, shards: usize, shard_max: NonZeroUsize) -> Self {
+    pub(in crate::store::embedded) fn new(cache: &str, shards: usize, shard_max: NonZeroUsize) -> Self {
         let shard = |_| Mutex::new(Shard { written: 0, values: LruCache::new(shard_max) });
         Self { shards: (0..shards).map(shard).collect(), writes: AtomicU64::new(0), meter: CacheCounts::new(cache) }
     }
@@ -45,21 +45,21 @@ impl<K: ExactKey, V: Clone> Exact<K, V> {
         self.shards[usize::from(key.shard()) % self.shards.len()].lock().expect("no panic while holding values")
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<V> {
+    pub(in crate::store::embedded) fn get(&self, key: &K) -> Option<V> {
         self.meter.saw(self.shard(key).values.get(key).cloned())
     }
 
-    pub(super) fn meter(&self) -> &CacheCounts {
+    pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
         &self.meter
     }
 
     /// To be taken before the view that something is loaded from.
-    pub(super) fn mark(&self) -> Mark {
+    pub(in crate::store::embedded) fn mark(&self) -> Mark {
         Mark(self.writes.load(Ordering::SeqCst))
     }
 
     /// Puts what was loaded, unless a writer came since the mark.
-    pub(super) fn put_loaded(&self, mark: Mark, key: K, value: V) {
+    pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, key: K, value: V) {
         let mut shard = self.shard(&key);
         if shard.written <= mark.0 {
             shard.values.put(key, value);
@@ -67,18 +67,18 @@ impl<K: ExactKey, V: Clone> Exact<K, V> {
     }
 
     /// Puts what was just written. Only between its commit and its acknowledgement, in the order of commits.
-    pub(super) fn put_written(&self, key: K, value: V) {
+    pub(in crate::store::embedded) fn put_written(&self, key: K, value: V) {
         self.written(&key).values.put(key, value);
     }
 
     /// Alters what was just written, where it is here. Only between its commit and its acknowledgement, in the order of commits.
-    pub(super) fn alter_written(&self, key: &K, alter: impl FnOnce(&mut V)) {
+    pub(in crate::store::embedded) fn alter_written(&self, key: &K, alter: impl FnOnce(&mut V)) {
         if let Some(value) = self.written(key).values.get_mut(key) {
             alter(value);
         }
     }
 
-    pub(super) fn forget(&self, key: &K) {
+    pub(in crate::store::embedded) fn forget(&self, key: &K) {
         self.written(key).values.pop(key);
     }
 

@@ -5,32 +5,32 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::append;
-use super::committer::{Condition, Op, Rows, Write};
-use super::core::Core;
-use super::db::{View, corrupt};
-use super::inbox;
-use super::key::{self, Cell, EntryCell, Key, Listing};
-use super::message;
-use super::record::{self, ConversationRecord, Head, MessageRecord, Roster};
-use super::state::State;
 use crate::model::{
     Conversation, ConversationId, ConversationKind, Emoji, Flags, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Role,
     TimeUuid, Timestamp, UserId,
 };
+use crate::store::embedded::cache::state::State;
+use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
+use crate::store::embedded::engine::db::{View, corrupt};
+use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing};
+use crate::store::embedded::engine::record::{self, ConversationRecord, Head, MessageRecord, Roster};
+use crate::store::embedded::inbox;
+use crate::store::embedded::message;
+use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::write::append;
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
 
 /// What one commit of an import writes, and a bit more. A call of fewer bytes is all or nothing.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
 
 /// The first rows of an import that one commit takes.
-pub(super) struct Plan {
-    pub(super) write: Write,
+pub(in crate::store::embedded) struct Plan {
+    pub(in crate::store::embedded) write: Write,
     /// One for each row that is in it.
-    pub(super) fates: Vec<Imported>,
+    pub(in crate::store::embedded) fates: Vec<Imported>,
 }
 
-pub(super) fn plan(core: &Core, rows: &[ImportRow]) -> Result<Plan> {
+pub(in crate::store::embedded) fn plan(core: &ReadContext, rows: &[ImportRow]) -> Result<Plan> {
     let view = core.view();
     let mut draft = Draft { core, view, rows: Rows::new(), bytes: 0, newest_id: None, conversations: HashMap::new() };
     let mut fates = Vec::with_capacity(rows.len());
@@ -44,7 +44,7 @@ pub(super) fn plan(core: &Core, rows: &[ImportRow]) -> Result<Plan> {
 }
 
 struct Draft<'a> {
-    core: &'a Core,
+    core: &'a ReadContext,
     view: View<'a>,
     rows: Rows,
     bytes: usize,

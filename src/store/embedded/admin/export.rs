@@ -1,16 +1,16 @@
 //! What an export reads of the embedded store: everything, in the order of its keys.
 
-use super::conversation::listed;
-use super::core::Core;
-use super::db::{KeyError, corrupt};
-use super::inbox;
-use super::key;
-use super::known::Entry;
-use super::record::{self, ConversationRecord};
 use crate::model::{Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
+use crate::store::embedded::cache::row::Entry;
+use crate::store::embedded::conversation::listed;
+use crate::store::embedded::engine::db::{KeyError, corrupt};
+use crate::store::embedded::engine::key;
+use crate::store::embedded::engine::record::{self, ConversationRecord};
+use crate::store::embedded::inbox;
+use crate::store::embedded::read_context::ReadContext;
 use crate::store::{ImportPlaces, Result, activity_to_give};
 
-pub(super) fn users(core: &Core, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+pub(in crate::store::embedded) fn users(core: &ReadContext, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
     let view = core.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
@@ -20,7 +20,11 @@ pub(super) fn users(core: &Core, after: Option<&UserId>, limit: usize) -> Result
     view.scan(key::users_after(after), Direction::Forward).take(limit).map(each).collect()
 }
 
-pub(super) fn conversations(core: &Core, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+pub(in crate::store::embedded) fn conversations(
+    core: &ReadContext,
+    after: Option<ConversationId>,
+    limit: usize,
+) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
     let view = core.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
@@ -33,8 +37,8 @@ pub(super) fn conversations(core: &Core, after: Option<ConversationId>, limit: u
     view.scan(key::conversations_after(after), Direction::Forward).take(limit).map(each).collect()
 }
 
-pub(super) fn participants(
-    core: &Core,
+pub(in crate::store::embedded) fn participants(
+    core: &ReadContext,
     conversation: ConversationId,
     after: Option<&UserId>,
     limit: usize,
@@ -59,8 +63,8 @@ pub(super) fn participants(
     Ok(found)
 }
 
-pub(super) fn reactions(
-    core: &Core,
+pub(in crate::store::embedded) fn reactions(
+    core: &ReadContext,
     conversation: ConversationId,
     message: MessageId,
     after: Option<&(Emoji, UserId)>,

@@ -2,29 +2,35 @@
 
 use std::sync::Arc;
 
-use super::Embedded;
-use super::change::Plan;
-use super::committer::{Condition, Op, Write};
-use super::core::Core;
-use super::db::{KeyError, View, corrupt};
-use super::key;
-use super::record::{self, MessageRecord};
+use super::compare_and_set::Plan;
 use super::revision;
-use super::state::State;
 use crate::model::{Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, UserId};
 use crate::store::Result;
+use crate::store::embedded::Embedded;
+use crate::store::embedded::cache::state::State;
+use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::db::{KeyError, View, corrupt};
+use crate::store::embedded::engine::key;
+use crate::store::embedded::engine::record::{self, MessageRecord};
+use crate::store::embedded::read_context::ReadContext;
 
 const TABLE: &str = "reactions_by_message";
 
 impl Embedded {
-    pub(super) async fn reacted(&self, id: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+    pub(in crate::store::embedded) async fn reacted(
+        &self,
+        id: ConversationId,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
         let (emoji, change) = (emoji.clone(), change.clone());
         self.carry_out(id, move |core, state| plan(core, state, &emoji, is_on, &change)).await
     }
 }
 
 /// On the condition that the conversation is as this state says: so nobody deletes the message meanwhile.
-fn plan(core: &Core, state: &State, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Plan<Option<Arc<Message>>>> {
+fn plan(core: &ReadContext, state: &State, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Plan<Option<Arc<Message>>>> {
     let id = state.conversation.id;
     let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
     if present.deleted_at.is_some() {
@@ -53,7 +59,11 @@ fn plan(core: &Core, state: &State, emoji: &Emoji, is_on: bool, change: &Change)
     Ok((Some(Arc::new(message)), Some(write)))
 }
 
-pub(super) fn reactions(core: &Core, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+pub(in crate::store::embedded) fn reactions(
+    core: &ReadContext,
+    viewer: &UserId,
+    messages: &[(ConversationId, MessageId)],
+) -> Result<Vec<Vec<Reaction>>> {
     let view = core.view();
     messages.iter().map(|(conversation, message)| of_message(&view, viewer, *conversation, *message)).collect()
 }

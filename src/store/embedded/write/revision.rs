@@ -2,27 +2,32 @@
 
 use std::sync::Arc;
 
-use super::Embedded;
-use super::change::Plan;
-use super::committer::{Condition, Op, Write};
-use super::core::Core;
-use super::db::{KeyError, corrupt};
-use super::inbox;
-use super::key;
-use super::record::{self, ChangeKind, ConversationChangeRecord, MessageRecord};
-use super::state::{State, States};
+use super::compare_and_set::Plan;
 use crate::model::{Change, ConversationId, Direction, Message, OrderKey, Revision, UserId};
+use crate::store::embedded::Embedded;
+use crate::store::embedded::cache::state::{State, States};
+use crate::store::embedded::engine::committer::{Condition, Op, Write};
+use crate::store::embedded::engine::db::{KeyError, corrupt};
+use crate::store::embedded::engine::key;
+use crate::store::embedded::engine::record::{self, ChangeKind, ConversationChangeRecord, MessageRecord};
+use crate::store::embedded::inbox;
+use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Audience, Result, Revised};
 
 impl Embedded {
-    pub(super) async fn revised(&self, id: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
+    pub(in crate::store::embedded) async fn revised(
+        &self,
+        id: ConversationId,
+        revision: &Revision,
+        change: &Change,
+    ) -> Result<Option<Revised>> {
         let (revision, change) = (revision.clone(), change.clone());
         self.carry_out(id, move |core, state| plan(core, state, &revision, &change)).await
     }
 }
 
 /// `None` where there is no such message. On the condition that the conversation is as this state says.
-fn plan(core: &Core, state: &State, revision: &Revision, change: &Change) -> Result<Plan<Option<Revised>>> {
+fn plan(core: &ReadContext, state: &State, revision: &Revision, change: &Change) -> Result<Plan<Option<Revised>>> {
     let id = state.conversation.id;
     let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
     let revised = |message, users| {
@@ -64,14 +69,19 @@ fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId
 }
 
 /// A change of a conversation, and the row by which it is forgotten.
-pub(super) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
+pub(in crate::store::embedded) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
     let key = key::change_of_conversation(id, change.id.order_key());
     let expiry = key::expiry(&key, change.id.moment().plus_micros(inbox::CHANGE_LIFETIME_MICROS));
     let entry = ConversationChangeRecord { kind: change.kind, message: change.message, user: change.user.clone() };
     [Op::Put(key, record::encode(&entry)), Op::Put(expiry, Vec::new())]
 }
 
-pub(super) fn changes(core: &Core, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+pub(in crate::store::embedded) fn changes(
+    core: &ReadContext,
+    conversation: ConversationId,
+    after: OrderKey,
+    limit: usize,
+) -> Result<Vec<Change>> {
     let view = core.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;

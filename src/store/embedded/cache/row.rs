@@ -3,14 +3,14 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::committer::Rows;
-use super::db::{View, corrupt};
-use super::exact::{Exact, ExactKey, Mark};
-use super::key::{self, EntryCell, Key, Table};
-use super::record::{self, DecodeError};
+use super::coherent::{Exact, ExactKey, Mark};
 use crate::metrics::Metrics;
 use crate::model::{ConversationId, Flags, Message, MessageId, ReadMarker, UserId};
 use crate::store::Result;
+use crate::store::embedded::engine::committer::Rows;
+use crate::store::embedded::engine::db::{View, corrupt};
+use crate::store::embedded::engine::key::{self, EntryCell, Key, Table};
+use crate::store::embedded::engine::record::{self, DecodeError};
 
 const SHARDS: usize = 16;
 const SHARD_ENTRIES_MAX: NonZeroUsize = NonZeroUsize::new(2_048).expect("it is not zero");
@@ -20,10 +20,10 @@ const BODY_BYTES_MAX: usize = 1_024;
 
 /// What a user's own rows say of their entry; the rest is its conversation's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Entry {
-    pub(super) marker: ReadMarker,
-    pub(super) sent_up_to: Option<MessageId>,
-    pub(super) flags: Flags,
+pub(in crate::store::embedded) struct Entry {
+    pub(in crate::store::embedded) marker: ReadMarker,
+    pub(in crate::store::embedded) sent_up_to: Option<MessageId>,
+    pub(in crate::store::embedded) flags: Flags,
 }
 
 impl ExactKey for (UserId, ConversationId) {
@@ -39,39 +39,45 @@ impl ExactKey for (ConversationId, MessageId) {
     }
 }
 
-pub(super) struct Known {
+pub(in crate::store::embedded) struct Known {
     entries: Exact<(UserId, ConversationId), Entry>,
     messages: Exact<(ConversationId, MessageId), Arc<Message>>,
 }
 
 /// Where the writer stood before something was loaded.
 #[derive(Clone, Copy)]
-pub(super) struct Marks {
+pub(in crate::store::embedded) struct Marks {
     entries: Mark,
     messages: Mark,
 }
 
 impl Known {
-    pub(super) fn new() -> Self {
+    pub(in crate::store::embedded) fn new() -> Self {
         Self { entries: Exact::new("entries", SHARDS, SHARD_ENTRIES_MAX), messages: Exact::new("messages", SHARDS, SHARD_MESSAGES_MAX) }
     }
 
-    pub(super) fn register(&self, metrics: &Metrics) {
+    pub(in crate::store::embedded) fn register(&self, metrics: &Metrics) {
         self.entries.meter().register(metrics);
         self.messages.meter().register(metrics);
     }
 
     /// To be taken before the view that something is loaded from.
-    pub(super) fn marks(&self) -> Marks {
+    pub(in crate::store::embedded) fn marks(&self) -> Marks {
         Marks { entries: self.entries.mark(), messages: self.messages.mark() }
     }
 
-    pub(super) fn entry_in_memory(&self, user: &UserId, conversation: ConversationId) -> Option<Entry> {
+    pub(in crate::store::embedded) fn entry_in_memory(&self, user: &UserId, conversation: ConversationId) -> Option<Entry> {
         self.entries.get(&(user.clone(), conversation))
     }
 
     /// From memory, or from the view and then into memory.
-    pub(super) fn entry(&self, marks: Marks, view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Entry> {
+    pub(in crate::store::embedded) fn entry(
+        &self,
+        marks: Marks,
+        view: &View<'_>,
+        user: &UserId,
+        conversation: ConversationId,
+    ) -> Result<Entry> {
         let key = (user.clone(), conversation);
         if let Some(known) = self.entries.get(&key) {
             return Ok(known);
@@ -81,12 +87,12 @@ impl Known {
         Ok(entry)
     }
 
-    pub(super) fn message_in_memory(&self, conversation: ConversationId, id: MessageId) -> Option<Arc<Message>> {
+    pub(in crate::store::embedded) fn message_in_memory(&self, conversation: ConversationId, id: MessageId) -> Option<Arc<Message>> {
         self.messages.get(&(conversation, id))
     }
 
     /// From memory, or from the view and then into memory.
-    pub(super) fn message(
+    pub(in crate::store::embedded) fn message(
         &self,
         marks: Marks,
         view: &View<'_>,
@@ -104,14 +110,14 @@ impl Known {
     }
 
     /// Puts messages that were just written, after [`Known::written`].
-    pub(super) fn put_messages(&self, messages: Vec<Arc<Message>>) {
+    pub(in crate::store::embedded) fn put_messages(&self, messages: Vec<Arc<Message>>) {
         for message in messages.into_iter().filter(|message| is_kept(message)) {
             self.messages.put_written((message.conversation, message.id), message);
         }
     }
 
     /// These rows are on disk now. Only between their commit and its acknowledgement.
-    pub(super) fn written(&self, rows: &Touched) {
+    pub(in crate::store::embedded) fn written(&self, rows: &Touched) {
         for (user, conversation, cell, value) in &rows.entries {
             let key = (user.clone(), *conversation);
             let mut is_read = true;
@@ -132,7 +138,7 @@ fn is_kept(message: &Message) -> bool {
 }
 
 impl Entry {
-    pub(super) fn load(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Self> {
+    pub(in crate::store::embedded) fn load(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Self> {
         let mut entry = Self::default();
         for cell in EntryCell::ALL {
             let key = key::entry(user, conversation, cell);
@@ -154,13 +160,13 @@ impl Entry {
 }
 
 /// What a commit writes of entries and messages.
-pub(super) struct Touched {
+pub(in crate::store::embedded) struct Touched {
     entries: Vec<(UserId, ConversationId, EntryCell, Option<Vec<u8>>)>,
     messages: Vec<(ConversationId, MessageId)>,
 }
 
 impl Touched {
-    pub(super) fn by(rows: &Rows) -> Self {
+    pub(in crate::store::embedded) fn by(rows: &Rows) -> Self {
         const MADE_HERE: &str = "a key that was made here has its form";
         let mut touched = Self { entries: Vec::new(), messages: Vec::new() };
         for (Key { table, bytes }, value) in rows {

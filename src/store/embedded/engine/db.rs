@@ -16,14 +16,14 @@ const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Clone)]
-pub(super) struct Db {
+pub(in crate::store::embedded) struct Db {
     database: Database,
     /// In the order of [`Table::ALL`].
     keyspaces: Arc<[Keyspace]>,
 }
 
 impl Db {
-    pub(super) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+    pub(in crate::store::embedded) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
         let database = Database::builder(path).cache_size(cache_bytes).max_journaling_size(JOURNALS_BYTES_MAX).open()?;
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES_MAX);
         let keyspaces = Table::ALL.iter().map(|table| database.keyspace(table.name(), options)).collect::<fjall::Result<_>>()?;
@@ -35,17 +35,17 @@ impl Db {
     }
 
     /// The newest value. Only for the one who writes: between two reads of it others' writes may come.
-    pub(super) fn get(&self, key: &Key) -> Result<Option<Slice>> {
+    pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
         self.keyspace(key.table).get(&key.bytes).map_err(|error| read_error(key.table_name(), error))
     }
 
     /// All as it is now, also while it goes on.
-    pub(super) fn view(&self) -> View<'_> {
+    pub(in crate::store::embedded) fn view(&self) -> View<'_> {
         View { db: self, snapshot: self.database.snapshot() }
     }
 
     /// Writes all or nothing. On disk when it returns, and only then to be read.
-    pub(super) fn commit(&self, rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>) -> fjall::Result<()> {
+    pub(in crate::store::embedded) fn commit(&self, rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>) -> fjall::Result<()> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         for (key, value) in rows {
             match value {
@@ -57,51 +57,55 @@ impl Db {
     }
 
     /// How many rows there are; some are counted that are not there any more.
-    pub(super) fn rows_about(&self) -> usize {
+    pub(in crate::store::embedded) fn rows_about(&self) -> usize {
         self.keyspaces.iter().map(Keyspace::approximate_len).sum()
     }
 
     /// What it takes on disk, its journals included.
-    pub(super) fn disk_bytes(&self) -> u64 {
+    pub(in crate::store::embedded) fn disk_bytes(&self) -> u64 {
         self.database.disk_space().unwrap_or_default()
     }
 
-    pub(super) fn sync(&self) -> fjall::Result<()> {
+    pub(in crate::store::embedded) fn sync(&self) -> fjall::Result<()> {
         self.database.persist(PersistMode::SyncAll)
     }
 }
 
 /// All keyspaces at one moment. To be dropped soon: it keeps old versions on disk.
-pub(super) struct View<'a> {
+pub(in crate::store::embedded) struct View<'a> {
     db: &'a Db,
     snapshot: Snapshot,
 }
 
 impl View<'_> {
-    pub(super) fn get(&self, key: &Key) -> Result<Option<Slice>> {
+    pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
         self.snapshot.get(self.db.keyspace(key.table), &key.bytes).map_err(|error| read_error(key.table_name(), error))
     }
 
-    pub(super) fn has(&self, key: &Key) -> Result<bool> {
+    pub(in crate::store::embedded) fn has(&self, key: &Key) -> Result<bool> {
         self.snapshot.contains_key(self.db.keyspace(key.table), &key.bytes).map_err(|error| read_error(key.table_name(), error))
     }
 
-    pub(super) fn record<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
+    pub(in crate::store::embedded) fn record<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
         self.decoded(key, record::decode)
     }
 
-    pub(super) fn decoded<T>(&self, key: &Key, decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>) -> Result<Option<T>> {
+    pub(in crate::store::embedded) fn decoded<T>(
+        &self,
+        key: &Key,
+        decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>> {
         self.get(key)?.map(|bytes| decode(&bytes)).transpose().map_err(|error| corrupt(key.table_name(), error))
     }
 
     /// Every row of a table.
-    pub(super) fn all(&self, table: Table) -> impl Iterator<Item = Result<(Slice, Slice)>> {
+    pub(in crate::store::embedded) fn all(&self, table: Table) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         let rows = self.snapshot.iter(self.db.keyspace(table));
         rows.map(move |row| row.into_inner().map_err(|error| read_error(table.name(), error)))
     }
 
     /// Rows of a span, from its start or from its end.
-    pub(super) fn scan(&self, span: Span, direction: Direction) -> impl Iterator<Item = Result<(Slice, Slice)>> {
+    pub(in crate::store::embedded) fn scan(&self, span: Span, direction: Direction) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         let table = span.table.name();
         let rows = (!span.is_empty()).then(|| self.snapshot.range(self.db.keyspace(span.table), span.start..span.end));
         let mut rows = rows.into_iter().next();
@@ -115,19 +119,19 @@ impl View<'_> {
     }
 }
 
-pub(super) fn corrupt(table: &'static str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+pub(in crate::store::embedded) fn corrupt(table: &'static str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Corrupt { table, cause: Box::new(cause) }
 }
 
 /// A key that is not of the form that its table has.
 #[derive(Debug, thiserror::Error)]
 #[error("its key has another form")]
-pub(super) struct KeyError;
+pub(in crate::store::embedded) struct KeyError;
 
 /// Something that another row speaks of.
 #[derive(Debug, thiserror::Error)]
 #[error("it is not there")]
-pub(super) struct Missing;
+pub(in crate::store::embedded) struct Missing;
 
 fn read_error(table: &'static str, error: fjall::Error) -> Error {
     if let fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) = error {

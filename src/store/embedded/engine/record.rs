@@ -17,7 +17,7 @@ const VERSION: u8 = 1;
 const MESSAGE_VERSION: u8 = 2;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DecodeError {
+pub(in crate::store::embedded) enum DecodeError {
     #[error("it is empty")]
     Empty,
     #[error("it has version {0}, which is not known")]
@@ -32,11 +32,11 @@ pub(super) enum DecodeError {
     Postcard(#[from] postcard::Error),
 }
 
-pub(super) fn encode(record: &impl Serialize) -> Vec<u8> {
+pub(in crate::store::embedded) fn encode(record: &impl Serialize) -> Vec<u8> {
     postcard::to_extend(record, vec![VERSION]).expect("plain data serialises")
 }
 
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+pub(in crate::store::embedded) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let (record, rest) = postcard::take_from_bytes(body(bytes)?)?;
     if rest.is_empty() { Ok(record) } else { Err(DecodeError::Trailing) }
 }
@@ -58,29 +58,29 @@ fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
     }
 }
 
-pub(super) fn encode_place(place: OrderKey) -> Vec<u8> {
+pub(in crate::store::embedded) fn encode_place(place: OrderKey) -> Vec<u8> {
     [&[VERSION], place.0.as_slice()].concat()
 }
 
-pub(super) fn decode_place(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
+pub(in crate::store::embedded) fn decode_place(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
     Ok(OrderKey(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
 }
 
-pub(super) fn decode_message_id(bytes: &[u8]) -> Result<MessageId, DecodeError> {
+pub(in crate::store::embedded) fn decode_message_id(bytes: &[u8]) -> Result<MessageId, DecodeError> {
     MessageId::from_order_key(decode_place(bytes)?).ok_or(DecodeError::Place)
 }
 
-pub(super) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
+pub(in crate::store::embedded) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
     [&[VERSION], marker.to_bytes().as_slice()].concat()
 }
 
-pub(super) fn decode_marker(bytes: &[u8]) -> Result<ReadMarker, DecodeError> {
+pub(in crate::store::embedded) fn decode_marker(bytes: &[u8]) -> Result<ReadMarker, DecodeError> {
     Ok(ReadMarker::from_bytes(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
 }
 
 /// A message, without what its key says. What unread asks for stands first, see [`MessageLead`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct MessageRecord {
+pub(in crate::store::embedded) struct MessageRecord {
     sender: UserId,
     kind: MessageKind,
     deleted_at: Option<Timestamp>,
@@ -93,32 +93,32 @@ pub(super) struct MessageRecord {
 
 /// The beginning of a [`MessageRecord`]: enough to tell whether it counts as unread, without its text.
 #[derive(Debug, Deserialize)]
-pub(super) struct MessageLead<'a> {
+pub(in crate::store::embedded) struct MessageLead<'a> {
     sender: &'a str,
     kind: MessageKind,
     deleted_at: Option<Timestamp>,
 }
 
 impl<'a> MessageLead<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(in crate::store::embedded) fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Ok(postcard::take_from_bytes(message_body(bytes)?.0)?.0)
     }
 
     /// As [`Message::counts_as_unread_for`].
-    pub(super) fn counts_as_unread_for(&self, user: &UserId) -> bool {
+    pub(in crate::store::embedded) fn counts_as_unread_for(&self, user: &UserId) -> bool {
         self.kind == MessageKind::Text && self.sender != user.as_str() && self.deleted_at.is_none()
     }
 }
 
 impl MessageRecord {
-    pub(super) fn encode(message: &Message) -> Vec<u8> {
+    pub(in crate::store::embedded) fn encode(message: &Message) -> Vec<u8> {
         let Message { conversation: _, id: _, sender, kind, content, reply_to, client_key, deleted_at, has_reactions } = message;
         // The same fields in the same order as the record, without a copy of the text.
         let fields = (sender, kind, deleted_at, reply_to, client_key, content, has_reactions);
         postcard::to_extend(&fields, vec![MESSAGE_VERSION]).expect("plain data serialises")
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub(in crate::store::embedded) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (body, version) = message_body(bytes)?;
         let (record, rest) = postcard::take_from_bytes::<Self>(body)?;
         match (version, rest) {
@@ -128,7 +128,7 @@ impl MessageRecord {
         }
     }
 
-    pub(super) fn into_message(self, conversation: ConversationId, id: MessageId) -> Message {
+    pub(in crate::store::embedded) fn into_message(self, conversation: ConversationId, id: MessageId) -> Message {
         let Self { sender, kind, deleted_at, reply_to, client_key, content, has_reactions } = self;
         Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions }
     }
@@ -136,7 +136,7 @@ impl MessageRecord {
 
 /// A conversation, without what its key says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ConversationRecord {
+pub(in crate::store::embedded) struct ConversationRecord {
     kind: ConversationKind,
     name: Option<GroupName>,
     created_at: Timestamp,
@@ -146,12 +146,12 @@ pub(super) struct ConversationRecord {
 }
 
 impl ConversationRecord {
-    pub(super) fn encode(conversation: &Conversation) -> Vec<u8> {
+    pub(in crate::store::embedded) fn encode(conversation: &Conversation) -> Vec<u8> {
         let Conversation { id: _, kind, name, created_at, created_by, input_hash, is_large } = conversation.clone();
         encode(&Self { kind, name, created_at, created_by, input_hash, is_large })
     }
 
-    pub(super) fn into_conversation(self, id: ConversationId) -> Conversation {
+    pub(in crate::store::embedded) fn into_conversation(self, id: ConversationId) -> Conversation {
         let Self { kind, name, created_at, created_by, input_hash, is_large } = self;
         Conversation { id, kind, name, created_at, created_by, input_hash, is_large }
     }
@@ -159,22 +159,22 @@ impl ConversationRecord {
 
 /// What changes with a conversation's messages and people: one value, always written as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
-    pub(super) last_message: Option<MessageId>,
+pub(in crate::store::embedded) struct Head {
+    pub(in crate::store::embedded) last_message: Option<MessageId>,
     /// What the inboxes are ordered by.
-    pub(super) last_activity: Timestamp,
+    pub(in crate::store::embedded) last_activity: Timestamp,
     /// The activity that an import gave: it counts where it is later than the last message.
-    pub(super) given_activity: Option<Timestamp>,
-    pub(super) message_count: u64,
+    pub(in crate::store::embedded) given_activity: Option<Timestamp>,
+    pub(in crate::store::embedded) message_count: u64,
     /// Of those who are in it now.
-    pub(super) participant_count: u64,
-    pub(super) newest_change: Option<ChangeId>,
+    pub(in crate::store::embedded) participant_count: u64,
+    pub(in crate::store::embedded) newest_change: Option<ChangeId>,
     /// See [`Listing::Busy`].
-    pub(super) is_busy: bool,
+    pub(in crate::store::embedded) is_busy: bool,
 }
 
 impl Head {
-    pub(super) fn new(created_at: Timestamp, given_activity: Option<Timestamp>) -> Self {
+    pub(in crate::store::embedded) fn new(created_at: Timestamp, given_activity: Option<Timestamp>) -> Self {
         Self {
             last_message: None,
             last_activity: given_activity.unwrap_or(created_at),
@@ -187,7 +187,7 @@ impl Head {
     }
 
     /// How the inboxes of its people find the conversation.
-    pub(super) fn listing(&self, is_large: bool) -> Listing {
+    pub(in crate::store::embedded) fn listing(&self, is_large: bool) -> Listing {
         match (is_large, self.is_busy) {
             (true, _) => Listing::Large,
             (false, true) => Listing::Busy,
@@ -196,7 +196,7 @@ impl Head {
     }
 
     /// One more message, wherever it lies. The activity is the time of the last one, or the later one that was given.
-    pub(super) fn count(&mut self, id: MessageId) {
+    pub(in crate::store::embedded) fn count(&mut self, id: MessageId) {
         let last = self.last_message.map_or(id, |last| last.max(id));
         self.last_message = Some(last);
         self.last_activity = self.given_activity.map_or(last.moment(), |given| given.max(last.moment()));
@@ -206,30 +206,30 @@ impl Head {
 
 /// What changes with a conversation's membership. Where it was never written it is the default one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Roster {
+pub(in crate::store::embedded) struct Roster {
     /// See [`crate::store::Members::version`].
-    pub(super) version: Option<TimeUuid>,
+    pub(in crate::store::embedded) version: Option<TimeUuid>,
     /// Of those who are in it now and were given the role OWNER.
-    pub(super) owner_count: u64,
+    pub(in crate::store::embedded) owner_count: u64,
 }
 
 /// An idempotency key that was used.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct SendRecord {
-    pub(super) message: MessageId,
-    pub(super) input_hash: InputHash,
-    pub(super) expires_at: Timestamp,
+pub(in crate::store::embedded) struct SendRecord {
+    pub(in crate::store::embedded) message: MessageId,
+    pub(in crate::store::embedded) input_hash: InputHash,
+    pub(in crate::store::embedded) expires_at: Timestamp,
 }
 
 /// What changed in a user's inbox besides new messages.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ChangeRecord {
-    pub(super) conversation: ConversationId,
-    pub(super) kind: ChangeKind,
+pub(in crate::store::embedded) struct ChangeRecord {
+    pub(in crate::store::embedded) conversation: ConversationId,
+    pub(in crate::store::embedded) kind: ChangeKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum ChangeKind {
+pub(in crate::store::embedded) enum ChangeKind {
     ConversationMade,
     MarkerMoved,
     MessageChanged,
@@ -239,18 +239,18 @@ pub(super) enum ChangeKind {
 
 /// A change of a conversation, without what its key says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ConversationChangeRecord {
-    pub(super) kind: model::ChangeKind,
-    pub(super) message: MessageId,
-    pub(super) user: UserId,
+pub(in crate::store::embedded) struct ConversationChangeRecord {
+    pub(in crate::store::embedded) kind: model::ChangeKind,
+    pub(in crate::store::embedded) message: MessageId,
+    pub(in crate::store::embedded) user: UserId,
 }
 
 /// What each commit writes of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct CommitRecord {
-    pub(super) number: u64,
+pub(in crate::store::embedded) struct CommitRecord {
+    pub(in crate::store::embedded) number: u64,
     /// The greatest id ever kept.
-    pub(super) newest_id: Option<TimeUuid>,
+    pub(in crate::store::embedded) newest_id: Option<TimeUuid>,
 }
 
 #[cfg(test)]

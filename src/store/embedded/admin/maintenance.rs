@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Inner;
-use super::committer::{Condition, Op, Outcome, Write};
-use super::core::Core;
-use super::db::{KeyError, corrupt};
-use super::inbox;
-use super::key;
-use super::record::{self, Head, SendRecord};
-use super::state::State;
 use crate::model::{ConversationId, Direction, Timestamp};
+use crate::store::embedded::Inner;
+use crate::store::embedded::cache::state::State;
+use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
+use crate::store::embedded::engine::db::{KeyError, corrupt};
+use crate::store::embedded::engine::key;
+use crate::store::embedded::engine::record::{self, Head, SendRecord};
+use crate::store::embedded::inbox;
+use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Error, Result};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const SWEEP_BATCHES_MAX: usize = 100;
 const SWEEP_MAX: Duration = Duration::from_secs(30);
 
 /// How much room the disk has.
-pub(super) struct Disk {
+pub(in crate::store::embedded) struct Disk {
     path: PathBuf,
     free_bytes_min: u64,
     is_short: AtomicBool,
@@ -39,7 +39,7 @@ struct DiskFull {
 }
 
 impl Disk {
-    pub(super) fn new(path: PathBuf, free_bytes_min: u64) -> Self {
+    pub(in crate::store::embedded) fn new(path: PathBuf, free_bytes_min: u64) -> Self {
         let disk = Self { path, free_bytes_min, is_short: AtomicBool::new(false), free_bytes: AtomicU64::new(0) };
         disk.look();
         disk
@@ -60,12 +60,12 @@ impl Disk {
         }
     }
 
-    pub(super) fn free_bytes(&self) -> u64 {
+    pub(in crate::store::embedded) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether there is room for a write.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(in crate::store::embedded) fn check(&self) -> Result<()> {
         if self.is_short.load(Ordering::Relaxed) {
             return Err(Error::Unavailable(Box::new(DiskFull { free_bytes_min: self.free_bytes_min })));
         }
@@ -74,7 +74,7 @@ impl Disk {
 }
 
 /// Until the store is gone.
-pub(super) async fn run(store: Weak<Inner>) {
+pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_stuck = false;
@@ -101,13 +101,13 @@ pub(super) async fn run(store: Weak<Inner>) {
 
 /// Deletes what has expired, in bounded batches.
 #[derive(Default)]
-pub(super) struct Sweep {
+pub(in crate::store::embedded) struct Sweep {
     /// What lies before it was swept. Without it each sweep would step over the deleted rows of the ones before.
     from: Vec<u8>,
 }
 
 impl Sweep {
-    pub(super) async fn run(&mut self, inner: &Inner) -> Result<()> {
+    pub(in crate::store::embedded) async fn run(&mut self, inner: &Inner) -> Result<()> {
         for _ in 0..SWEEP_BATCHES_MAX {
             let from = self.from.clone();
             let (write, next) = inner.read(move |core| plan(core, from)).await?;
@@ -125,7 +125,7 @@ impl Sweep {
 }
 
 /// A batch, and where the rows that have not expired yet begin.
-fn plan(core: &Core, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
+fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
     let view = core.view();
     let now = core.clock.now();
     let mut span = key::expired(now);
@@ -160,7 +160,7 @@ fn plan(core: &Core, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
 }
 
 /// Lists a conversation that was busy by its activity again, or looks at it again later. What it becomes, where it does.
-fn settle(core: &Core, id: ConversationId, now: Timestamp, write: &mut Write) -> Result<Option<Arc<State>>> {
+fn settle(core: &ReadContext, id: ConversationId, now: Timestamp, write: &mut Write) -> Result<Option<Arc<State>>> {
     let Some(state) = core.state(id)? else { return Ok(None) };
     let (Some(people), true) = (&state.people, state.head.is_busy) else { return Ok(None) };
     if state.head.last_activity.plus_micros(inbox::QUIET_AFTER_MICROS) > now {
@@ -176,7 +176,7 @@ fn settle(core: &Core, id: ConversationId, now: Timestamp, write: &mut Write) ->
 }
 
 /// What [`run`] holds on to.
-pub(super) fn spawn(inner: &Arc<Inner>) -> tokio::task::AbortHandle {
+pub(in crate::store::embedded) fn spawn(inner: &Arc<Inner>) -> tokio::task::AbortHandle {
     tokio::spawn(run(Arc::downgrade(inner))).abort_handle()
 }
 
@@ -193,7 +193,7 @@ mod tests {
 
     const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 
-    fn rows(core: &Core, span: key::Span) -> usize {
+    fn rows(core: &ReadContext, span: key::Span) -> usize {
         core.view().scan(span, Direction::Forward).count()
     }
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     /// Where ann's inbox finds the conversation: in the index, and among the busy ones.
-    fn found(core: &Core, ann: &UserId) -> (usize, usize) {
+    fn found(core: &ReadContext, ann: &UserId) -> (usize, usize) {
         (rows(core, key::activities(ann)), rows(core, key::busy(ann)))
     }
 

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::committer::{Condition, Op, Outcome, Write};
-use super::core::Core;
-use super::inbox;
-use super::key::{self, EntryCell};
-use super::record::{self, MessageRecord, SendRecord};
-use super::state::State;
-use super::{Embedded, TRIES_MAX, contended};
 use crate::model::{ConversationId, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId};
+use crate::store::embedded::cache::state::State;
+use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
+use crate::store::embedded::engine::key::{self, EntryCell};
+use crate::store::embedded::engine::record::{self, MessageRecord, SendRecord};
+use crate::store::embedded::inbox;
+use crate::store::embedded::read_context::ReadContext;
+use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 use crate::store::{Appended, EarlierSend, NewMessage, Result, Store as _};
 
 impl Embedded {
-    pub(super) async fn appended(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+    pub(in crate::store::embedded) async fn appended(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
         if let Some(appended) = self.append_new(conversation, messages).await? {
             return Ok(appended);
         }
@@ -83,7 +83,7 @@ impl Embedded {
 }
 
 /// What keeping these messages writes. On the condition that the conversation is as this state says.
-fn append(core: &Core, state: &State, messages: &[NewMessage]) -> Write {
+fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
     let id = state.conversation.id;
     let mut head = state.head;
     let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
@@ -135,7 +135,7 @@ fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
 }
 
 /// The same message again would be counted twice: a write whose outcome was not known may have been done.
-fn not_yet_kept(core: &Core, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
+fn not_yet_kept(core: &ReadContext, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
     let view = core.view();
     let mut rest = Vec::with_capacity(messages.len());
     for new in messages {
@@ -147,7 +147,7 @@ fn not_yet_kept(core: &Core, conversation: ConversationId, messages: &[NewMessag
 }
 
 /// The row by which a retry is recognised, and the one by which it is forgotten.
-pub(super) fn send_by_key(message: &Message, client_key: &IdempotencyKey, input_hash: InputHash) -> [Op; 2] {
+pub(in crate::store::embedded) fn send_by_key(message: &Message, client_key: &IdempotencyKey, input_hash: InputHash) -> [Op; 2] {
     let expires_at = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
     let key = key::send_by_key(message.conversation, &message.sender, client_key);
     let expiry = key::expiry(&key, expires_at);
@@ -155,8 +155,8 @@ pub(super) fn send_by_key(message: &Message, client_key: &IdempotencyKey, input_
     [Op::Put(key, record::encode(&record)), Op::Put(expiry, Vec::new())]
 }
 
-pub(super) fn earlier_sends(
-    core: &Core,
+pub(in crate::store::embedded) fn earlier_sends(
+    core: &ReadContext,
     conversation: ConversationId,
     keys: &[(UserId, IdempotencyKey)],
 ) -> Result<Vec<Option<EarlierSend>>> {

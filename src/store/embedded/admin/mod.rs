@@ -1,0 +1,7 @@
+//! Administration of the embedded store: import, export, verification, backup and background maintenance.
+
+pub(in crate::store::embedded) mod backup;
+pub(in crate::store::embedded) mod export;
+pub(in crate::store::embedded) mod import;
+pub(in crate::store::embedded) mod maintenance;
+pub(in crate::store::embedded) mod verify;
