@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, crypto};
+use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 
 use super::KeyError;
 
@@ -35,12 +36,12 @@ impl Key {
         Self { id: None, algorithm: Algorithm::HS256, checking: DecodingKey::from_secret(secret) }
     }
 
-    /// The key of this kind, if it is one: the library looks at the bytes only when it uses them.
+    /// The key of this kind, if it is one.
     fn tried(id: Option<String>, algorithm: Algorithm, checking: DecodingKey) -> Result<Self, &'static str> {
-        match crypto::verify("", b"", &checking, algorithm) {
-            Ok(_) => Ok(Self { id, algorithm, checking }),
-            Err(_) => Err("a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are"),
+        if !is_readable(algorithm, &checking) {
+            return Err("a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are");
         }
+        Ok(Self { id, algorithm, checking })
     }
 
     /// Whether a token that names this algorithm and key may be signed by it.
@@ -50,6 +51,20 @@ impl Key {
             (None, _) | (_, None) => true,
         };
         is_named && self.algorithm == algorithm
+    }
+}
+
+/// Whether the bytes are a key of this algorithm. The library parses them with each signature only, and calls a broken key a wrong signature.
+fn is_readable(algorithm: Algorithm, key: &DecodingKey) -> bool {
+    match (algorithm, key.kind()) {
+        (Algorithm::HS256, DecodingKeyKind::SecretOrDer(_)) => true,
+        (Algorithm::RS256, DecodingKeyKind::SecretOrDer(der)) => ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der).is_ok(),
+        (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
+            RsaPublicKeyComponents { n, e }.to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256).is_ok()
+        }
+        (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok(),
+        (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => ParsedPublicKey::new(&ED25519, point).is_ok(),
+        (_, DecodingKeyKind::SecretOrDer(_) | DecodingKeyKind::RsaModulusExponent { .. }) => false,
     }
 }
 
@@ -160,6 +175,6 @@ fn jwk(value: serde_json::Value) -> Option<Key> {
 }
 
 fn is_long_rsa(key: &DecodingKey) -> bool {
-    let jsonwebtoken::DecodingKeyKind::RsaModulusExponent { n, .. } = key.kind() else { return false };
+    let DecodingKeyKind::RsaModulusExponent { n, .. } = key.kind() else { return false };
     n.iter().skip_while(|byte| **byte == 0).count() >= RSA_MODULUS_BYTES_MIN
 }
