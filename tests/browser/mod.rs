@@ -1,5 +1,5 @@
-//! The pages in a real browser: `graphiql.js` and `demo.js` beside this file drive them, each against a server of its own, with every
-//! other host closed.
+//! The pages in a real browser: `graphiql.js`, `token.js` and `demo.js` beside this file drive them, each against a server of its own, with
+//! every other host closed.
 //!
 //! It wants node, npm and chromium. Where one is absent a line says so and the test passes, except in CI.
 
@@ -23,6 +23,16 @@ fn the_graphiql_page_works_in_a_browser() {
     let server = Server::start(&server_program, &["--demo"]);
     let mut driver = Running::spawn(&mut tools.driver("graphiql.js", &server));
     assert!(ends_well_within(&mut driver, DRIVES_WITHIN), "see above; the screenshots are in {}", tools.screenshots.display());
+}
+
+#[test]
+fn the_playground_keeps_a_token_no_longer_than_its_window() {
+    let Some(tools) = tools_or_a_line() else { return };
+    let server_program = Program::new();
+    let token = server_program.token("alice");
+    let server = Server::start(&server_program, &[]);
+    let mut driver = Running::spawn(tools.driver("token.js", &server).arg(token));
+    assert!(ends_well_within(&mut driver, DRIVES_WITHIN), "see above");
 }
 
 #[test]
@@ -97,7 +107,7 @@ fn tools() -> Result<Tools, String> {
     std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
     let lock = "package-lock.json";
     let is_installed = std::fs::read(work.join("node_modules/.installed")).ok() == std::fs::read(source.join(lock)).ok();
-    for name in ["page.js", "graphiql.js", "demo.js", "package.json", lock] {
+    for name in ["page.js", "graphiql.js", "token.js", "demo.js", "package.json", lock] {
         std::fs::copy(source.join(name), work.join(name)).map_err(|error| error.to_string())?;
     }
     if !is_installed {

@@ -88,11 +88,16 @@ const START = `query Start {
   inbox(first: 1) { edges { node { conversation { id messages(first: 3) { edges { cursor } } } } } }
 }`;
 
-// ---- What is remembered. A window keeps its own person; a new window begins as the last one chosen.
+// ---- What is remembered. A token lives in its window only and goes with it; of a demo the browser remembers the last person that was chosen.
 
-const recall = (name) => sessionStorage.getItem(name) ?? localStorage.getItem(name) ?? "";
-function remember(name, value) {
-  for (const storage of [sessionStorage, localStorage]) storage.setItem(name, value);
+const TOKEN = "wideroom:token";
+const PERSON = "wideroom:person";
+// An earlier version kept the token here, for every window and for good.
+localStorage.removeItem(TOKEN);
+
+const recallPerson = () => sessionStorage.getItem(PERSON) ?? localStorage.getItem(PERSON) ?? "";
+function rememberPerson(username) {
+  for (const storage of [sessionStorage, localStorage]) storage.setItem(PERSON, username);
 }
 
 /** Tabs and history belong to a person, since the ids in them do; the theme to the browser. */
@@ -303,8 +308,9 @@ function mount(username, start, isSwitch) {
     defaultTabs: examples(start),
     defaultQuery: "# Ctrl-Space completes, Ctrl-Enter runs.\n\n",
     defaultEditorToolsVisibility: "variables",
-    // The token is the strip's, for requests and socket alike.
+    // The token is the strip's, for requests and socket alike. Headers are neither edited nor stored, whatever was chosen in an earlier version.
     isHeadersEditorEnabled: false,
+    shouldPersistHeaders: false,
   }));
   const isQuery = !stored || /^\s*(query\b|\{)/m.test(stored.tabs[stored.activeTabIndex]?.query ?? "");
   if (username && isQuery && (isSwitch || !stored)) runWhenReady();
@@ -353,12 +359,12 @@ async function enter(newToken) {
 
 function signInAs(username) {
   document.title = `${username} · Wideroom GraphiQL`;
-  remember("wideroom:person", username);
+  rememberPerson(username);
   return enter(demoToken(username));
 }
 
 function signInWith(newToken) {
-  remember("wideroom:token", newToken);
+  sessionStorage.setItem(TOKEN, newToken);
   return enter(newToken);
 }
 
@@ -366,7 +372,7 @@ if (!window.GraphiQL || !window.graphqlWs) {
   say("GraphiQL could not be loaded from its CDN. A build made where npm works has it inside and needs no internet.");
 } else if (isDemo) {
   part("person").append(...people.map((name) => new Option(name)));
-  const wanted = new URLSearchParams(location.search).get("as") ?? recall("wideroom:person");
+  const wanted = new URLSearchParams(location.search).get("as") ?? recallPerson();
   part("person").value = people.includes(wanted) ? wanted : people[0];
   part("person").addEventListener("change", () => signInAs(part("person").value));
   part("choice").hidden = false;
@@ -382,5 +388,5 @@ if (!window.GraphiQL || !window.graphqlWs) {
     signInWith("");
   });
   part("sign-in").hidden = false;
-  signInWith(recall("wideroom:token"));
+  signInWith(sessionStorage.getItem(TOKEN) ?? "");
 }
