@@ -59,7 +59,7 @@ mod tests {
     }
 
     fn claims(sub: &str) -> Claims {
-        Claims { sub: Some(sub.to_owned()), exp: None, nbf: None }
+        Claims { sub: Some(sub.to_owned()), exp: None, nbf: None, iat: None }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The keys that tokens are checked by, and the files they come from: a file that changes is read again, while tokens are being checked.
 //!
 //! A thread of its own looks at the files, so that no task ever waits for a disk: every few seconds, and when a token names a key that
-//! nobody knows, but not more often than once a second. A file that is broken, or gone, changes nothing but a line in the log.
+//! nobody knows, but not more often than once a second. While a file is broken or gone the keys from before stay in use: a rotation that goes
+//! wrong must not take a server down. The log names the fault once for each change of the file, and `/readyz` as long as it lasts.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,7 +13,10 @@ use std::sync::{Arc, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
 
+use jsonwebtoken::Algorithm;
+
 use super::KeyError;
+use super::exposure::{self, Content};
 use super::keys::{Key, parse_keys, parse_secret};
 
 /// How often the files are looked at.
@@ -30,6 +34,8 @@ pub(super) enum FileKind {
 
 pub(super) struct Keyring {
     keys: RwLock<Arc<[Key]>>,
+    /// Why a file is not what is in use.
+    fault: RwLock<Option<String>>,
     /// Asks for a look at the files. Where there are none, nobody listens.
     ask: SyncSender<()>,
 }
@@ -38,7 +44,7 @@ impl Keyring {
     /// Keys that never change.
     pub(super) fn fixed(key: Key) -> Arc<Self> {
         let (ask, _) = sync_channel(1);
-        Arc::new(Self { keys: RwLock::new([key].into()), ask })
+        Arc::new(Self { keys: RwLock::new([key].into()), fault: RwLock::default(), ask })
     }
 
     /// The keys of these files, which must be in order now. Blocks.
@@ -47,10 +53,10 @@ impl Keyring {
         for (kind, path) in files {
             let stamp = Stamp::of(&path);
             let keys = read(kind, &path)?;
-            watched.push(Watched { kind, path, stamp, keys });
+            watched.push(Watched { kind, path, stamp, keys, fault: None });
         }
         let (ask, asked) = sync_channel(1);
-        let ring = Arc::new(Self { keys: RwLock::new(all(&watched)), ask });
+        let ring = Arc::new(Self { keys: RwLock::new(all(&watched)), fault: RwLock::default(), ask });
         let weak = Arc::downgrade(&ring);
         let thread = thread::Builder::new().name("wideroom-keys".to_owned());
         thread.spawn(move || watch(&weak, &asked, watched)).map_err(KeyError::Thread)?;
@@ -59,6 +65,10 @@ impl Keyring {
 
     pub(super) fn keys(&self) -> Arc<[Key]> {
         Arc::clone(&self.keys.read().expect("no panic while the keys are held"))
+    }
+
+    pub(super) fn fault(&self) -> Option<String> {
+        self.fault.read().expect("no panic while the fault is held").clone()
     }
 
     /// A token came that no key fits: the files may have another one by now.
@@ -92,13 +102,17 @@ struct Watched {
     /// Taken before the file was read, so that what changes meanwhile is seen at the next look.
     stamp: Option<Stamp>,
     keys: Vec<Key>,
+    /// Why the keys are not those of the file.
+    fault: Option<String>,
 }
 
 impl Watched {
     /// Whether there are other keys now.
     fn look(&mut self) -> bool {
         let stamp = Stamp::of(&self.path);
-        if stamp == self.stamp {
+        let is_same = stamp == self.stamp;
+        // A file that could not be read, as where too many are open, may be readable by now.
+        if is_same && self.fault.is_none() {
             return false;
         }
         self.stamp = stamp;
@@ -106,10 +120,15 @@ impl Watched {
             Ok(keys) => {
                 tracing::info!(path = %self.path.display(), keys = keys.len(), "the keys of tokens were read again");
                 self.keys = keys;
+                self.fault = None;
                 true
             }
             Err(error) => {
-                tracing::error!(%error, "the keys of tokens changed and cannot be read; the ones from before stay");
+                let fault = error.to_string();
+                if !is_same || self.fault.as_ref() != Some(&fault) {
+                    tracing::error!(%error, "the keys of tokens changed and cannot be read; the ones from before stay");
+                }
+                self.fault = Some(fault);
                 false
             }
         }
@@ -128,6 +147,8 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
         if changed > 0 {
             *ring.keys.write().expect("no panic while the keys are held") = all(&files);
         }
+        let fault = files.iter().find_map(|file| file.fault.clone());
+        *ring.fault.write().expect("no panic while the fault is held") = fault;
         drop(ring);
         thread::sleep(LOOK_AGAIN);
     }
@@ -139,10 +160,14 @@ fn all(files: &[Watched]) -> Arc<[Key]> {
 
 fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
     let bytes = bytes(path)?;
-    match kind {
-        FileKind::Secret => parse_secret(path, &bytes),
-        FileKind::Keys => parse_keys(path, &bytes),
-    }
+    let keys = match kind {
+        FileKind::Secret => parse_secret(path, &bytes)?,
+        FileKind::Keys => parse_keys(path, &bytes)?,
+    };
+    // A JWKS may hold secrets too.
+    let has_secret = keys.iter().any(|key| key.algorithm == Algorithm::HS256);
+    exposure::warn(path, if has_secret { Content::Secret } else { Content::PublicKeys });
+    Ok(keys)
 }
 
 /// What is in a file of keys.
@@ -172,7 +197,7 @@ mod tests {
         let path = folder.path().join("secret");
         fs::write(&path, SECRET).unwrap();
         let keys = read(FileKind::Secret, &path).unwrap();
-        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys };
+        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys, fault: None };
         assert!(!file.look());
         fs::write(&path, format!("another {SECRET}")).unwrap();
         assert!(file.look());
@@ -185,17 +210,19 @@ mod tests {
         let path = folder.path().join("secret");
         fs::write(&path, SECRET).unwrap();
         let keys = read(FileKind::Secret, &path).unwrap();
-        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys };
+        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys, fault: None };
         for broken in ["short", "{\"keys\": []}"] {
             fs::write(&path, broken).unwrap();
             assert!(!file.look());
             assert_eq!(file.keys.len(), 1);
+            assert!(file.fault.is_some());
         }
         fs::remove_file(&path).unwrap();
         assert!(!file.look());
         assert_eq!(file.keys.len(), 1);
         fs::write(&path, SECRET).unwrap();
         assert!(file.look(), "it heals");
+        assert_eq!(file.fault, None);
     }
 
     #[test]

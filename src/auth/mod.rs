@@ -6,6 +6,7 @@
 //! nor a key is ever shown, logged or part of an error.
 
 mod checked;
+pub mod exposure;
 mod key;
 mod keyring;
 mod keys;
@@ -31,6 +32,8 @@ pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 pub const LEEWAY: Duration = Duration::from_secs(5);
 /// Whom a token must be for that is good for a backup: it opens nothing else, and no other opens this.
 pub const BACKUP_AUDIENCE: &str = "wideroom-backup";
+/// The audience of the tokens that the pages of `--demo` hand out. Only a server with `--demo` accepts it.
+pub const DEMO_AUDIENCE: &str = "wideroom-demo";
 /// What a token may be signed with. `none` is none of these, and each key is for one of them.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 
@@ -46,11 +49,13 @@ pub struct TokenRules {
     /// Who must have made them.
     pub issuer: Option<String>,
     pub leeway: Duration,
+    /// The longest life of a token, from `iat` to `exp`. `None`: any.
+    pub life_max: Option<Duration>,
 }
 
 impl Default for TokenRules {
     fn default() -> Self {
-        Self { secret: None, keys: None, audience: None, issuer: None, leeway: LEEWAY }
+        Self { secret: None, keys: None, audience: None, issuer: None, leeway: LEEWAY, life_max: None }
     }
 }
 
@@ -95,6 +100,8 @@ pub enum Error {
     NotYet,
     #[error("the token does not say when it expires")]
     Endless,
+    #[error("the token lives longer than this server allows")]
+    LongLived,
     #[error("the token is for another audience")]
     Audience,
     #[error("the token is of another issuer")]
@@ -110,6 +117,13 @@ struct Claims {
     /// Seconds since 1970, also with a fraction (RFC 7519, 2).
     exp: Option<f64>,
     nbf: Option<f64>,
+    /// Read for the life of the token only: an `iat` that is no number counts as none.
+    #[serde(default, deserialize_with = "number")]
+    iat: Option<f64>,
+}
+
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(<serde_json::Value as serde::Deserialize>::deserialize(deserializer)?.as_f64())
 }
 
 #[derive(serde::Serialize)]
@@ -157,6 +171,16 @@ impl Auth {
         Ok(Self { trusted, rules, validations, checked: Checked::default(), ..self })
     }
 
+    /// The same for a server with `--demo`: tokens of its pages are accepted beside the others.
+    #[must_use]
+    pub fn with_demo(mut self) -> Self {
+        for validation in &mut self.validations {
+            validation.aud.get_or_insert_default().insert(DEMO_AUDIENCE.to_owned());
+        }
+        self.checked = Checked::default();
+        self
+    }
+
     /// The same, by another clock.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
@@ -175,6 +199,9 @@ impl Auth {
         let expires_at = moment(claims.exp.ok_or(Error::Endless)?);
         if now >= expires_at.plus_micros(leeway) {
             return Err(Error::Expired);
+        }
+        if self.rules.life_max.is_some_and(|max| outlives(expires_at, claims.iat, max, now, leeway)) {
+            return Err(Error::LongLived);
         }
         if claims.nbf.is_some_and(|not_before| now.plus_micros(leeway) < moment(not_before)) {
             return Err(Error::NotYet);
@@ -204,12 +231,25 @@ impl Auth {
         Err(Error::Signature)
     }
 
+    /// Why the keys in use are older than their files: a sentence for operators. `None` while the files are in order.
+    pub fn key_fault(&self) -> Option<String> {
+        self.trusted.fault()
+    }
+
     /// A token that names this user from now on, until `ttl` is over.
     pub fn issue(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
+        self.sign(user, ttl, now, self.rules.audience.as_deref())
+    }
+
+    /// A token that only a server with `--demo` accepts.
+    pub fn issue_demo(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
+        self.sign(user, self.rules.life_max.map_or(ttl, |max| max.min(ttl)), now, Some(DEMO_AUDIENCE))
+    }
+
+    fn sign(&self, user: &UserId, ttl: Duration, now: Timestamp, aud: Option<&str>) -> String {
         let iat = now.micros().div_euclid(1_000_000);
         let exp = now.plus_micros(micros(ttl.as_secs_f64())).micros().div_euclid(1_000_000);
-        let (aud, iss) = (self.rules.audience.as_deref(), self.rules.issuer.as_deref());
-        let claims = Issued { sub: user.as_str(), iat, exp, aud, iss };
+        let claims = Issued { sub: user.as_str(), iat, exp, aud, iss: self.rules.issuer.as_deref() };
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.signing).expect("plain claims under an HMAC key always sign")
     }
 }
@@ -237,6 +277,16 @@ fn validation(algorithm: Algorithm, rules: &TokenRules) -> Validation {
         validation.required_spec_claims.insert("iss".to_owned());
     }
     validation
+}
+
+/// Whether a token lives longer than `max`. Its life begins at `iat`. Without one, or with one ahead of our clock, it begins now: an issuer
+/// cannot make a token longer by a date in the future.
+fn outlives(expires_at: Timestamp, issued_at: Option<f64>, max: Duration, now: Timestamp, leeway: i64) -> bool {
+    let max = micros(max.as_secs_f64());
+    match issued_at.map(moment).filter(|issued_at| *issued_at <= now.plus_micros(leeway)) {
+        Some(issued_at) => expires_at > issued_at.plus_micros(max),
+        None => expires_at > now.plus_micros(max.saturating_add(leeway)),
+    }
 }
 
 fn reason(error: &jsonwebtoken::errors::Error) -> Error {

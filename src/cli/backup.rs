@@ -2,9 +2,10 @@
 //!
 //! The server's part is only to read: whatever becomes of this process, the server goes on, and the folder does not look whole before it is.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use tokio::time::timeout;
 use super::progress::Reporter;
 use super::stop::{self, Stop};
 use super::{BackupFlags, Error, print};
-use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, TokenRules};
+use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, KeyError, TokenRules};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{self, ADMIN_LISTEN, Config, Source};
 use crate::model::UserId;
@@ -50,6 +51,8 @@ pub(super) enum BackupError {
     Copy(#[from] CopyError),
     #[error("the key of the data folder cannot be copied: {0}")]
     Key(#[source] io::Error),
+    #[error(transparent)]
+    NewKey(KeyError),
 }
 
 pub(super) fn run(flags: &BackupFlags) -> Result<(), Error> {
@@ -59,11 +62,11 @@ pub(super) fn run(flags: &BackupFlags) -> Result<(), Error> {
         let setting = config::settings().find(|setting| setting.name == ADMIN_LISTEN).expect("it is one of the settings");
         config.set(setting, text, &Source::Flag)?;
     }
-    let dir = flags.dir.clone();
-    stop::run(async move |stop| Ok(backup(&config, &dir, stop).await?))
+    let (dir, new_key) = (flags.dir.clone(), flags.new_key);
+    stop::run(async move |stop| Ok(backup(&config, &dir, new_key, stop).await?))
 }
 
-async fn backup(config: &Config, dir: &Path, stop: Stop) -> Result<(), Error> {
+async fn backup(config: &Config, dir: &Path, new_key: bool, stop: Stop) -> Result<(), Error> {
     let address = reachable(config.admin_listen.ok_or(BackupError::Off)?);
     let token = token(&config.data)?;
     let began = Instant::now();
@@ -73,7 +76,7 @@ async fn backup(config: &Config, dir: &Path, stop: Stop) -> Result<(), Error> {
         copied = fetch(address, &token, &mut copy) => copied,
         () = stop.cancelled() => Err(BackupError::Interrupted),
     };
-    let copied = copied.and_then(|()| copy_key(&config.data, dir).map_err(BackupError::Key));
+    let copied = copied.and_then(|()| if new_key { make_key(dir) } else { copy_key(&config.data, dir).map_err(BackupError::Key) });
     if let Err(error) = copied {
         // It may not have come so far.
         let _ = fs::remove_file(dir.join(KEY_FILE));
@@ -152,8 +155,14 @@ async fn reason(response: Response<Incoming>) -> String {
     line.map_or_else(|| format!("it answers {status}"), str::to_owned)
 }
 
-/// The tokens that it signed are good on the copy, too.
+/// Tokens of the original are good on the copy, too. The copy of the key is its owner's alone, whatever the mode of the original.
 fn copy_key(data: &Path, dir: &Path) -> io::Result<()> {
-    fs::copy(data.join(KEY_FILE), dir.join(KEY_FILE))?;
-    File::open(dir.join(KEY_FILE))?.sync_all()
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(KEY_FILE))?;
+    io::copy(&mut File::open(data.join(KEY_FILE))?, &mut copy)?;
+    copy.sync_all()
+}
+
+/// Tokens of the original do not open the copy, nor those of the copy the original.
+fn make_key(dir: &Path) -> Result<(), BackupError> {
+    Auth::open(dir).map(drop).map_err(BackupError::NewKey)
 }

@@ -88,13 +88,14 @@ enum Command {
 const BACKUP: &str = "\
 Copy the store of a running server into a folder, which another server can then be started on.
 
-The copy holds what was acknowledged before it began, all as it was at one moment, and the key of the data folder. The server goes on \
-meanwhile. It is asked at its --admin-listen, and gives a copy to whoever can read the key in its data folder. The folder must be empty, or \
+The copy holds what was acknowledged before it began, all as it was at one moment, and the key of the data folder, or a new one with \
+--new-key: take that for a copy that is tried out elsewhere. Only your own user can read the copy. The server goes on meanwhile. It is asked at its --admin-listen, and gives a copy to whoever can read the key in its data folder. The folder must be empty, or \
 not be there yet. A copy that was not finished is refused by every server. Only an embedded store is copied; a cluster has its own tools.";
 
 const BACKUP_EXAMPLES: &str = "\
 Examples:
   wideroom backup /backup/2026-11-21 --data /var/lib/wideroom
+  wideroom backup /srv/staging --new-key --data /var/lib/wideroom      a copy that today's tokens do not open
   wideroom serve --data /backup/2026-11-21 --listen 127.0.0.1:8081 --admin-listen off    look at it";
 
 const CHECK_CONFIG: &str = "\
@@ -175,7 +176,7 @@ const EXPORT: &str = "\
 Write everything of the store as JSON lines, which `wideroom import` reads into this store or any other: users, conversations, \
 participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions.
 
-What is written so far lies beside FILE in one that ends in `.partial`; it takes the place of FILE once it is whole. An export that was \
+Only your own user can read FILE; run `chmod` afterwards for another one, or write to a pipe. What is written so far lies beside FILE in one that ends in `.partial`; it takes the place of FILE once it is whole. An export that was \
 interrupted goes on there when the same command is given again; remove the partial file to begin anew. On an embedded store the server \
 must be stopped meanwhile. On a cluster servers may go on: what they write meanwhile may be missing from the file, so stop them for a move.";
 
@@ -254,6 +255,9 @@ struct BackupFlags {
     /// The folder to make the copy in
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Make a new key for the copy: tokens of the original do not open the copy, nor tokens of the copy the original
+    #[arg(long, env = "WIDEROOM_NEW_KEY", hide_env_values = true)]
+    new_key: bool,
     /// Where the server's operators find it [default: 127.0.0.1:9090]
     #[arg(long, env = "WIDEROOM_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     admin_listen: Option<String>,
@@ -305,6 +309,8 @@ enum Error {
     Export(#[from] transfer::export::Error),
     #[error("there is no store in {}", .0.display())]
     NoStore(PathBuf),
+    #[error("--ttl: the server takes tokens that live {} at most (--token-life-max)", config::show_duration(*.0))]
+    LongLife(Duration),
     #[error("what does not agree: {0}; `wideroom verify --repair` repairs it")]
     NotSound(u64),
     #[error("what does not agree and could not be repaired: {0}")]
@@ -357,6 +363,7 @@ fn parse() -> Result<CommandLine, clap::Error> {
 
 /// The whole program.
 pub fn main() -> ExitCode {
+    process::make_private_files();
     let line = match parse() {
         Ok(line) => line,
         Err(error) => {

@@ -58,6 +58,8 @@ pub(super) struct Running {
     pub(super) store: Arc<dyn Store>,
     /// The same, where it is in this process.
     pub(super) embedded: Option<Arc<Embedded>>,
+    /// Of the users' doors.
+    pub(super) auth: Arc<Auth>,
     pub(super) stop: Stop,
 }
 
@@ -74,6 +76,10 @@ impl Operated for Running {
         self.store.health()?;
         // Something that every store has to look up.
         self.store.note(NOTE_IMPORTED_AT).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.auth.key_fault().map(|fault| format!("{fault}; tokens are checked by the keys from before"))
     }
 
     fn backup(&self) -> Result<Pieces, NoBackup> {

@@ -1,10 +1,17 @@
-//! What the system says of this process: its time on the processor, its memory, its files.
+//! This process to the system: its time on the processor, its memory, its files, and the mode of the files it makes.
 
 use std::fs;
 
+use rustix::fs::Mode;
+use rustix::process::umask;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::metrics::Metrics;
+
+/// Every file and folder that the program makes from now on is its user's alone: they hold messages and keys.
+pub(super) fn make_private_files() {
+    umask(Mode::RWXG | Mode::RWXO);
+}
 
 pub(super) fn register(metrics: &Metrics) {
     metrics.read_counter("process_cpu_seconds_total", "Time on the processor, of user and system.", cpu_seconds);

@@ -12,11 +12,12 @@ use super::operate::{Operators, Running};
 use super::settings::{Given, SERVE};
 use super::stop::{self, Stop};
 use super::{Error, open, print, process};
-use crate::auth::Auth;
+use crate::auth::exposure::{self, Content};
+use crate::auth::{Auth, KEY_FILE};
 use crate::bus::Bus;
 use crate::chat::Chat;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{ADMIN_LISTEN, Config, StoreChoice};
+use crate::config::{ADMIN_LISTEN, Config, PageChoice, StoreChoice};
 use crate::graphql::{Api, Executor};
 use crate::metrics::Metrics;
 use crate::model::UserId;
@@ -36,7 +37,10 @@ pub(super) fn run(given: &Given<SERVE>) -> Result<(), Error> {
     let is_admin_given = sources.contains_key(ADMIN_LISTEN);
     telemetry::init(&config.log, config.log_format)?;
     open::folder(&config)?;
-    let auth = Arc::new(Auth::open(&config.data)?.with_rules(config.tokens.clone())?);
+    let auth = Auth::open(&config.data)?.with_rules(config.tokens.clone())?;
+    let auth = Arc::new(if config.demo { auth.with_demo() } else { auth });
+    exposure::warn(&config.data, Content::DataFolder);
+    exposure::warn(&config.data.join(KEY_FILE), Content::Secret);
     stop::run(move |stop| serve(config, is_admin_given, auth, stop))
 }
 
@@ -55,7 +59,7 @@ async fn serve(config: Config, is_admin_given: bool, auth: Arc<Auth>, stop: Stop
     measured.register(&metrics);
     process::register(&metrics);
     let store: Arc<dyn Store> = measured;
-    let running = Arc::new(Running { store: store.clone(), embedded, stop: stop.clone() });
+    let running = Arc::new(Running { store: store.clone(), embedded, auth: auth.clone(), stop: stop.clone() });
     let operators = Operators { running, metrics, is_given: is_admin_given };
     let served = serve_store(&config, &store, auth, clock, operators, stop).await;
     let closed = store.close().await;
@@ -94,7 +98,10 @@ async fn serve_store(
     let over = CancellationToken::new();
     let looked_after = admin_listener.map(|listener| operators.serve(listener, &config.data, over.clone())).transpose()?;
     let demo_users = if config.demo { sample_users() } else { Vec::new() };
-    let pages = if config.pages { pages::router(PageOptions { demo_users, issue: issue(auth, clock) }) } else { Router::new() };
+    let pages = if config.has_pages() { pages::router(PageOptions { demo_users, issue: issue(auth, clock) }) } else { Router::new() };
+    if config.pages == PageChoice::Auto && !config.has_pages() {
+        tracing::info!("the pages are not served on an address that others can reach: --pages on serves them");
+    }
     print(&greeting(address, config))?;
     let drain = config.doors.drain;
     let stopping = async move {
@@ -132,9 +139,9 @@ fn trusted(path: &Path, executor: &dyn Executor) -> Result<TrustedDocuments, Err
     Ok(trusted)
 }
 
-/// Tokens for the people of the sample, as the page hands them out in a demo.
+/// Tokens for the people of the sample, as the pages hand them out in a demo. No other server accepts them.
 fn issue(auth: Arc<Auth>, clock: Arc<dyn Clock>) -> pages::Issue {
-    Arc::new(move |name| Some(auth.issue(&UserId::parse(name).ok()?, DEMO_TOKEN_LIFE, clock.now())))
+    Arc::new(move |name| Some(auth.issue_demo(&UserId::parse(name).ok()?, DEMO_TOKEN_LIFE, clock.now())))
 }
 
 fn sample_users() -> Vec<String> {
@@ -162,7 +169,7 @@ async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path)
 /// Where it listens, and what to do next.
 fn greeting(address: SocketAddr, config: &Config) -> String {
     let mut lines = vec![format!("Wideroom listens on http://{address}")];
-    if config.pages {
+    if config.has_pages() {
         lines.push(format!("  open    http://{address}/"));
     }
     if address.ip().is_loopback() && !config.tokens.has_keys_of_its_own() {

@@ -1,6 +1,9 @@
 //! Who may come in, from where, and what they are shown: whose tokens are good, which origins and proxies are trusted, what is switched off.
 
-use super::{Scope, Setting, value};
+use std::time::Duration;
+
+use super::{PageChoice, Scope, Setting, value};
+use crate::auth::{BACKUP_AUDIENCE, DEMO_AUDIENCE};
 
 /// All of these, in the order in which the help shows them.
 pub const ACCESS: &[Setting] = &[
@@ -29,7 +32,13 @@ pub const ACCESS: &[Setting] = &[
         value_name: Some("NAME"),
         help: "Whom tokens must be for (`aud`); without it, tokens that are for somebody are refused",
         get: |config| config.tokens.audience.clone().unwrap_or_else(|| "none".to_owned()),
-        set: |config, text| value::set_option(&mut config.tokens.audience, text),
+        set: |config, text| {
+            // A token of a user with one of these would open a backup, or pass for one of a demo.
+            if [BACKUP_AUDIENCE, DEMO_AUDIENCE].contains(&text) {
+                return Err("must be another name: the server gives its own tokens this one".to_owned());
+            }
+            value::set_option(&mut config.tokens.audience, text)
+        },
     },
     Setting {
         name: "token-issuer",
@@ -49,6 +58,19 @@ pub const ACCESS: &[Setting] = &[
         get: |config| value::show_duration(config.tokens.leeway),
         set: |config, text| {
             config.tokens.leeway = value::parse_duration(text)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "token-life-max",
+        environment: "WIDEROOM_TOKEN_LIFE_MAX",
+        scope: Scope::Data,
+        value_name: Some("TIME"),
+        help: "The longest life of a token, from `iat` to `exp` (from now, without `iat`); one that lives longer is refused",
+        get: |config| config.tokens.life_max.map_or_else(|| "none".to_owned(), value::show_duration),
+        set: |config, text| {
+            let mut life = Duration::ZERO;
+            config.tokens.life_max = if text == "none" { None } else { value::set_time(&mut life, text).map(|()| Some(life))? };
             Ok(())
         },
     },
@@ -86,11 +108,21 @@ pub const ACCESS: &[Setting] = &[
         name: "pages",
         environment: "WIDEROOM_PAGES",
         scope: Scope::Serve,
-        value_name: Some("on|off"),
-        help: "Whether the pages are served",
-        get: |config| value::show_switch(config.pages),
+        value_name: Some("on|off|auto"),
+        help: "Whether the pages at / and /demo are served; auto: only where --listen is an address of this machine",
+        get: |config| match config.pages {
+            PageChoice::Auto => "auto".to_owned(),
+            PageChoice::On => "on".to_owned(),
+            PageChoice::Off => "off".to_owned(),
+        },
         set: |config, text| {
-            config.pages = value::switch(text)?;
+            config.pages = match text {
+                "auto" => PageChoice::Auto,
+                text => match value::switch(text).map_err(|_| "must be on, off or auto")? {
+                    true => PageChoice::On,
+                    false => PageChoice::Off,
+                },
+            };
             Ok(())
         },
     },

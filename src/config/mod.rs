@@ -24,7 +24,7 @@ pub use self::access::ACCESS;
 pub use self::bounds::BOUNDS;
 pub use self::server::{ADMIN_LISTEN, SETTINGS};
 pub use self::show::{default_file, in_force};
-pub use self::value::parse_duration;
+pub use self::value::{parse_duration, show_duration};
 
 /// Everything that can be set. `Default` is the one place of the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +44,7 @@ pub struct Config {
     pub accept_loss: bool,
     pub cache_bytes: u64,
     pub free_bytes_min: u64,
-    /// Whether the pages are served.
-    pub pages: bool,
+    pub pages: PageChoice,
     pub tokens: auth::TokenRules,
     pub chat: chat::Bounds,
     pub documents: graphql::DocumentBounds,
@@ -67,7 +66,7 @@ impl Default for Config {
             accept_loss: false,
             cache_bytes: 64 << 20,
             free_bytes_min: 1 << 30,
-            pages: true,
+            pages: PageChoice::Auto,
             tokens: auth::TokenRules::default(),
             chat: chat::Bounds::default(),
             documents: graphql::DocumentBounds::default(),
@@ -81,6 +80,15 @@ impl Default for Config {
 pub enum StoreChoice {
     Embedded,
     Cql(Address),
+}
+
+/// Whether the pages are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageChoice {
+    /// Only on a loopback address: the playground asks people for their tokens, which is for developers.
+    Auto,
+    On,
+    Off,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,6 +188,15 @@ impl Config {
         file::read(path)?.into_iter().map(|(setting, text)| self.set(setting, &text, &source).map(|()| setting)).collect()
     }
 
+    /// Whether the pages are served at the address that the server listens on.
+    pub fn has_pages(&self) -> bool {
+        match self.pages {
+            PageChoice::Auto => self.listen.ip().is_loopback(),
+            PageChoice::On => true,
+            PageChoice::Off => false,
+        }
+    }
+
     /// What each value cannot tell by itself. Before anything is opened.
     pub fn validate(&self, scope: Scope) -> Result<(), Error> {
         let room = self.doors.variables_bytes.min(self.doors.body_bytes).min(self.doors.sockets.message_bytes);
@@ -272,6 +289,35 @@ mod tests {
         config.set(rates, "off", &Source::Flag).unwrap();
         assert!(!config.chat.rates.is_on && !config.doors.rates.is_on);
         assert_eq!((rates.get)(&config), "off");
+    }
+
+    #[test]
+    fn pages_are_served_by_themselves_on_a_loopback_address_only() {
+        let pages = settings().find(|setting| setting.name == "pages").unwrap();
+        for (choice, listen, is_served) in [
+            ("auto", "127.0.0.1:80", true),
+            ("auto", "[::1]:80", true),
+            ("auto", "0.0.0.0:80", false),
+            ("auto", "192.168.1.4:80", false),
+            ("on", "0.0.0.0:80", true),
+            ("true", "0.0.0.0:80", true),
+            ("off", "127.0.0.1:80", false),
+        ] {
+            let mut config = Config { listen: listen.parse().unwrap(), ..Config::default() };
+            config.set(pages, choice, &Source::Flag).unwrap();
+            assert_eq!(config.has_pages(), is_served, "{choice} {listen}");
+        }
+        let refused = Config::default().set(pages, "some", &Source::Flag).unwrap_err().to_string();
+        assert_eq!(refused, "--pages: must be on, off or auto");
+    }
+
+    #[test]
+    fn audiences_of_the_server_are_no_audience_of_users() {
+        let audience = settings().find(|setting| setting.name == "token-audience").unwrap();
+        for name in [auth::BACKUP_AUDIENCE, auth::DEMO_AUDIENCE] {
+            let refused = Config::default().set(audience, name, &Source::Flag).unwrap_err().to_string();
+            assert_eq!(refused, "--token-audience: must be another name: the server gives its own tokens this one");
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(milliseconds))
 }
 
-pub(super) fn show_duration(duration: Duration) -> String {
+/// The same text, in the greatest unit that divides it.
+pub fn show_duration(duration: Duration) -> String {
     show(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), &TIMES)
 }
 

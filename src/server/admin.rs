@@ -43,6 +43,9 @@ pub trait Operated: Send + Sync + 'static {
     /// `Err` says in one sentence why requests should go elsewhere.
     async fn ready(&self) -> Result<(), String>;
 
+    /// What an operator must repair though requests are still answered: one sentence.
+    fn warning(&self) -> Option<String>;
+
     /// The store as it is now, in pieces that end with an error or say that they were all.
     fn backup(&self) -> Result<Pieces, NoBackup>;
 }
@@ -105,7 +108,11 @@ async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
 
 async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
     match timeout(READY_MAX, admin.operated.ready()).await {
-        Ok(Ok(())) => told(StatusCode::OK, "ready"),
+        // Still 200: a load balancer that took every server away would make an outage of a broken rotation.
+        Ok(Ok(())) => match admin.operated.warning() {
+            None => told(StatusCode::OK, "ready"),
+            Some(warning) => told(StatusCode::OK, &format!("ready, but {warning}")),
+        },
         Ok(Err(why)) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
         Err(_) => told(StatusCode::SERVICE_UNAVAILABLE, &format!("the store does not answer within {} s", READY_MAX.as_secs())),
     }

@@ -2,9 +2,9 @@
 //!
 //! So nothing else must be noted, a killed export goes on where it was, and the file that was asked for is there whole or not at all.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -34,6 +34,8 @@ impl Partial {
             TryLockError::WouldBlock => io::Error::new(io::ErrorKind::ResourceBusy, "another export is writing it"),
             TryLockError::Error(error) => error,
         })?;
+        // An earlier version may have made it for others to read. Some file systems hold no modes: there it stays as it is.
+        let _ = file.set_permissions(Permissions::from_mode(0o600));
         let (written, bytes) = read(&file)?;
         // A line that broke off is written again.
         file.set_len(bytes)?;

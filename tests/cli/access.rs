@@ -13,13 +13,13 @@ use crate::support::server::Server;
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-async fn ask(address: SocketAddr, token: &str, query: &str) -> Reply {
+pub(super) async fn ask(address: SocketAddr, token: &str, query: &str) -> Reply {
     let authorization = format!("Bearer {token}");
     let headers = [("content-type", "application/json"), ("authorization", authorization.as_str())];
     client::http(address, "POST", "/graphql", &headers, json!({ "query": query }).to_string().as_bytes()).await
 }
 
-fn end(server: Server) -> String {
+pub(super) fn end(server: Server) -> String {
     server.signal("-TERM");
     let (code, _, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
@@ -88,6 +88,22 @@ async fn pages_and_introspection_can_be_switched_off() {
     let (code, stdout, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
     assert!(!stdout.contains("open"), "{stdout}");
+}
+
+#[test]
+fn pages_stay_on_this_machine_unless_they_are_asked_for() {
+    let program = Program::new();
+    for (arguments, is_served) in [(&[][..], false), (&["--pages", "auto"], false), (&["--pages", "on"], true)] {
+        let server = Server::start_on("0.0.0.0:0", &program, arguments);
+        let url = server.url.replace("0.0.0.0", "127.0.0.1");
+        for path in ["/", "/demo"] {
+            assert_eq!(get(&url, path).starts_with("HTTP/1.1 200"), is_served, "{arguments:?} {path}");
+        }
+        server.signal("-TERM");
+        let (_, stdout, log) = server.end();
+        assert_eq!(stdout.contains("  open  "), is_served, "{stdout}");
+        assert_eq!(log.contains("--pages on serves them"), !is_served, "{log}");
+    }
 }
 
 #[test]

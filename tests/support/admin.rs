@@ -48,6 +48,19 @@ impl Admin {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
+    /// Waits until the body is so.
+    pub(crate) fn wait_until(&self, path: &str, is_so: impl Fn(&str) -> bool) -> (u16, String) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let (status, body) = self.get(path);
+            if is_so(&body) {
+                return (status, body);
+            }
+            assert!(Instant::now() < deadline, "{path} still answers {status}: {body}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Waits until it answers so.
     pub(crate) fn wait_for(&self, path: &str, status: u16) -> String {
         let deadline = Instant::now() + DEADLINE;

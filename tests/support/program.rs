@@ -77,9 +77,13 @@ impl Program {
 
     /// A token as `wideroom token` prints it, without a process for each.
     pub(crate) fn token(&self, name: &str) -> String {
-        std::fs::create_dir_all(self.data()).unwrap();
+        self.token_for(name, Duration::from_secs(3_600))
+    }
+
+    /// The same with a life of its own.
+    pub(crate) fn token_for(&self, name: &str, life: Duration) -> String {
         let user = UserId::parse(name).unwrap();
-        Auth::open(&self.data()).unwrap().issue(&user, Duration::from_secs(3_600), SystemClock.now())
+        Auth::open(&self.data()).unwrap().issue(&user, life, SystemClock.now())
     }
 }
 
