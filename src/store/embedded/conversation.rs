@@ -1,4 +1,4 @@
-//! Conversations and their people in the embedded store.
+//! Conversations and their participants in the embedded store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{self, ChangeKind, ConversationRecord, Head, Roster};
 use crate::store::{NewConversation, Result, Seat};
 
-/// The pair by which a direct conversation is found: of one participant, with oneself.
+/// Pair key of a direct conversation. A single participant makes a conversation with oneself.
 fn pair_of(new: &NewConversation) -> Option<key::Key> {
     match (new.conversation.kind, new.participants.as_slice()) {
         (ConversationKind::Direct, [(one, _)]) => Some(key::pair(one, one)),
@@ -25,7 +25,7 @@ fn pair_of(new: &NewConversation) -> Option<key::Key> {
     }
 }
 
-/// What making a conversation writes. On the condition that neither its id nor its pair is taken.
+/// Plans the creation of a conversation, on the condition that its id and its pair are free.
 pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
     let id = new.conversation.id;
     let is_large = new.conversation.is_large || new.participants.len() > Conversation::FAN_OUT_MAX;
@@ -60,7 +60,7 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
     Write { ops, conditions, newest_id: Some(new.change), applied: Some(Box::new(move || states.put_written(state))) }
 }
 
-/// What took the id or the pair.
+/// Reads the conversation that took the id or the pair.
 pub(super) fn in_the_way(core: &ReadContext, new: &NewConversation) -> Result<Arc<Conversation>> {
     if let Some(state) = core.state(new.conversation.id)? {
         return Ok(state.conversation.clone());
@@ -90,7 +90,7 @@ fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
     Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given), newest: None }
 }
 
-/// The same, where memory has all of it.
+/// Answers the same from the caches alone. `None` on a miss.
 pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<Seat>>> {
     let each = |id: &ConversationId| {
         let state = states.get(*id)?;
@@ -100,17 +100,17 @@ pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &
     conversations.iter().map(each).collect()
 }
 
-/// Something of each conversation's head.
+/// Projects each conversation's head.
 pub(super) fn heads<T>(core: &ReadContext, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Result<Vec<T>> {
     conversations.iter().map(|id| Ok(of(core.state(*id)?.map(|state| state.head).as_ref()))).collect()
 }
 
-/// The same, where memory has all of it.
+/// Answers the same from the caches alone. `None` on a miss.
 pub(super) fn heads_in_memory<T>(states: &States, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Option<Vec<T>> {
     conversations.iter().map(|id| states.get(*id).map(|state| of(Some(&state.head)))).collect()
 }
 
-/// Those of a conversation, by name, who are in the list that `is_listed` tells of. It knows them by their memberships alone.
+/// Reads a page of participants by name, filtered by membership.
 pub(super) fn participants(
     core: &ReadContext,
     conversation: ConversationId,
@@ -134,7 +134,7 @@ pub(super) fn participants(
     Ok(page.map(|one| as_it_counts(state.as_deref(), one)))
 }
 
-/// A participant with the role that counts.
+/// Participant with the effective role.
 fn as_it_counts(state: Option<&State>, one: Participant) -> Participant {
     match state {
         Some(state) => Participant { membership: state.as_it_counts(&one.user, one.membership), ..one },
@@ -142,7 +142,7 @@ fn as_it_counts(state: Option<&State>, one: Participant) -> Participant {
     }
 }
 
-/// The first so many of them. Their cells lie side by side, in either direction.
+/// Reads the first participants of a range. The cells of one participant are adjacent in either direction.
 pub(super) fn listed(
     view: &View<'_>,
     conversation: ConversationId,
@@ -173,7 +173,7 @@ pub(super) fn listed(
     Ok(found)
 }
 
-/// What is known of one participant so far.
+/// Participant under assembly from its cells.
 #[derive(Default)]
 struct Cells {
     membership: Option<Membership>,

@@ -1,4 +1,4 @@
-//! Inboxes in the embedded store: an exact index of activity, merged with the user's large conversations when it is read.
+//! Inboxes in the embedded store: an exact activity index, merged with busy and large conversations at read time.
 
 use std::collections::{HashMap, hash_map};
 
@@ -13,15 +13,15 @@ use crate::store::embedded::engine::record::{self, ChangeKind, ChangeRecord, Hea
 use crate::store::{ChangedRow, FlagsChange, MarkerMove, Result};
 
 pub(super) const CHANGE_LIFETIME_MICROS: i64 = 35 * 24 * 3_600 * 1_000_000;
-/// Changes looked at for one answer.
+/// Bound of changes read for one answer.
 const CHANGES_MAX: usize = 10_000;
-/// A conversation whose activity comes within so long of the last one is busy. To move its entries with each send would leave as many
-/// deleted rows behind the newest entry of every inbox, for each page to step over.
+/// A conversation becomes busy when a message comes within this time of the last one. Moving its entries with each
+/// send would leave tombstones at the top of every inbox, which each page would step over.
 pub(super) const BUSY_WITHIN_MICROS: i64 = 3_600 * 1_000_000;
-/// One without activity for so long is not.
+/// A conversation without activity for this time is no longer busy.
 pub(super) const QUIET_AFTER_MICROS: i64 = 2 * 3_600 * 1_000_000;
 
-/// Lists a conversation otherwise for its people.
+/// Moves a conversation to another list in the inboxes of its participants.
 pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Listing) -> Vec<Op> {
     if from == to {
         return Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Li
     users.iter().flat_map(|user| [Op::Delete(key::listed(user, id, from)), Op::Put(key::listed(user, id, to), Vec::new())]).collect()
 }
 
-/// Keeps a conversation busy that becomes active soon after it last was, and has the sweep look at it again.
+/// Marks a conversation busy if its activity is recent, and schedules the check that ends it.
 pub(super) fn keep_busy(head: &mut Head, before: &Head, id: ConversationId) -> Option<Op> {
     let became_active = head.last_activity > before.last_activity;
     let is_soon = head.last_activity < before.last_activity.plus_micros(BUSY_WITHIN_MICROS);
@@ -40,12 +40,12 @@ pub(super) fn keep_busy(head: &mut Head, before: &Head, id: ConversationId) -> O
     Some(Op::Put(look_again(id, head.last_activity), Vec::new()))
 }
 
-/// Has the sweep look at a busy conversation when it may have become quiet.
+/// Schedules the check of a busy conversation.
 pub(super) fn look_again(id: ConversationId, activity: Timestamp) -> Key {
     key::expiry(&key::busy_conversation(id), activity.plus_micros(QUIET_AFTER_MICROS))
 }
 
-/// A change of a user's inbox, and the row by which it is forgotten.
+/// Operations that log a change of a user's inbox, with its expiry.
 pub(super) fn change(user: &UserId, conversation: ConversationId, id: ChangeId, kind: ChangeKind) -> [Op; 2] {
     let key = key::change_of_user(user, id.order_key());
     let expiry = key::expiry(&key, id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
@@ -66,7 +66,7 @@ pub(super) fn mark_delivered(user: &UserId, conversation: ConversationId, up_to:
     Write { ops: vec![op], ..Write::default() }
 }
 
-/// What is written beside flags that change.
+/// Rows written beside changed flags.
 pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
     let ops = change(user, to.conversation, to.change, ChangeKind::FlagsSet).into();
     Write { ops, newest_id: Some(to.change), ..Write::default() }
@@ -76,12 +76,12 @@ pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head
     view.record(&key::head(conversation))?.ok_or_else(|| corrupt("heads", Missing))
 }
 
-/// As memory has it, or the disk now.
+/// Reads a head through the cache.
 fn known_head(core: &ReadContext, conversation: ConversationId) -> Result<Head> {
     core.state(conversation)?.map(|state| state.head).ok_or_else(|| corrupt("heads", Missing))
 }
 
-/// The head of a conversation that the view's index has at this place. What memory knows may be younger: then it is another place.
+/// Reads the head for an index position of the snapshot. A cached head may be younger and at another position.
 fn head_at(core: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<Head> {
     let known = known_head(core, key.conversation)?;
     if known.last_activity == key.activity { Ok(known) } else { head(view, key.conversation) }
@@ -104,7 +104,7 @@ fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<Conversati
     })
 }
 
-/// The user's conversations whose heads alone say where they stand, in the order of the list.
+/// Reads the user's busy and large conversations, sorted by the activity of their heads.
 fn by_heads(core: &ReadContext, view: &View<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
@@ -173,7 +173,7 @@ pub(super) fn rows(core: &ReadContext, user: &UserId, conversations: &[Conversat
     conversations.iter().map(|conversation| row_if_joined(&look, user, *conversation)).collect()
 }
 
-/// The same, where memory has all of it.
+/// Answers the same from the caches alone. `None` on a miss.
 pub(super) fn rows_in_memory(core: &ReadContext, user: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<InboxRow>>> {
     let each = |id: &ConversationId| {
         let state = core.states.get(*id)?;
@@ -185,14 +185,14 @@ pub(super) fn rows_in_memory(core: &ReadContext, user: &UserId, conversations: &
     conversations.iter().map(each).collect()
 }
 
-/// The newest change of each conversation, for as long as they are not too many.
+/// Newest change of each conversation, up to a bound.
 struct Newest {
     by_conversation: HashMap<ConversationId, TimeUuid>,
     limit: usize,
 }
 
 impl Newest {
-    /// Whether it found room.
+    /// Notes a change. False once the bound is reached.
     fn note(&mut self, conversation: ConversationId, change: TimeUuid) -> bool {
         match self.by_conversation.entry(conversation) {
             hash_map::Entry::Occupied(mut entry) => {
@@ -220,7 +220,7 @@ pub(super) fn changes(core: &ReadContext, user: &UserId, after: OrderKey, limit:
 
 fn newest_changes(view: &View<'_>, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<HashMap<ConversationId, TimeUuid>>> {
     let mut newest = Newest { by_conversation: HashMap::new(), limit };
-    // An entry's activity is never earlier than its last message, so those behind the place's moment have none after it.
+    // An activity is never earlier than the last message, so entries below the position's time have none after it.
     let recent = indexed(view, key::activities(user), Direction::Forward)
         .take_while(|key| key.as_ref().map_or(true, |key| key.activity >= after.moment()))
         .map(|key| Ok((key?.conversation, false)));
@@ -229,7 +229,7 @@ fn newest_changes(view: &View<'_>, user: &UserId, after: OrderKey, limit: usize)
     for entry in recent.chain(busy).chain(large) {
         let (conversation, is_large) = entry?;
         let head = head(view, conversation)?;
-        // What else changes in a large one is not logged for each of its people: its head says when it last did.
+        // Changes of a large conversation are not logged per participant: its head holds the newest one.
         let last = if is_large { head.last_message.max(head.newest_change) } else { head.last_message };
         if last.filter(|last| last.order_key() > after).is_some_and(|last| !newest.note(conversation, last)) {
             return Ok(None);

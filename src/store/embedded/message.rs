@@ -1,4 +1,4 @@
-//! Messages in the embedded store: how history is read, and what is unread of it.
+//! Messages in the embedded store: pages of history and unread counts.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{MessageLead, MessageRecord};
 use crate::store::{Result, UnreadQuestion};
 
-/// The list that a cut leaves. The newest comes first, so the cut's end is the span's start.
+/// Key range of a cut. The newest message comes first, so the cut's end is the range's start.
 fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
     let whole = key::messages(conversation);
     let start = match cut.end {
@@ -65,7 +65,7 @@ pub(super) fn messages(core: &ReadContext, keys: &[(ConversationId, MessageId)])
     keys.iter().map(|(conversation, id)| look.message(*conversation, *id)).collect()
 }
 
-/// The same, where memory has all of it.
+/// Answers the same from the caches alone. `None` on a miss.
 pub(super) fn messages_in_memory(core: &ReadContext, keys: &[(ConversationId, MessageId)]) -> Option<Vec<Option<Arc<Message>>>> {
     keys.iter().map(|(conversation, id)| core.known.message_in_memory(*conversation, *id).map(Some)).collect()
 }
@@ -84,7 +84,7 @@ pub(super) fn unread(core: &ReadContext, user: &UserId, questions: &[UnreadQuest
         if let Some(known) = unread_in_memory(core, user, question, cap) {
             return Ok(known);
         }
-        // First the head, then the view: what is counted is at least as new as the head that it is kept under.
+        // Read the head before the snapshot: the count is then at least as new as the head it is cached under.
         let state = core.state(question.conversation)?;
         let unread = unread_of_one(&core.view(), user, question, cap)?;
         if let Some(state) = state {
@@ -99,7 +99,7 @@ fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap:
     let place = key::message_place(question.conversation, question.after);
     let newer = key::messages(question.conversation).before(&place);
     let mut unread = Unread::default();
-    // Backward is from the oldest on: the first one that counts is the first unread.
+    // Backward runs from the oldest message on: the first counted one is the first unread.
     for (looked_at, row) in view.scan(newer, Direction::Backward).take(Unread::ROWS_MAX).enumerate() {
         let (key, value) = row?;
         let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
@@ -113,7 +113,7 @@ fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap:
     Ok(unread)
 }
 
-/// Where memory has the answer: nothing lies after the place, or it was counted before.
+/// Answers from memory: nothing is newer than the position, or the count is cached.
 pub(super) fn unread_in_memory(core: &ReadContext, user: &UserId, question: &UnreadQuestion, cap: u32) -> Option<Unread> {
     let head = core.states.get(question.conversation)?.head;
     if head.last_message.is_none_or(|last| last.order_key() <= question.after) {
@@ -122,7 +122,7 @@ pub(super) fn unread_in_memory(core: &ReadContext, user: &UserId, question: &Unr
     core.counts.get(user, question, cap, &head)
 }
 
-/// The key of a message that is to be imported.
+/// Key of an imported message.
 pub(super) fn key_of(message: &Message) -> Key {
     key::message(message.conversation, message.id.order_key())
 }

@@ -1,11 +1,11 @@
-//! What the embedded store counts of itself: its commits, what waits for them, what memory knew, and the room on the disk.
+//! Metrics of the embedded store: commits, queue, caches and disk space.
 
 use std::sync::Arc;
 
 use super::Inner;
 use crate::metrics::{self, COUNTS, Histogram, LATENCIES, Metrics, SIZES};
 
-/// Of the writer's thread.
+/// Metrics of the committer's thread.
 pub(super) struct CommitMeter {
     pub(super) seconds: Histogram,
     pub(super) writes: Histogram,
@@ -30,7 +30,7 @@ pub(super) fn register(inner: &Arc<Inner>, metrics: &Metrics) {
     inner.core.states.meter().register(metrics);
     inner.core.known.register(metrics);
     inner.core.counts.meter().register(metrics);
-    // A store that is closed has nothing to tell any more, and must not be held open by who asks.
+    // Hold a weak reference: a scrape must not keep a closed store open.
     let read = |name: &str, help: &str, value: fn(&Inner) -> f64| {
         let inner = Arc::downgrade(inner);
         metrics.read(name, help, move || inner.upgrade().map_or(0.0, |inner| value(&inner)));

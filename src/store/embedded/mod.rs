@@ -1,8 +1,9 @@
-//! The store that needs nothing beside it: an LSM tree in a folder, one process, one writer.
+//! Embedded store: an LSM tree in a folder, with one process and one writer.
 //!
-//! Reads run on blocking threads over a view that stands still, a call is one hop, and what memory knows exactly needs none. Writes are
-//! planned there too, and go to the committer with the conditions under which the plan holds; it groups them, syncs, and acknowledges.
-//! What can be read is on disk.
+//! Reads run on blocking threads over a snapshot; a call hops threads once, and a cache hit never.
+//! Writes are planned on those threads. The committer takes them with the conditions of their plan
+//! (compare-and-set), groups them, syncs once, and acknowledges them.
+//! Invariant: a reader sees only what is on disk.
 
 mod admin;
 mod cache;
@@ -47,21 +48,21 @@ use crate::model::{
     Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
-/// Calls that read at once.
+/// Concurrent reads.
 const READS_MAX: usize = 64;
 /// How long a call waits for its turn to read.
 const READ_TURN_MAX: Duration = Duration::from_secs(5);
-/// How often a plan is made again because somebody else wrote first.
+/// Attempts of a compare-and-set before the caller gets an error.
 const TRIES_MAX: usize = 8;
 
 #[derive(Debug, Clone)]
 pub struct Options {
     pub path: PathBuf,
-    /// Of rows in memory. Write buffers come on top.
+    /// Size of the engine's row cache. Write buffers come on top.
     pub cache_bytes: u64,
-    /// With less disk free than this, nothing is written.
+    /// Free disk space below which the store refuses writes.
     pub free_bytes_min: u64,
-    /// Open also a store that ends before what it acknowledged.
+    /// Opens a store even if it lacks writes that it acknowledged.
     pub accept_loss: bool,
 }
 
@@ -74,7 +75,7 @@ impl Options {
     }
 }
 
-/// The embedded store. Dropping it without [`Store::close`] loses nothing that was acknowledged.
+/// The embedded store. Dropping it without [`Store::close`] loses no acknowledged write.
 pub struct Embedded {
     inner: Arc<Inner>,
     upkeep: AbortHandle,
@@ -86,9 +87,9 @@ struct Inner {
     core: Arc<ReadContext>,
     disk: Arc<Disk>,
     turns: Arc<Semaphore>,
-    /// One copy at a time.
+    /// Permits one backup at a time.
     copies: Arc<Semaphore>,
-    /// One import at a time.
+    /// Permits one import at a time.
     import: tokio::sync::Mutex<()>,
 }
 
@@ -108,7 +109,7 @@ impl Embedded {
         open::is_in(path)
     }
 
-    /// Opens the store, or makes it where there is none. Refuses a folder that another process has open.
+    /// Opens the store, or creates it. Refuses a folder that another process has open.
     pub async fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = options.path.clone();
         let failed = move |source: super::Cause| OpenError::Engine { path: path.clone(), source };
@@ -128,12 +129,12 @@ impl Embedded {
         Ok(Self { inner, upkeep })
     }
 
-    /// Why nothing is written any more until the store is opened again, where that is so.
+    /// Reason why the store refuses all writes until it is opened again; `None` while it accepts them.
     pub fn failure(&self) -> Option<String> {
         self.inner.committer.failure()
     }
 
-    /// Tells what it counts of itself.
+    /// Registers the store's metrics.
     pub fn register(&self, metrics: &Metrics) {
         meter::register(&self.inner, metrics);
     }
@@ -142,7 +143,7 @@ impl Embedded {
         self.inner.read(read).await
     }
 
-    /// Writes where there is room on the disk.
+    /// Commits a write, unless the disk is full.
     async fn write(&self, write: Write) -> Result<Outcome> {
         self.inner.disk.check()?;
         self.inner.committer.commit(write).await
@@ -160,7 +161,7 @@ impl Embedded {
         state.ok_or_else(|| corrupt("conversations", Missing))
     }
 
-    /// Something of each conversation's head, from memory where it is there.
+    /// Projects each conversation's head, from the cache or from disk.
     async fn heads<T: Send + 'static>(&self, conversations: &[ConversationId], of: fn(Option<&record::Head>) -> T) -> Result<Vec<T>> {
         if let Some(known) = conversation::heads_in_memory(self.states(), conversations, of) {
             return Ok(known);
@@ -171,20 +172,20 @@ impl Embedded {
 }
 
 impl Inner {
-    /// `Err` says why it does not.
+    /// Checks that the store accepts writes. `Err` holds the reason.
     fn takes_writes(&self) -> Result<(), String> {
         self.committer.health()?;
         self.disk.check().map_err(|error| error.to_string())
     }
 
-    /// Off the runtime's threads, when it is its turn.
+    /// Runs a read on a blocking thread, once a permit is free.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&ReadContext) -> Result<T> + Send + 'static) -> Result<T> {
         let busy = |busy| Error::Unavailable(Box::new(busy));
         let turn = tokio::time::timeout(READ_TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.map_err(|_| busy(Busy::Reads))?.expect("the semaphore is never closed");
         let core = self.core.clone();
         let reading = spawn_blocking(move || {
-            // The turn ends with the read, not with the caller, who may go away before.
+            // The read holds the permit, not its caller: a cancelled caller does not free it.
             let _turn = turn;
             read(&core)
         });
@@ -365,7 +366,7 @@ impl Store for Embedded {
     }
 
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
-        // It has no condition, so nothing refuses it.
+        // A maximum register needs no condition, so the committer never refuses it.
         self.write(inbox::move_marker(user, to)).await.map(drop)
     }
 

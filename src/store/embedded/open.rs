@@ -1,4 +1,4 @@
-//! Opening the embedded store: who else has it, whether it is one of ours, and whether it holds all that was acknowledged.
+//! Opening of the embedded store: lock, format version, and a check that no acknowledged commit is missing.
 
 use std::fs::File;
 use std::io;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use fjall::Slice;
 
-use crate::store::embedded::cache::row::{Known, Touched};
+use crate::store::embedded::cache::row::{RowCache, Touched};
 use crate::store::embedded::engine::committer::{COMMIT, Engine, Rows};
 use crate::store::embedded::engine::db::Db;
 use crate::store::embedded::engine::key::{self, Key};
 use crate::store::embedded::engine::record::{self, CommitRecord};
 use crate::store::{Cause, Result};
 
-/// Of the keys and values of this version.
+/// Format version of keys and values.
 const FORMAT: u32 = 1;
 const FORMAT_ROW: &str = "format";
-/// The engine's folder, and beside it the file that notes the last commit.
+/// Folder of the engine. The note file beside it holds the number of the last commit.
 pub(super) const ENGINE_FOLDER: &str = "db";
 pub(super) const NOTE_FILE: &str = "last-commit";
-/// As long as it is there, the folder is a copy in the making.
+/// Marker file of an incomplete backup.
 pub(super) const UNFINISHED_FILE: &str = "unfinished-backup";
 
 /// Why the store was not opened, and what to do next.
@@ -54,7 +54,7 @@ pub enum OpenError {
 
 pub(super) struct Opened {
     pub(super) db: Db,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<RowCache>,
     pub(super) engine: DbEngine,
     pub(super) last: CommitRecord,
 }
@@ -63,7 +63,7 @@ pub(super) fn is_in(path: &Path) -> bool {
     path.join(ENGINE_FOLDER).is_dir()
 }
 
-/// Blocks; reads what the journals hold, and no row.
+/// Opens the engine. Blocks; replays journals, reads no row.
 pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<Opened, OpenError> {
     let on_disk = |source| OpenError::Disk { path: path.to_owned(), source };
     std::fs::create_dir_all(path).map_err(on_disk)?;
@@ -71,7 +71,7 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         return Err(OpenError::Unfinished(path.to_owned()));
     }
     let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes).map_err(|error| open_error(path, error))?;
-    // The engine syncs its own folder; that it is there at all is ours to keep.
+    // The engine syncs its own folder. This syncs the entries of its parents.
     sync_folder(path).and_then(|()| sync_folder(&path.join(".."))).map_err(on_disk)?;
     let last = last_commit(path, &db)?;
     let note = File::options().read(true).write(true).create(true).truncate(false).open(path.join(NOTE_FILE)).map_err(on_disk)?;
@@ -83,7 +83,7 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         tracing::warn!(noted, found = last.number, "the store ends before what was acknowledged, which was accepted");
         write_note(&note, last.number).map_err(on_disk)?;
     }
-    let known = Arc::new(Known::new());
+    let known = Arc::new(RowCache::new());
     let engine = DbEngine { db: db.clone(), known: Arc::clone(&known), note, is_note_broken: false };
     Ok(Opened { db, known, engine, last })
 }
@@ -105,7 +105,7 @@ fn open_error(path: &Path, error: fjall::Error) -> OpenError {
     }
 }
 
-/// The last commit that is there. A store without a format is new, unless something was written to it.
+/// Reads the last commit. A store without a format row is new, unless it holds other rows.
 pub(super) fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenError> {
     let failed = |source: Cause| OpenError::Engine { path: path.to_owned(), source };
     let view = db.view();
@@ -125,7 +125,7 @@ pub(super) fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenErro
     }
 }
 
-/// `None` where the file is new, or was not on disk yet when the power failed.
+/// Reads the noted commit number. `None` if the file is new, or was not on disk when the power failed.
 fn read_note(note: &File) -> io::Result<Option<u64>> {
     let mut bytes = [0; 20];
     match note.read_exact_at(&mut bytes, 0) {
@@ -135,15 +135,15 @@ fn read_note(note: &File) -> io::Result<Option<u64>> {
     }
 }
 
-/// In place and not synced: it speaks of what is on disk already, and is a witness, not a promise.
+/// Writes the note in place, without a sync: it only witnesses a commit that is on disk already.
 pub(super) fn write_note(note: &File, number: u64) -> io::Result<()> {
     note.write_all_at(format!("{number:020}\n").as_bytes(), 0)
 }
 
-/// What the writer's thread holds.
+/// State owned by the committer's thread.
 pub(super) struct DbEngine {
     db: Db,
-    known: Arc<Known>,
+    known: Arc<RowCache>,
     note: File,
     is_note_broken: bool,
 }

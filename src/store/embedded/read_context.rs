@@ -1,11 +1,11 @@
-//! What reads and plans of writes share: the engine, the states in memory, the clock. All of it blocks.
+//! Context of reads and of write plans: engine, caches and clock. Every method blocks.
 
 use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::model::{ConversationId, Message, MessageId, UserId};
 use crate::store::Result;
-use crate::store::embedded::cache::row::{Entry, Known, Marks};
+use crate::store::embedded::cache::row::{Entry, Marks, RowCache};
 use crate::store::embedded::cache::state::{State, States};
 use crate::store::embedded::cache::unread_count::Counts;
 use crate::store::embedded::engine::db::{Db, View};
@@ -13,7 +13,7 @@ use crate::store::embedded::engine::db::{Db, View};
 pub(super) struct ReadContext {
     pub(super) db: Db,
     pub(super) states: Arc<States>,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<RowCache>,
     pub(super) counts: Counts,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -24,12 +24,12 @@ impl ReadContext {
     }
 
     pub(super) fn look(&self) -> Look<'_> {
-        // In this order: what is marked first cannot be passed off as newer than it is.
+        // Take the marks before the view: a value loaded from the view is then never cached as newer than it is.
         let marks = self.known.marks();
         Look { core: self, marks, view: self.view() }
     }
 
-    /// From memory, or from disk and then into memory.
+    /// Loads a state through the cache.
     pub(super) fn state(&self, id: ConversationId) -> Result<Option<Arc<State>>> {
         if let Some(state) = self.states.get(id) {
             return Ok(Some(state));
@@ -41,7 +41,7 @@ impl ReadContext {
     }
 }
 
-/// A view, and beside it what memory knows by now.
+/// A snapshot, and the marks that its loads are cached under.
 pub(super) struct Look<'a> {
     pub(super) core: &'a ReadContext,
     marks: Marks,

@@ -1,7 +1,7 @@
-//! A copy of a running store, for a backup: its rows as they were at one moment, in pieces, and the store that is made of them.
+//! Backup of a running store: a snapshot of its rows in pieces, and the store rebuilt from them.
 //!
-//! The pieces are read from a view that stands still, as fast as whoever takes them does. What is made of them is not to be opened before all
-//! of them are there and on disk: until then a file beside it says so, and whatever becomes of the copying, half a copy never looks whole.
+//! The reader of the pieces sets the pace (backpressure). A marker file keeps an incomplete copy from being opened,
+//! until all pieces are on disk.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -20,27 +20,27 @@ use crate::store::embedded::open::{ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISH
 use crate::store::embedded::{Embedded, Inner};
 use crate::store::{Cause, Result};
 
-/// What a copy begins with: it names its version.
+/// First bytes of a copy: its version.
 const MAGIC: &[u8] = b"wideroom copy 1\n";
-/// Stands where a row's table would.
+/// End marker, in the place of a row's table.
 const END: u8 = 0xff;
-/// Of a table, a key's length and a value's.
+/// Bytes of a row's header: its table, and the lengths of key and value.
 const HEAD_BYTES: usize = 1 + 4 + 4;
 const PIECE_BYTES: usize = 256 * 1024;
-/// Pieces that wait for whoever takes them.
+/// Pieces that wait for the reader.
 const PIECES_MAX: usize = 4;
-/// No row is longer.
+/// Longest row.
 const ROW_BYTES_MAX: usize = 16 << 20;
-/// Rows that are written together.
+/// Bytes of one write batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// Of the store that is made, which nobody reads yet.
+/// Cache of the rebuilt store, which has no readers yet.
 const CACHE_BYTES: u64 = 8 << 20;
 
-/// The pieces of a copy. After an error there is nothing more.
+/// Pieces of a copy. An error is the last item.
 pub type Pieces = BoxStream<'static, Result<Vec<u8>>>;
 
 impl Embedded {
-    /// The store as it is now: all that was acknowledged is in it. `None` while another copy is made.
+    /// Copies a snapshot that holds every acknowledged write. `None` while another copy runs.
     pub fn copy(&self) -> Option<Pieces> {
         let turn = Arc::clone(&self.inner.copies).try_acquire_owned().ok()?;
         let (sender, pieces) = mpsc::channel(PIECES_MAX);
@@ -48,7 +48,7 @@ impl Embedded {
         spawn_blocking(move || {
             let _turn = turn;
             if let Err(error) = tell(&inner, &sender) {
-                // Who took the pieces may be gone.
+                // The reader may be gone.
                 let _ = sender.blocking_send(Err(error));
             }
         });
@@ -56,7 +56,7 @@ impl Embedded {
     }
 }
 
-/// Blocks, until all is told or nobody listens.
+/// Sends every row. Blocks; ends early when the reader is gone.
 fn tell(inner: &Inner, pieces: &mpsc::Sender<Result<Vec<u8>>>) -> Result<()> {
     let db = &inner.core.db;
     let view = db.view();
@@ -87,7 +87,7 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("keys and values are far shorter")
 }
 
-/// Why there is no copy.
+/// Error of a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     #[error("{} is not empty: name a folder that is not there yet, or delete what is in it", .0.display())]
@@ -112,22 +112,22 @@ pub enum CopyError {
     Open(#[from] OpenError),
 }
 
-/// A store in the making. All of it blocks.
+/// A store under reconstruction. Every method blocks.
 pub struct Copy {
     path: PathBuf,
     db: Db,
-    /// What came and was not looked at yet.
+    /// Bytes received and not parsed yet.
     rest: Vec<u8>,
     batch: Vec<(Key, Option<Vec<u8>>)>,
     batch_bytes: usize,
     rows: u64,
-    /// About so many rows there will be.
+    /// Expected number of rows.
     rows_about: Option<u64>,
     is_whole: bool,
 }
 
 impl Copy {
-    /// In a folder that is empty, or made.
+    /// Begins a copy in an empty or new folder.
     pub fn begin(path: &Path) -> Result<Self, CopyError> {
         let on_disk = |source| CopyError::Disk { path: path.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(on_disk)?;
@@ -141,7 +141,7 @@ impl Copy {
         Ok(Self { path: path.to_owned(), db, rest, batch, batch_bytes: 0, rows: 0, rows_about: None, is_whole: false })
     }
 
-    /// Takes the next bytes, however they are cut.
+    /// Takes the next bytes, split anywhere.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.rest.extend_from_slice(bytes);
         let mut rest = std::mem::take(&mut self.rest);
@@ -154,12 +154,12 @@ impl Copy {
         Ok(())
     }
 
-    /// Rows that came so far, and how many there will be, about.
+    /// Rows received, and the expected number.
     pub fn progress(&self) -> (u64, u64) {
         (self.rows, self.rows_about.unwrap_or(0).max(self.rows))
     }
 
-    /// How many of these bytes are the next thing. `None`: not all of it is there yet.
+    /// Length of the next item. `None`: it is incomplete.
     fn next(&mut self, bytes: &[u8]) -> Result<Option<usize>, CopyError> {
         if self.is_whole {
             return if bytes.is_empty() { Ok(None) } else { Err(CopyError::Broken) };
@@ -204,7 +204,7 @@ impl Copy {
         self.db.commit(self.batch.drain(..)).map_err(|error| engine(&self.path, error))
     }
 
-    /// Makes a store of it that can be opened. How many rows it has.
+    /// Completes the store, so that it can be opened. Returns its number of rows.
     pub fn finish(mut self) -> Result<u64, CopyError> {
         if !self.is_whole {
             return Err(CopyError::Short);
@@ -226,7 +226,7 @@ impl Copy {
         Ok(rows)
     }
 
-    /// Takes away what was made.
+    /// Removes the incomplete store.
     pub fn abandon(self) -> io::Result<()> {
         let Self { path, db, .. } = self;
         drop(db);

@@ -1,4 +1,4 @@
-//! What an export reads of the embedded store: everything, in the order of its keys.
+//! Reads of an export from the embedded store, in the order of the keys.
 
 use crate::model::{Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
 use crate::store::embedded::cache::row::Entry;

@@ -1,6 +1,6 @@
-//! Import into the embedded store: rows in order, each whole, with the heads and inboxes that follow from them.
+//! Import into the embedded store: rows in order, with the heads and inboxes derived from them.
 //!
-//! A draft holds what a commit will write. The rows of one conversation move its head and its people's inboxes once, at the end of it.
+//! A draft holds the rows of one commit. The rows of a conversation move its head and its inboxes once, at the end.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
 
-/// What one commit of an import writes, and a bit more. A call of fewer bytes is all or nothing.
+/// Bytes of one commit, about. A call with fewer bytes is atomic.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
 
-/// The first rows of an import that one commit takes.
+/// Plan of one commit: the first rows of an import.
 pub(in crate::store::embedded) struct Plan {
     pub(in crate::store::embedded) write: Write,
-    /// One for each row that is in it.
+    /// Result of each row in the plan.
     pub(in crate::store::embedded) fates: Vec<Imported>,
 }
 
@@ -52,23 +52,23 @@ struct Draft<'a> {
     conversations: HashMap<ConversationId, Working>,
 }
 
-/// A conversation while rows of it are imported.
+/// A conversation under import.
 struct Working {
     conversation: Conversation,
     head: Head,
     roster: Roster,
-    /// Those who are in it now; of one that was large before, only those who came since.
+    /// Current participants. For a conversation that was large before: only newly imported ones.
     joined: BTreeSet<UserId>,
-    /// Everybody who was ever in it, where it is not large.
+    /// Every present and former participant, unless it is large.
     people: BTreeSet<UserId>,
-    /// `None` where it is new.
+    /// `None` for a new conversation.
     before: Option<Before>,
     is_changed: bool,
-    /// Somebody who belongs to it could not be kept: its pair is not that of those who are.
+    /// A participant was refused, so its pair cannot be derived.
     is_incomplete: bool,
 }
 
-/// How a conversation lies on disk.
+/// State of a conversation on disk.
 struct Before {
     head_bytes: Vec<u8>,
     is_large: bool,
@@ -130,7 +130,7 @@ impl Draft<'_> {
         self.rows.insert(key, Some(value));
     }
 
-    /// The conversation as it is by now, whose rows are about to be looked at.
+    /// Loads the conversation whose rows come next.
     fn working(&mut self, id: ConversationId) -> Result<bool> {
         if !self.conversations.contains_key(&id) {
             let Some(state) = State::load(&self.view, id)? else { return Ok(false) };
@@ -178,7 +178,7 @@ impl Draft<'_> {
         Ok(Imported::Added)
     }
 
-    /// On the condition that the conversation is as it was, as all that is imported into it: so nobody changes the message meanwhile.
+    /// Adds a reaction, on the condition that the conversation is unchanged, like every imported row.
     fn add_reaction(&mut self, id: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Result<Imported> {
         if !self.working(id)? {
             return Ok(Imported::ConversationMissing);
@@ -196,7 +196,7 @@ impl Draft<'_> {
         Ok(Imported::Added)
     }
 
-    /// As it is by now.
+    /// Reads a message, including the pending rows of the draft.
     fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Message>> {
         match self.rows.get(&key::message(conversation, id.order_key())) {
             Some(Some(value)) => {
@@ -208,7 +208,7 @@ impl Draft<'_> {
         }
     }
 
-    /// So that a retry from before the import is recognised after it.
+    /// Stores the idempotency key, so that a retry from before the import is still recognised.
     fn remember_key(&mut self, message: &Message) -> Result<()> {
         let Some(client_key) = &message.client_key else { return Ok(()) };
         if message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS) <= self.core.clock.now() {
@@ -277,7 +277,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Writes the pair that this participant completes. The sentence says why they may not.
+    /// Writes the pair that this participant completes. `Some` holds the reason of a refusal.
     fn pair_with(&mut self, id: ConversationId, user: &UserId) -> Result<Option<&'static str>> {
         let working = &self.conversations[&id];
         if working.conversation.kind != ConversationKind::Direct {
@@ -285,7 +285,7 @@ impl Draft<'_> {
         }
         let mut people = working.people.iter();
         let other = match (people.next(), people.next()) {
-            // Whether it is one with oneself shows at the end of the draft.
+            // The end of the draft decides whether it is a conversation with oneself.
             (None, _) => return Ok(None),
             (Some(other), None) => other.clone(),
             (Some(_), Some(_)) => return Ok(Some("a direct conversation has at most two participants")),
@@ -323,7 +323,7 @@ impl Draft<'_> {
         Ok(Write { ops: self.rows.into_iter().map(op).collect(), conditions, newest_id: self.newest_id, applied: Some(Box::new(forget)) })
     }
 
-    /// One that is active again is busy: its messages come in many commits, and none of them should move its entries.
+    /// Marks a conversation with several commits busy, so that no commit moves its entries.
     fn keep_busy(&mut self, working: &mut Working) {
         let Some(Before { listing: Listing::Active(before), .. }) = working.before else { return };
         if working.head.last_activity > before && !working.conversation.is_large {
@@ -350,12 +350,12 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Brings the order of everybody's entries to what the head says now.
+    /// Moves the entries of all participants to the position of the head.
     fn move_entries(&mut self, working: &Working) {
         let id = working.conversation.id;
         let listing = working.head.listing(working.conversation.is_large);
-        // Those whose entry stands in a list already, and where it should. A large one keeps no list of its people here: who is in
-        // `joined` is new.
+        // Participants already listed in the right place. For a large conversation `joined` holds
+        // new participants only.
         let mut in_place = None;
         if let Some(before) = working.before.as_ref().filter(|before| before.listing != Listing::Large) {
             if before.listing == listing {

@@ -1,4 +1,4 @@
-//! What the embedded store does for itself: it watches the disk and the writer, and sweeps what has expired.
+//! Background maintenance of the embedded store: it checks disk and committer, and sweeps expired rows.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,17 +18,17 @@ use crate::store::{Error, Result};
 
 const TICK: Duration = Duration::from_secs(1);
 const TICKS_BETWEEN_SWEEPS: u64 = 60;
-/// Rows that one batch of a sweep writes, about, and batches of one sweep.
+/// Rows of one sweep batch, about, and batches of one sweep.
 const SWEEP_OPS_MAX: usize = 2_000;
 const SWEEP_BATCHES_MAX: usize = 100;
 const SWEEP_MAX: Duration = Duration::from_secs(30);
 
-/// How much room the disk has.
+/// Free space of the disk.
 pub(in crate::store::embedded) struct Disk {
     path: PathBuf,
     free_bytes_min: u64,
     is_short: AtomicBool,
-    /// As it was seen last.
+    /// Last sample.
     free_bytes: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Disk {
         disk
     }
 
-    /// Asks the system. Blocks.
+    /// Samples the free space. Blocks.
     fn look(&self) {
         match rustix::fs::statvfs(&self.path) {
             Ok(disk) => {
@@ -64,7 +64,7 @@ impl Disk {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for a write.
+    /// Checks that the disk has room for a write.
     pub(in crate::store::embedded) fn check(&self) -> Result<()> {
         if self.is_short.load(Ordering::Relaxed) {
             return Err(Error::Unavailable(Box::new(DiskFull { free_bytes_min: self.free_bytes_min })));
@@ -73,7 +73,7 @@ impl Disk {
     }
 }
 
-/// Until the store is gone.
+/// Runs until the store is dropped.
 pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -88,9 +88,9 @@ pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
         }
         was_stuck = stuck.is_some();
         let disk = inner.disk.clone();
-        // A panic in it would have been logged by the runtime's hook; the next tick tries again.
+        // The panic hook has logged a panic; the next tick retries.
         let _ = tokio::task::spawn_blocking(move || disk.look()).await;
-        // A sweep that waits for a disk that stands still must not keep this from saying so.
+        // Run the sweep apart: a stuck disk must not stop the checks that report it.
         if tick % TICKS_BETWEEN_SWEEPS == 0
             && let Ok(Err(error)) = tokio::time::timeout(SWEEP_MAX, sweep.run(&inner)).await
         {
@@ -99,10 +99,10 @@ pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
     }
 }
 
-/// Deletes what has expired, in bounded batches.
+/// Sweeper of expired rows, in bounded batches.
 #[derive(Default)]
 pub(in crate::store::embedded) struct Sweep {
-    /// What lies before it was swept. Without it each sweep would step over the deleted rows of the ones before.
+    /// Position up to which rows are swept. Without it each sweep would step over the tombstones of earlier ones.
     from: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl Sweep {
                 return Ok(());
             };
             if inner.committer.commit(write).await? == Outcome::Refused {
-                // A key was used again meanwhile: the next sweep sees it.
+                // The key was used again meanwhile: the next sweep handles it.
                 return Ok(());
             }
         }
@@ -124,7 +124,7 @@ impl Sweep {
     }
 }
 
-/// A batch, and where the rows that have not expired yet begin.
+/// Plans a batch. Returns it with the position of the first unexpired row.
 fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
     let view = core.view();
     let now = core.clock.now();
@@ -138,12 +138,12 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
         let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", KeyError))?;
         write.ops.push(Op::Delete(key::Key { table: key::Table::Rows, bytes: bytes.to_vec() }));
         if of.table != key::Table::Rows {
-            // A change: its key is never used again.
+            // A change's key is never reused.
             write.ops.push(Op::Delete(of));
         } else if let Some(id) = key::busy_conversation_id(&of) {
             quiet.extend(settle(core, id, now, &mut write)?);
         } else if let Some(value) = view.get(&of)? {
-            // An idempotency key: it may have been used again since, with a later end.
+            // An idempotency key may have been reused, with a later expiry.
             let record: SendRecord = record::decode(&value).map_err(|error| corrupt("sends_by_key", error))?;
             if record.expires_at <= now {
                 write.conditions.push(Condition::Is(of.clone(), value.to_vec()));
@@ -159,7 +159,7 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
     Ok(((!write.ops.is_empty()).then_some(write), next))
 }
 
-/// Lists a conversation that was busy by its activity again, or looks at it again later. What it becomes, where it does.
+/// Moves a quiet conversation back to the activity index, or schedules its next check.
 fn settle(core: &ReadContext, id: ConversationId, now: Timestamp, write: &mut Write) -> Result<Option<Arc<State>>> {
     let Some(state) = core.state(id)? else { return Ok(None) };
     let (Some(people), true) = (&state.people, state.head.is_busy) else { return Ok(None) };
@@ -175,7 +175,7 @@ fn settle(core: &ReadContext, id: ConversationId, now: Timestamp, write: &mut Wr
     Ok(Some(Arc::new(after)))
 }
 
-/// What [`run`] holds on to.
+/// Starts [`run`].
 pub(in crate::store::embedded) fn spawn(inner: &Arc<Inner>) -> tokio::task::AbortHandle {
     tokio::spawn(run(Arc::downgrade(inner))).abort_handle()
 }
@@ -223,7 +223,7 @@ mod tests {
         store.close().await.unwrap();
     }
 
-    /// Where ann's inbox finds the conversation: in the index, and among the busy ones.
+    /// Rows of the conversation in ann's inbox: in the activity index, and in the busy list.
     fn found(core: &ReadContext, ann: &UserId) -> (usize, usize) {
         (rows(core, key::activities(ann)), rows(core, key::busy(ann)))
     }
@@ -255,7 +255,7 @@ mod tests {
         let conversation = new.conversation.id;
         let core = store.inner.core.clone();
         let mut sweep = Sweep::default();
-        // After how many hours something is sent, where the entry then is, and where it is when the sweep has run at that time.
+        // Each step: hours until a send, rows then, and rows after the sweep of that time.
         let steps = [
             (Some(0), (0, 1), (0, 1)),
             (Some(1), (0, 1), (0, 1)),

@@ -1,7 +1,7 @@
-//! Whether heads, counts, lists and pairs of the embedded store agree with the messages and the people that they follow from.
+//! Verification of the embedded store: heads, counts, lists and pairs against messages and participants.
 //!
-//! Conversations come first, each with all that follows from it; then the lists, for rows that lead nowhere. A piece is looked at in one
-//! view, and what repairs it is one write, on the condition that no head has changed since.
+//! It checks conversations first, each with its derived rows, then the lists, for dangling rows. A piece is one
+//! snapshot. Its repair is one write, on the condition that no head has changed since.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 use crate::store::{Error, Finding, Result, Verified, VerifyPlace};
 
-/// Of one piece. A conversation is looked at whole, whatever its length.
+/// Conversations of one piece. Each is checked whole.
 const CONVERSATIONS_MAX: usize = 20;
 const ROWS_MAX: usize = 5_000;
 
@@ -33,7 +33,7 @@ const ORPHAN: &str = "a reaction to a message that is not there";
 const TWICE: &str = "two direct conversations of the same people";
 const UNREADABLE: &str = "a row that cannot be read";
 
-/// Never renumbered while a place is held: a place is one of these and a key.
+/// Stage of a verification. Never renumber it: a saved position is a stage and a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Conversations,
@@ -75,7 +75,7 @@ fn look(core: &ReadContext, after: Option<&VerifyPlace>) -> Result<(Verified, Wr
         Stage::Active | Stage::Busy | Stage::Large => look.listings(stage, from)?,
         Stage::Pairs => look.pairs(from)?,
     };
-    // The next piece begins behind the last row, or with the next stage.
+    // The next piece begins after the last row, or with the next stage.
     let number = stage as u8;
     look.verified.next = match last {
         Some(key) => Some(VerifyPlace([&[number], key.as_slice()].concat())),
@@ -91,11 +91,11 @@ struct Look<'a> {
     view: View<'a>,
     verified: Verified,
     write: Write,
-    /// Conversations of which memory may know what is not true any more.
+    /// Conversations whose cached state may be wrong after a repair.
     touched: Vec<ConversationId>,
 }
 
-/// What follows from a conversation's rows.
+/// Values derived from a conversation's rows.
 #[derive(Default)]
 struct Truth {
     last_message: Option<MessageId>,
@@ -115,7 +115,7 @@ impl Look<'_> {
         self.write.ops.push(Op::Put(key, value));
     }
 
-    /// The key of the last one, where there may be more.
+    /// Verifies a batch of conversations. Returns the last key if more may follow.
     fn conversations(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let span = key::behind(key::conversations_after(None), from);
         let rows: Vec<_> = self.view.scan(span, Direction::Forward).take(CONVERSATIONS_MAX).collect::<Result<_>>()?;
@@ -194,7 +194,7 @@ impl Look<'_> {
         Ok(truth)
     }
 
-    /// The head as it should be.
+    /// Derives the head.
     fn head(&mut self, conversation: &Conversation, truth: &Truth) -> Result<Head> {
         let id = conversation.id;
         let at = key::head(id);
@@ -236,7 +236,7 @@ impl Look<'_> {
         let row = match people {
             [one] if id == ConversationId::direct(one, one) => key::pair(one, one),
             [one, other] => key::pair(one, other),
-            // Somebody is still to come.
+            // The second participant is still missing.
             _ => return Ok(()),
         };
         match self.view.record::<ConversationId>(&row)? {
@@ -305,7 +305,7 @@ impl Look<'_> {
         Ok(rows.last().filter(|_| rows.len() == ROWS_MAX).map(|(key, _)| key.to_vec()))
     }
 
-    /// How a user's inbox finds a conversation. `None` where they are not in it.
+    /// List that should hold the conversation in a user's inbox. `None` if the user is not in it.
     fn listing(&self, user: &UserId, id: ConversationId) -> Result<Option<Listing>> {
         let Some(record) = self.view.record::<ConversationRecord>(&key::conversation(id))? else { return Ok(None) };
         let Some(head) = self.view.record::<Head>(&key::head(id))? else { return Ok(None) };

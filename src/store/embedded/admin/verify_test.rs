@@ -1,4 +1,4 @@
-//! Stores that are damaged on purpose, through their own keyspaces: what is found, and what is repaired.
+//! Tests on deliberately damaged stores: `verify` finds and repairs each damage.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -28,7 +28,7 @@ fn pair() -> ConversationId {
     ConversationId(uuid::Uuid::from_u128(9))
 }
 
-/// A group of two, a large group, a direct conversation; messages, one of them with a reaction.
+/// Rows of a group of two, a large group and a direct conversation, with messages and a reaction.
 fn rows() -> Vec<ImportRow> {
     let made = |id, kind| ImportRow::Conversation {
         conversation: Conversation { id, kind, name: None, created_at: START, created_by: None, input_hash: None, is_large: false },
@@ -89,7 +89,7 @@ fn kinds(found: &[Finding]) -> Vec<&'static str> {
     kinds
 }
 
-/// What the store says through its own doors.
+/// Answers of the store's reads.
 async fn answers(store: &Embedded) -> String {
     let mut told = String::new();
     for name in ["user-00", "user-01", "user-33"] {
@@ -135,7 +135,7 @@ async fn each_damage_is_found_and_repaired() {
         (head_of(&|head| head.message_count += 1), &[COUNT]),
         (head_of(&|head| head.participant_count = 0), &[PEOPLE]),
         (head_of(&|head| head.last_message = Some(id(4))), &[HEAD]),
-        // Everybody's entry is then listed where it should not be: only who reads the head afresh sees that.
+        // Every entry is then listed in the wrong place; only a fresh read of the head shows it.
         (head_of(&|head| head.last_activity = START.plus_micros(77)), &[HEAD, NOWHERE]),
         ((key::head(group()), None), &[COUNT, HEAD, NOWHERE, PEOPLE]),
         ((key::listed(&first, group(), listing), None), &[ENTRY]),
@@ -160,7 +160,7 @@ async fn each_damage_is_found_and_repaired() {
         assert!(repaired.iter().all(|finding| finding.is_repaired), "{repaired:?}");
         assert_eq!(all(&store, false).await, [], "{key:?}");
         if is_message {
-            // The truth itself: what agrees with it now is another store.
+            // The source itself is changed: a consistent result is another store.
             break;
         }
         assert_eq!(answers(&store).await, before, "{key:?}");

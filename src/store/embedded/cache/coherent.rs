@@ -1,7 +1,7 @@
-//! Values in memory that are exactly those on disk, so that they answer in its place.
+//! Coherent write-through cache: its values are exactly those on disk, so a hit needs no read.
 //!
-//! The writer's thread says what it wrote, between the commit and its acknowledgement. Readers put what they loaded, unless the writer came
-//! to the same shard since before they looked at the disk: their mark tells.
+//! The committer's thread writes through between commit and acknowledgement. A reader inserts a loaded value only
+//! if no write reached the shard since its mark, which it took before its snapshot.
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
@@ -12,30 +12,30 @@ use lru::LruCache;
 
 use crate::metrics::CacheCounts;
 
-/// What a value is found by. Most of them hold an id that is random, or a hash.
-pub(in crate::store::embedded) trait ExactKey: Hash + Eq {
+/// Key of the cache. Most keys hold a random id or a hash.
+pub(in crate::store::embedded) trait CacheKey: Hash + Eq {
     fn shard(&self) -> u8;
 }
 
-struct Shard<K: ExactKey, V> {
-    /// The last write that came here.
+struct Shard<K: CacheKey, V> {
+    /// Number of the last write to this shard.
     written: u64,
     values: LruCache<K, V>,
 }
 
-pub(in crate::store::embedded) struct Exact<K: ExactKey, V> {
+pub(in crate::store::embedded) struct CoherentCache<K: CacheKey, V> {
     shards: Vec<Mutex<Shard<K, V>>>,
-    /// Of the last write, or doubt.
+    /// Number of the last write or invalidation.
     writes: AtomicU64,
     meter: CacheCounts,
 }
 
-/// Where the writer stood before something was loaded.
+/// Position of the writer, taken before a load.
 #[derive(Clone, Copy)]
 pub(in crate::store::embedded) struct Mark(u64);
 
-impl<K: ExactKey, V: Clone> Exact<K, V> {
-    /// `cache` is what metrics call it.
+impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
+    /// Creates a cache. `cache` is its name in the metrics.
     pub(in crate::store::embedded) fn new(cache: &str, shards: usize, shard_max: NonZeroUsize) -> Self {
         let shard = |_| Mutex::new(Shard { written: 0, values: LruCache::new(shard_max) });
         Self { shards: (0..shards).map(shard).collect(), writes: AtomicU64::new(0), meter: CacheCounts::new(cache) }
@@ -53,12 +53,12 @@ impl<K: ExactKey, V: Clone> Exact<K, V> {
         &self.meter
     }
 
-    /// To be taken before the view that something is loaded from.
+    /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn mark(&self) -> Mark {
         Mark(self.writes.load(Ordering::SeqCst))
     }
 
-    /// Puts what was loaded, unless a writer came since the mark.
+    /// Inserts a loaded value, unless a write came since the mark.
     pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, key: K, value: V) {
         let mut shard = self.shard(&key);
         if shard.written <= mark.0 {
@@ -66,12 +66,12 @@ impl<K: ExactKey, V: Clone> Exact<K, V> {
         }
     }
 
-    /// Puts what was just written. Only between its commit and its acknowledgement, in the order of commits.
+    /// Writes a committed value through. Call it between commit and acknowledgement, in commit order.
     pub(in crate::store::embedded) fn put_written(&self, key: K, value: V) {
         self.written(&key).values.put(key, value);
     }
 
-    /// Alters what was just written, where it is here. Only between its commit and its acknowledgement, in the order of commits.
+    /// Alters a cached value after its commit. Call it between commit and acknowledgement, in commit order.
     pub(in crate::store::embedded) fn alter_written(&self, key: &K, alter: impl FnOnce(&mut V)) {
         if let Some(value) = self.written(key).values.get_mut(key) {
             alter(value);
@@ -84,7 +84,7 @@ impl<K: ExactKey, V: Clone> Exact<K, V> {
 
     fn written(&self, key: &K) -> MutexGuard<'_, Shard<K, V>> {
         let mut shard = self.shard(key);
-        // Whoever takes a mark from now on looks at the disk after the commit.
+        // A reader that takes a mark from now on reads the disk after this commit.
         shard.written = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         shard
     }
@@ -94,7 +94,7 @@ impl<K: ExactKey, V: Clone> Exact<K, V> {
 mod tests {
     use super::*;
 
-    impl ExactKey for u8 {
+    impl CacheKey for u8 {
         fn shard(&self) -> u8 {
             *self
         }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_was_loaded_never_replaces_what_was_written_meanwhile() {
-        let exact = Exact::new("test", 2, NonZeroUsize::MIN);
+        let exact = CoherentCache::new("test", 2, NonZeroUsize::MIN);
         let mark = exact.mark();
         exact.put_written(1, "second");
         exact.put_loaded(mark, 1, "first");
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_write_elsewhere_keeps_nothing_from_being_put() {
-        let exact = Exact::new("test", 2, NonZeroUsize::MIN);
+        let exact = CoherentCache::new("test", 2, NonZeroUsize::MIN);
         let mark = exact.mark();
         exact.put_written(1, "written");
         exact.put_loaded(mark, 2, "loaded");
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_is_not_here_is_not_altered_and_not_put_by_who_loaded_it_before() {
-        let exact = Exact::new("test", 2, NonZeroUsize::MIN);
+        let exact = CoherentCache::new("test", 2, NonZeroUsize::MIN);
         let mark = exact.mark();
         exact.alter_written(&1, |value| *value = "altered");
         exact.put_loaded(mark, 1, "loaded");

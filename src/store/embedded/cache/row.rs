@@ -1,9 +1,9 @@
-//! Entries and messages that memory knows exactly. The writer tells of every row of theirs, whoever wanted it written.
+//! Row cache of inbox entries and of short messages. The committer's thread writes every such row through.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::coherent::{Exact, ExactKey, Mark};
+use super::coherent::{CacheKey, CoherentCache, Mark};
 use crate::metrics::Metrics;
 use crate::model::{ConversationId, Flags, Message, MessageId, ReadMarker, UserId};
 use crate::store::Result;
@@ -15,10 +15,10 @@ use crate::store::embedded::engine::record::{self, DecodeError};
 const SHARDS: usize = 16;
 const SHARD_ENTRIES_MAX: NonZeroUsize = NonZeroUsize::new(2_048).expect("it is not zero");
 const SHARD_MESSAGES_MAX: NonZeroUsize = NonZeroUsize::new(512).expect("it is not zero");
-/// Longer messages are rare, and would make the room that all take a large one.
+/// Longest cached body. Longer messages are rare, and would take most of the memory.
 const BODY_BYTES_MAX: usize = 1_024;
 
-/// What a user's own rows say of their entry; the rest is its conversation's.
+/// Cells of a user's inbox entry, without the fields of its conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::store::embedded) struct Entry {
     pub(in crate::store::embedded) marker: ReadMarker,
@@ -26,34 +26,37 @@ pub(in crate::store::embedded) struct Entry {
     pub(in crate::store::embedded) flags: Flags,
 }
 
-impl ExactKey for (UserId, ConversationId) {
+impl CacheKey for (UserId, ConversationId) {
     fn shard(&self) -> u8 {
         self.1.0.as_bytes()[15]
     }
 }
 
-impl ExactKey for (ConversationId, MessageId) {
+impl CacheKey for (ConversationId, MessageId) {
     fn shard(&self) -> u8 {
-        // The time, so that the messages of one conversation lie in all shards.
+        // The low byte of the time, so that the messages of one conversation spread over all shards.
         self.0.0.as_bytes()[15] ^ self.1.uuid().as_bytes()[3]
     }
 }
 
-pub(in crate::store::embedded) struct Known {
-    entries: Exact<(UserId, ConversationId), Entry>,
-    messages: Exact<(ConversationId, MessageId), Arc<Message>>,
+pub(in crate::store::embedded) struct RowCache {
+    entries: CoherentCache<(UserId, ConversationId), Entry>,
+    messages: CoherentCache<(ConversationId, MessageId), Arc<Message>>,
 }
 
-/// Where the writer stood before something was loaded.
+/// Position of the writer, taken before a load.
 #[derive(Clone, Copy)]
 pub(in crate::store::embedded) struct Marks {
     entries: Mark,
     messages: Mark,
 }
 
-impl Known {
+impl RowCache {
     pub(in crate::store::embedded) fn new() -> Self {
-        Self { entries: Exact::new("entries", SHARDS, SHARD_ENTRIES_MAX), messages: Exact::new("messages", SHARDS, SHARD_MESSAGES_MAX) }
+        Self {
+            entries: CoherentCache::new("entries", SHARDS, SHARD_ENTRIES_MAX),
+            messages: CoherentCache::new("messages", SHARDS, SHARD_MESSAGES_MAX),
+        }
     }
 
     pub(in crate::store::embedded) fn register(&self, metrics: &Metrics) {
@@ -61,7 +64,7 @@ impl Known {
         self.messages.meter().register(metrics);
     }
 
-    /// To be taken before the view that something is loaded from.
+    /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn marks(&self) -> Marks {
         Marks { entries: self.entries.mark(), messages: self.messages.mark() }
     }
@@ -70,7 +73,7 @@ impl Known {
         self.entries.get(&(user.clone(), conversation))
     }
 
-    /// From memory, or from the view and then into memory.
+    /// Loads a value through the cache.
     pub(in crate::store::embedded) fn entry(
         &self,
         marks: Marks,
@@ -91,7 +94,7 @@ impl Known {
         self.messages.get(&(conversation, id))
     }
 
-    /// From memory, or from the view and then into memory.
+    /// Loads a value through the cache.
     pub(in crate::store::embedded) fn message(
         &self,
         marks: Marks,
@@ -109,14 +112,14 @@ impl Known {
         Ok(message)
     }
 
-    /// Puts messages that were just written, after [`Known::written`].
+    /// Writes committed messages through, after [`RowCache::written`].
     pub(in crate::store::embedded) fn put_messages(&self, messages: Vec<Arc<Message>>) {
         for message in messages.into_iter().filter(|message| is_kept(message)) {
             self.messages.put_written((message.conversation, message.id), message);
         }
     }
 
-    /// These rows are on disk now. Only between their commit and its acknowledgement.
+    /// Writes committed rows through. Call it between commit and acknowledgement.
     pub(in crate::store::embedded) fn written(&self, rows: &Touched) {
         for (user, conversation, cell, value) in &rows.entries {
             let key = (user.clone(), *conversation);
@@ -159,7 +162,7 @@ impl Entry {
     }
 }
 
-/// What a commit writes of entries and messages.
+/// Entry and message rows of one commit.
 pub(in crate::store::embedded) struct Touched {
     entries: Vec<(UserId, ConversationId, EntryCell, Option<Vec<u8>>)>,
     messages: Vec<(ConversationId, MessageId)>,

@@ -1,10 +1,10 @@
-//! States of conversations in memory: what most writes and questions want to know of one.
+//! Cache of conversation states: what most writes and reads need of a conversation.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::coherent::{Exact, ExactKey, Mark};
+use super::coherent::{CacheKey, CoherentCache, Mark};
 use crate::metrics::CacheCounts;
 use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId};
 use crate::store::embedded::engine::db::{Missing, View, corrupt};
@@ -14,26 +14,26 @@ use crate::store::{Audience, Result};
 
 const SHARDS: usize = 64;
 const SHARD_STATES_MAX: NonZeroUsize = NonZeroUsize::new(320).expect("it is not zero");
-/// A state with more memberships, those that ended counted, is not kept.
+/// Bound of memberships in a cached state, ended ones included.
 const MEMBERSHIPS_MAX: usize = 256;
 
-/// A conversation and what changes with its messages.
+/// A conversation with its head, participants and membership version.
 #[derive(Debug, Clone)]
 pub(in crate::store::embedded) struct State {
     pub(in crate::store::embedded) conversation: Arc<Conversation>,
     pub(in crate::store::embedded) head: Head,
-    /// As the head lies on disk: the condition of the next write.
+    /// Bytes of the head on disk: the precondition of the next write.
     pub(in crate::store::embedded) head_bytes: Vec<u8>,
-    /// `None` in a large conversation: its memberships are read one by one.
+    /// `None` for a large conversation: its memberships are read one by one.
     pub(in crate::store::embedded) people: Option<Arc<People>>,
     pub(in crate::store::embedded) roster: Roster,
-    /// Who counts as OWNER where nobody was given that role.
+    /// Effective OWNER if no participant has the stored role.
     pub(in crate::store::embedded) heir: Option<UserId>,
 }
 
 #[derive(Debug)]
 pub(in crate::store::embedded) struct People {
-    /// As they were given, also those that have ended.
+    /// Stored memberships, ended ones included.
     pub(in crate::store::embedded) memberships: BTreeMap<UserId, Membership>,
     pub(in crate::store::embedded) joined: Arc<[UserId]>,
 }
@@ -56,24 +56,24 @@ impl State {
         let people = if conversation.is_large { None } else { Some(Arc::new(People::new(memberships(view, id)?))) };
         let heir = match &people {
             Some(people) => heir(&conversation, &people.memberships),
-            // Only an import makes such a one, and the first change of its membership ends it.
+            // Only an import makes a large group without an OWNER; its first membership change ends that.
             None if roster.owner_count == 0 => heir(&conversation, &memberships(view, id)?),
             None => None,
         };
         Ok(Some(Self { conversation, head, head_bytes, people, roster, heir }))
     }
 
-    /// The same with another head.
+    /// Copies the state with another head.
     pub(in crate::store::embedded) fn with_head(&self, head: Head) -> Self {
         Self { head, head_bytes: record::encode(&head), ..self.clone() }
     }
 
-    /// Whom its messages are told.
+    /// Users whose inboxes its messages reach.
     pub(in crate::store::embedded) fn audience(&self) -> Audience {
         Audience { users: self.people.as_ref().map(|people| people.joined.clone()) }
     }
 
-    /// A user's membership as it was given.
+    /// Stored membership of a user.
     pub(in crate::store::embedded) fn given(&self, view: &View<'_>, user: &UserId) -> Result<Option<Membership>> {
         match &self.people {
             Some(people) => Ok(people.memberships.get(user).copied()),
@@ -81,14 +81,14 @@ impl State {
         }
     }
 
-    /// A user's membership as it counts.
+    /// Effective membership of a user, inherited OWNER role included.
     pub(in crate::store::embedded) fn as_it_counts(&self, user: &UserId, given: Membership) -> Membership {
         let is_heir = given.is_joined() && self.heir.as_ref() == Some(user);
         Membership { role: if is_heir { Role::Owner } else { given.role }, ..given }
     }
 }
 
-/// Who counts as OWNER of these, where nobody was given that role.
+/// Effective OWNER among memberships without a stored one.
 pub(in crate::store::embedded) fn heir<'a>(
     conversation: &Conversation,
     memberships: impl IntoIterator<Item = (&'a UserId, &'a Membership)>,
@@ -108,7 +108,7 @@ pub(in crate::store::embedded) fn heir<'a>(
     next.map(|(user, _)| user.clone())
 }
 
-/// All memberships of a conversation that is not large.
+/// Reads all memberships of a conversation that is not large.
 pub(in crate::store::embedded) fn memberships(view: &View<'_>, id: ConversationId) -> Result<BTreeMap<UserId, Membership>> {
     let mut memberships = BTreeMap::new();
     for row in view.scan(key::participants(id), Direction::Forward) {
@@ -122,18 +122,18 @@ pub(in crate::store::embedded) fn memberships(view: &View<'_>, id: ConversationI
     Ok(memberships)
 }
 
-impl ExactKey for ConversationId {
+impl CacheKey for ConversationId {
     fn shard(&self) -> u8 {
         let bytes = self.0.as_bytes();
         bytes[15] ^ bytes[0]
     }
 }
 
-pub(in crate::store::embedded) struct States(Exact<ConversationId, Arc<State>>);
+pub(in crate::store::embedded) struct States(CoherentCache<ConversationId, Arc<State>>);
 
 impl States {
     pub(in crate::store::embedded) fn new() -> Self {
-        Self(Exact::new("conversations", SHARDS, SHARD_STATES_MAX))
+        Self(CoherentCache::new("conversations", SHARDS, SHARD_STATES_MAX))
     }
 
     pub(in crate::store::embedded) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
@@ -144,19 +144,19 @@ impl States {
         self.0.meter()
     }
 
-    /// To be taken before the view that a state is loaded from.
+    /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn mark(&self) -> Mark {
         self.0.mark()
     }
 
-    /// Puts what was loaded, unless a writer came since the mark.
+    /// Inserts a loaded value, unless a write came since the mark.
     pub(in crate::store::embedded) fn put_loaded(&self, mark: Mark, state: Arc<State>) {
         if is_kept(&state) {
             self.0.put_loaded(mark, state.conversation.id, state);
         }
     }
 
-    /// Puts what was just written. Only between its commit and its acknowledgement, in the order of commits.
+    /// Writes a committed value through. Call it between commit and acknowledgement, in commit order.
     pub(in crate::store::embedded) fn put_written(&self, state: Arc<State>) {
         let id = state.conversation.id;
         if is_kept(&state) {

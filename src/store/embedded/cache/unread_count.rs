@@ -1,5 +1,5 @@
-//! Unread counts in memory, each beside the head that it was counted under: a new message, a deletion or an import makes another head, and
-//! the count is no answer any more. So it is exact, and a page of an inbox need not count again what nobody touched.
+//! Cache of unread counts, each stored with the head it was counted under. A new message, a deletion or an import
+//! changes the head and so invalidates the count: the cache is exact, and an unchanged entry is not counted again.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard};
@@ -38,7 +38,7 @@ impl Counts {
         self.shards[usize::from(id.0.as_bytes()[15]) % SHARDS].lock().expect("no panic while holding counts")
     }
 
-    /// What was counted from this place on, with this cap, under this head.
+    /// Returns the count after a position, with this cap and under this head.
     pub(in crate::store::embedded) fn get(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: &Head) -> Option<Unread> {
         let mut shard = self.shard(question.conversation);
         let counted = shard.get(&(question.conversation, user.clone()));
@@ -50,7 +50,7 @@ impl Counts {
         &self.meter
     }
 
-    /// The head must have been taken before the view that was counted in.
+    /// Stores a count. The head must have been read before the snapshot of the count.
     pub(in crate::store::embedded) fn put(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: Head, unread: Unread) {
         let counted = Counted { after: question.after, cap, head, unread };
         self.shard(question.conversation).put((question.conversation, user.clone()), counted);

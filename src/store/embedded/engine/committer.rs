@@ -1,8 +1,9 @@
-//! The one writer. A thread gathers the writes that wait into one atomic batch with one fsync, and acknowledges them after it.
+//! Committer (group commit): one thread collects waiting writes into one atomic batch, syncs it, and acknowledges them.
 //!
-//! No timer is needed: while one group is synced the next one gathers. Conditions and maxima are looked at here, against the store and
-//! what the group already writes, so that no other lock is. After a commit that failed nothing more is written: what the disk holds is
-//! not known until the store is opened again.
+//! It needs no timer: the next group collects while the current one is synced. The committer evaluates conditions
+//! and maximum registers against the store and the pending group, so that no other lock exists.
+//! After a failed commit it refuses every write until the store is opened again: the content of the disk
+//! is unknown until then.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,39 +20,39 @@ use crate::model::TimeUuid;
 use crate::store::embedded::meter::CommitMeter;
 use crate::store::{Cause, Error, Result};
 
-/// Writes that wait.
+/// Waiting writes.
 const QUEUE_MAX: usize = 4_096;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
-/// Writes in one commit. One write alone always fits.
+/// Writes in one group. A single write always fits.
 const GROUP_MAX: usize = 512;
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// A commit that takes longer is reported.
+/// Duration after which a commit counts as stuck.
 const COMMIT_MAX: Duration = Duration::from_secs(10);
 const CLOSE_MAX: Duration = Duration::from_secs(60);
 const DROP_MAX: Duration = Duration::from_secs(2);
 
-/// What is done to one key. A write names each key once.
+/// Operation on one key. A write names each key at most once.
 pub(in crate::store::embedded) enum Op {
     Put(Key, Vec<u8>),
     Delete(Key),
-    /// Keeps the greater bytes.
+    /// Maximum register: the greater bytes win.
     Max(Key, Vec<u8>),
 }
 
-/// What must hold, or nothing of the write is done.
+/// Precondition of a write (compare-and-set).
 pub(in crate::store::embedded) enum Condition {
     Absent(Key),
     Is(Key, Vec<u8>),
 }
 
-/// What is done as a whole, or not at all.
+/// Atomic write: operations with their preconditions.
 #[derive(Default)]
 pub(in crate::store::embedded) struct Write {
     pub(in crate::store::embedded) ops: Vec<Op>,
     pub(in crate::store::embedded) conditions: Vec<Condition>,
-    /// The greatest id in it.
+    /// Greatest id among its rows.
     pub(in crate::store::embedded) newest_id: Option<TimeUuid>,
-    /// What is to be done between the commit and its acknowledgement, in the order of writes.
+    /// Hook that updates caches between commit and acknowledgement, in commit order.
     pub(in crate::store::embedded) applied: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -69,7 +70,7 @@ impl Write {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::embedded) enum Outcome {
     Done,
-    /// A condition did not hold.
+    /// A precondition failed.
     Refused,
 }
 
@@ -85,14 +86,14 @@ pub(in crate::store::embedded) enum Fault {
     Failed(Arc<str>),
 }
 
-/// Rows that are written together: the last value of each key, or its end.
+/// Pending rows of a group: the last value of each key, or `None` for a deletion.
 pub(in crate::store::embedded) type Rows = HashMap<Key, Option<Vec<u8>>>;
 
-/// What the writer writes to.
+/// Storage under the committer.
 pub(in crate::store::embedded) trait Engine: Send + 'static {
     fn get(&self, key: &Key) -> Result<Option<Slice>>;
     fn commit(&mut self, rows: Rows) -> Result<(), Cause>;
-    /// Notes aside that this commit was made.
+    /// Notes the number of a completed commit outside the engine.
     fn note(&mut self, number: u64);
     fn sync(&mut self) -> Result<(), Cause>;
 }
@@ -103,7 +104,7 @@ struct Request {
     done: oneshot::Sender<Result<Outcome>>,
 }
 
-/// What the writer's thread tells the others.
+/// State that the committer's thread shares with callers.
 #[derive(Default)]
 struct Progress {
     queued_writes: AtomicUsize,
@@ -122,16 +123,16 @@ impl Progress {
 
 pub(in crate::store::embedded) struct Committer {
     progress: Arc<Progress>,
-    /// `None` once closed. Dropping it ends the thread, after what waits.
+    /// `None` once closed. Dropping the sender ends the thread after the waiting writes.
     queue: Mutex<Option<SyncSender<Request>>>,
     ended: Mutex<Option<Ended>>,
 }
 
-/// How the thread ended, once it has.
+/// Result of the thread, once it has ended.
 type Ended = Receiver<Result<(), Arc<str>>>;
 
 impl Committer {
-    /// `last` is the last commit that the engine holds.
+    /// Starts the thread. `last` is the engine's last commit.
     pub(in crate::store::embedded) fn start(engine: impl Engine, last: CommitRecord) -> std::io::Result<Self> {
         let progress = Arc::new(Progress { newest_id: Mutex::new(last.newest_id), ..Progress::default() });
         let (queue, requests) = sync_channel(QUEUE_MAX);
@@ -142,14 +143,14 @@ impl Committer {
             let result = writer.run();
             drop(writer);
             drop(on_panic);
-            // Nobody may be waiting any more.
+            // The caller may be gone.
             let _ = end.send(result);
         })?;
         Ok(Self { progress, queue: Mutex::new(Some(queue)), ended: Mutex::new(Some(ended)) })
     }
 
-    /// Writes, and waits until it is on disk, however long the disk takes: as long as it may still be done, nothing that depends on its
-    /// outcome may go on. Who cannot wait so long stops waiting; what has begun goes on.
+    /// Commits a write and waits until it is on disk, without a deadline: a dependent step must not run
+    /// while the outcome is open. A caller may stop waiting; the write continues.
     pub(in crate::store::embedded) async fn commit(&self, write: Write) -> Result<Outcome> {
         match self.submit(write)?.await {
             Ok(outcome) => outcome,
@@ -163,7 +164,7 @@ impl Committer {
         }
         let bytes = write.bytes();
         let queued = &self.progress.queued_bytes;
-        // One write alone always fits.
+        // A single write always fits.
         let reserve = |before: usize| (before == 0 || before + bytes <= QUEUE_BYTES_MAX).then_some(before + bytes);
         if queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve).is_err() {
             return Err(unavailable(Fault::Full));
@@ -190,7 +191,7 @@ impl Committer {
         &self.progress.meter
     }
 
-    /// Writes that wait, and their bytes.
+    /// Number and bytes of waiting writes.
     pub(in crate::store::embedded) fn queued(&self) -> (usize, usize) {
         (self.progress.queued_writes.load(Ordering::Relaxed), self.progress.queued_bytes.load(Ordering::Relaxed))
     }
@@ -199,13 +200,13 @@ impl Committer {
         *self.progress.newest_id.lock().expect("no panic while holding an id")
     }
 
-    /// For how long the present commit has been under way, where that is too long.
+    /// Age of the running commit, if it is stuck.
     pub(in crate::store::embedded) fn stuck(&self) -> Option<Duration> {
         let began = *self.progress.began.lock().expect("no panic while holding a moment");
         began.map(|began| began.elapsed()).filter(|took| *took > COMMIT_MAX)
     }
 
-    /// Why nothing is written any more until the store is opened again.
+    /// Reason why the committer refuses writes, after a failed commit.
     pub(in crate::store::embedded) fn failure(&self) -> Option<String> {
         self.progress.failure.get().map(|why| Fault::Poisoned(why.clone()).to_string())
     }
@@ -223,7 +224,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Takes nothing more, writes what waits, and syncs. Blocks.
+    /// Refuses new writes, commits the waiting ones, and syncs. Blocks.
     pub(in crate::store::embedded) fn close(&self) -> Result<()> {
         let Some(ended) = self.end() else { return Ok(()) };
         match ended.recv_timeout(CLOSE_MAX) {
@@ -241,7 +242,7 @@ impl Committer {
 }
 
 impl Drop for Committer {
-    /// Without a close: what waits is written all the same, unless the disk does not let it.
+    /// Without a close the thread still commits the waiting writes, if the disk accepts them.
     fn drop(&mut self) {
         if let Some(ended) = self.end() {
             let _ = ended.recv_timeout(DROP_MAX);
@@ -267,7 +268,7 @@ struct Writer<E> {
 }
 
 impl<E: Engine> Writer<E> {
-    /// Until nobody can ask any more.
+    /// Runs until the queue is closed.
     fn run(&mut self) -> Result<(), Arc<str>> {
         while let Ok(first) = self.requests.recv() {
             let group = self.gather(first);
@@ -310,7 +311,7 @@ impl<E: Engine> Writer<E> {
                     commit.newest_id = commit.newest_id.max(write.newest_id);
                     kept.push((write.applied, done));
                 }
-                // Who is refused looks for what was in the way, and that may be in this group.
+                // Answer refusals after the commit: the conflicting row may be in this group.
                 Ok(Outcome::Refused) => refused.push(done),
                 Err(error) => answer(done, Err(error)),
             }
@@ -352,7 +353,7 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    /// Adds a write to what the group writes: all of it, or nothing.
+    /// Adds a write to the group, completely or not at all.
     fn take_in(&self, rows: &mut Rows, conditions: &[Condition], ops: Vec<Op>) -> Result<Outcome> {
         for condition in conditions {
             let holds = match condition {
@@ -379,7 +380,7 @@ impl<E: Engine> Writer<E> {
         Ok(Outcome::Done)
     }
 
-    /// Asks something of the value that the next commit finds.
+    /// Evaluates a function on the value that the next commit will see.
     fn newest<T>(&self, rows: &Rows, key: &Key, ask: impl FnOnce(Option<&[u8]>) -> T) -> Result<T> {
         Ok(match rows.get(key) {
             Some(value) => ask(value.as_deref()),
@@ -390,11 +391,11 @@ impl<E: Engine> Writer<E> {
 
 type Kept = (Option<Box<dyn FnOnce() + Send>>, oneshot::Sender<Result<Outcome>>);
 
-/// The row in which each commit writes its number.
+/// Key of the row that holds the commit number.
 pub(in crate::store::embedded) const COMMIT: &str = "commit";
 
 fn answer(done: oneshot::Sender<Result<Outcome>>, outcome: Result<Outcome>) {
-    // Who asked may have gone: what was written stays written.
+    // The caller may be gone; the write stays.
     let _ = done.send(outcome);
 }
 

@@ -1,4 +1,4 @@
-//! The committer alone, over an engine that does as it is told.
+//! Tests of the committer over a scripted engine.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
@@ -6,10 +6,10 @@ use std::sync::mpsc::Sender;
 use super::*;
 use crate::model::Timestamp;
 
-/// What the engine holds, shared with the test.
+/// Content of the engine, shared with the test.
 type Rowset = Arc<Mutex<HashMap<Key, Vec<u8>>>>;
 
-/// An engine in memory, whose commits wait for a word, where one is asked for, and may fail.
+/// An engine in memory. Its commits can wait for a signal, and can fail.
 #[derive(Default)]
 struct Fake {
     rows: Rowset,
@@ -58,14 +58,14 @@ fn start(fake: Fake) -> Committer {
     Committer::start(fake, CommitRecord::default()).unwrap()
 }
 
-/// An engine whose first commit has begun and goes on when told: what is submitted meanwhile becomes one group.
+/// Starts a committer whose first commit waits for a signal: writes submitted meanwhile form one group.
 fn start_gated(fake: Fake) -> (Committer, oneshot::Receiver<Result<Outcome>>, Sender<()>) {
     let (entered, has_entered) = std::sync::mpsc::channel();
     let (go, may_go) = std::sync::mpsc::channel();
     let committer = start(Fake { gate: Some(Gate { entered, go: may_go }), ..fake });
     let first = committer.submit(put("first", "1")).unwrap();
     has_entered.recv_timeout(Duration::from_secs(10)).unwrap();
-    // Later commits need no word each.
+    // Later commits do not wait.
     std::thread::spawn(move || while has_entered.recv().is_ok() {});
     (committer, first, go)
 }
@@ -119,7 +119,7 @@ async fn who_is_refused_finds_what_was_in_the_way() {
     let mut refused = committer.submit(put_if(Condition::Absent(key("a")), "a", "2")).unwrap();
     go.send(()).unwrap();
     answer_of(first).await.unwrap();
-    // The group of the two has begun or will, and waits for its word.
+    // The group of the two waits for its signal.
     assert!(refused.try_recv().is_err());
     go.send(()).unwrap();
     assert_eq!(answer_of(refused).await.unwrap(), Outcome::Refused);
@@ -166,7 +166,7 @@ async fn a_commit_that_fails_ends_all_writing() {
     let waiting = committer.submit(put("a", "1")).unwrap();
     go.send(()).unwrap();
     assert!(matches!(answer_of(first).await, Err(Error::OutcomeUnknown(_))));
-    // It was not begun, so it was not done.
+    // The write did not begin, so its outcome is known.
     assert!(matches!(answer_of(waiting).await, Err(Error::Unavailable(_))));
     assert!(matches!(committer.commit(put("a", "1")).await, Err(Error::Unavailable(_))));
     assert!(committer.health().unwrap_err().contains("the disk is gone"));

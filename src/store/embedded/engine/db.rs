@@ -1,4 +1,4 @@
-//! The engine under the embedded store: its keyspaces, and views of them that stand still while they are read. All of it blocks.
+//! Engine of the embedded store: keyspaces and their snapshots. Every method blocks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::record::{self, DecodeError};
 use crate::model::Direction;
 use crate::store::{Error, Result};
 
-/// Small journals and memtables bound what is read again at open.
+/// Bound of journals: an open replays at most this much.
 const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Clone)]
 pub(in crate::store::embedded) struct Db {
     database: Database,
-    /// In the order of [`Table::ALL`].
+    /// One keyspace for each of [`Table::ALL`], in its order.
     keyspaces: Arc<[Keyspace]>,
 }
 
@@ -34,17 +34,17 @@ impl Db {
         &self.keyspaces[table as usize]
     }
 
-    /// The newest value. Only for the one who writes: between two reads of it others' writes may come.
+    /// Reads the newest value. For the committer alone: two such reads are not one snapshot.
     pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
         self.keyspace(key.table).get(&key.bytes).map_err(|error| read_error(key.table_name(), error))
     }
 
-    /// All as it is now, also while it goes on.
+    /// Takes a snapshot of all keyspaces.
     pub(in crate::store::embedded) fn view(&self) -> View<'_> {
         View { db: self, snapshot: self.database.snapshot() }
     }
 
-    /// Writes all or nothing. On disk when it returns, and only then to be read.
+    /// Commits rows atomically. They are on disk when it returns, and visible only then.
     pub(in crate::store::embedded) fn commit(&self, rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>) -> fjall::Result<()> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         for (key, value) in rows {
@@ -56,12 +56,12 @@ impl Db {
         batch.commit()
     }
 
-    /// How many rows there are; some are counted that are not there any more.
+    /// Approximate number of rows, tombstones included.
     pub(in crate::store::embedded) fn rows_about(&self) -> usize {
         self.keyspaces.iter().map(Keyspace::approximate_len).sum()
     }
 
-    /// What it takes on disk, its journals included.
+    /// Bytes on disk, journals included.
     pub(in crate::store::embedded) fn disk_bytes(&self) -> u64 {
         self.database.disk_space().unwrap_or_default()
     }
@@ -71,7 +71,7 @@ impl Db {
     }
 }
 
-/// All keyspaces at one moment. To be dropped soon: it keeps old versions on disk.
+/// Snapshot of all keyspaces. Drop it soon: it pins old versions on disk.
 pub(in crate::store::embedded) struct View<'a> {
     db: &'a Db,
     snapshot: Snapshot,
@@ -98,13 +98,13 @@ impl View<'_> {
         self.get(key)?.map(|bytes| decode(&bytes)).transpose().map_err(|error| corrupt(key.table_name(), error))
     }
 
-    /// Every row of a table.
+    /// Iterates over every row of a table.
     pub(in crate::store::embedded) fn all(&self, table: Table) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         let rows = self.snapshot.iter(self.db.keyspace(table));
         rows.map(move |row| row.into_inner().map_err(|error| read_error(table.name(), error)))
     }
 
-    /// Rows of a span, from its start or from its end.
+    /// Iterates over the rows of a span, from its start or from its end.
     pub(in crate::store::embedded) fn scan(&self, span: Span, direction: Direction) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         let table = span.table.name();
         let rows = (!span.is_empty()).then(|| self.snapshot.range(self.db.keyspace(span.table), span.start..span.end));
@@ -123,12 +123,12 @@ pub(in crate::store::embedded) fn corrupt(table: &'static str, cause: impl std::
     Error::Corrupt { table, cause: Box::new(cause) }
 }
 
-/// A key that is not of the form that its table has.
+/// Error of a key that does not have its table's form.
 #[derive(Debug, thiserror::Error)]
 #[error("its key has another form")]
 pub(in crate::store::embedded) struct KeyError;
 
-/// Something that another row speaks of.
+/// Error of a missing row that another row refers to.
 #[derive(Debug, thiserror::Error)]
 #[error("it is not there")]
 pub(in crate::store::embedded) struct Missing;

@@ -1,8 +1,8 @@
-//! How keys lie in the embedded store: pure functions, so that bytes sort the way lists read.
+//! Key layout of the embedded store: pure functions whose bytes sort in the order of the lists.
 //!
-//! Numbers and ids are big-endian and of fixed width; what lists show newest first is stored with every bit turned over, so that a list
-//! is always a scan forward. A user's name ends with a zero byte: names hold no control characters, so no name is cut short by it, and
-//! `a` sorts before `ab` as the names themselves do.
+//! Numbers and ids are big-endian with a fixed width. Lists that show the newest first store their bits inverted,
+//! so that every list is a forward scan. A zero byte terminates a username: names hold no control characters,
+//! and `a` still sorts before `ab`.
 
 mod row;
 
@@ -15,7 +15,7 @@ pub(in crate::store::embedded) use self::row::{
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
-/// A keyspace of the engine: each a tree of its own. Few, because each pins the journal until it is flushed.
+/// Keyspace of the engine: a tree of its own. They are few, because each pins the journal until its flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::store::embedded) enum Table {
     Messages,
@@ -24,7 +24,7 @@ pub(in crate::store::embedded) enum Table {
     Inbox,
     Activity,
     Changes,
-    /// All that is small or rare, each behind its [`Tag`].
+    /// Small and rare rows, each behind its [`Tag`].
     Rows,
 }
 
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// What a row of [`Table::Rows`] is. Never renumbered: the numbers are on disks.
+/// Kind of a row of [`Table::Rows`]. Never renumber it: stores hold these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Tag {
@@ -63,11 +63,11 @@ enum Tag {
     Reaction = 11,
 }
 
-/// What a row of [`Table::Changes`] belongs to.
+/// First byte of a row of [`Table::Changes`]: its owner's kind.
 const CHANGES_OF_CONVERSATION: u8 = 0;
 const CHANGES_OF_USER: u8 = 1;
 
-/// Values of one participant. Each has a key of its own, so that writers never share one.
+/// Cells of one participant. Each has its own key, so that concurrent writers never share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::store::embedded) enum Cell {
@@ -76,7 +76,7 @@ pub(in crate::store::embedded) enum Cell {
     DeliveredUpTo = 2,
 }
 
-/// Values of one user's entry.
+/// Cells of one inbox entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::store::embedded) enum EntryCell {
@@ -89,18 +89,18 @@ impl EntryCell {
     pub(in crate::store::embedded) const ALL: [Self; 3] = [Self::Marker, Self::SentUpTo, Self::Flags];
 }
 
-/// How a user's inbox finds a conversation.
+/// Index by which a user's inbox lists a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::embedded) enum Listing {
-    /// By its activity, in the index.
+    /// Activity index: one row, ordered by the activity.
     Active(Timestamp),
-    /// Among those that are active just now: their heads say when. A send into one of these moves nothing.
+    /// Busy list: the head holds the activity, so that a send moves no row.
     Busy,
-    /// Among those that have too many people to move something for each.
+    /// Large list: the conversation has too many participants to move a row for each.
     Large,
 }
 
-/// Where one value lies.
+/// Key of one value: its table and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::store::embedded) struct Key {
     pub(in crate::store::embedded) table: Table,
@@ -108,7 +108,7 @@ pub(in crate::store::embedded) struct Key {
 }
 
 impl Key {
-    /// The table in the words of the design, for messages about it.
+    /// Name of the table as in CQL, for error messages.
     pub(in crate::store::embedded) fn table_name(&self) -> &'static str {
         const NAMES: [&str; 12] = [
             "meta",
@@ -131,7 +131,7 @@ impl Key {
     }
 }
 
-/// Keys of one table from `start` up to, and without, `end`.
+/// Range of keys of one table: `start` inclusive, `end` exclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store::embedded) struct Span {
     pub(in crate::store::embedded) table: Table,
@@ -140,7 +140,7 @@ pub(in crate::store::embedded) struct Span {
 }
 
 impl Span {
-    /// All keys that begin like this.
+    /// Range of all keys with a prefix.
     fn of_prefix(table: Table, prefix: Vec<u8>) -> Self {
         let mut end = prefix.clone();
         while let Some(last) = end.pop() {
@@ -150,7 +150,7 @@ impl Span {
             }
         }
         if end.is_empty() {
-            // Nothing but 0xFF, as one conversation id is: an end that lies behind every key of it.
+            // The prefix is all 0xFF, as one conversation id is: choose an end after every key of it.
             end = vec![0xff; 64];
         }
         Self { table, start: prefix, end }
@@ -165,32 +165,32 @@ impl Span {
         self.start >= self.end
     }
 
-    /// What of it lies behind another span.
+    /// The part after another span.
     pub(in crate::store::embedded) fn behind(mut self, other: &Self) -> Self {
         self.start = self.start.max(other.end.clone());
         self
     }
 
-    /// What of it lies before another span.
+    /// The part before another span.
     pub(in crate::store::embedded) fn before(mut self, other: &Self) -> Self {
         self.end = self.end.min(other.start.clone());
         self
     }
 
-    /// What of it lies before the end of another span.
+    /// The part before the end of another span.
     pub(in crate::store::embedded) fn up_to(mut self, other: &Self) -> Self {
         self.end = self.end.min(other.end.clone());
         self
     }
 
-    /// What of it lies at or behind the start of another span.
+    /// The part from the start of another span on.
     pub(in crate::store::embedded) fn from(mut self, other: &Self) -> Self {
         self.start = self.start.max(other.start.clone());
         self
     }
 }
 
-/// The smallest key that is greater.
+/// Smallest key greater than every key with this prefix.
 fn successor(bytes: &[u8]) -> Vec<u8> {
     let mut next = bytes.to_vec();
     next.push(0);
@@ -207,7 +207,7 @@ fn rows(tag: Tag, parts: &[&[u8]]) -> Key {
     Key { table: Table::Rows, bytes }
 }
 
-/// A user's name with its end.
+/// Username with its terminator.
 fn name(user: &UserId) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(user.as_str().len() + 32);
     bytes.extend_from_slice(user.as_str().as_bytes());
@@ -215,14 +215,14 @@ fn name(user: &UserId) -> Vec<u8> {
     bytes
 }
 
-/// What follows a name, and the name itself. `None` where the bytes have no such form.
+/// Splits a username from the bytes after it. `None` if the bytes have another form.
 fn split_name(bytes: &[u8]) -> Option<(UserId, &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let user = UserId::parse(std::str::from_utf8(&bytes[..end]).ok()?).ok()?;
     Some((user, &bytes[end + 1..]))
 }
 
-// Messages: conversation ‖ turned order key, so that the newest comes first.
+// Messages: conversation ‖ inverted order key, so that the newest comes first.
 
 pub(in crate::store::embedded) fn message(conversation: ConversationId, place: OrderKey) -> Key {
     Key { table: Table::Messages, bytes: [*conversation.0.as_bytes(), turned(place.0)].concat() }
@@ -240,7 +240,7 @@ pub(in crate::store::embedded) fn message_id(bytes: &[u8]) -> Option<MessageId> 
     MessageId::from_order_key(OrderKey(turned(bytes.get(16..)?.try_into().ok()?)))
 }
 
-/// The same, with its conversation.
+/// Parses a key of a message into its conversation and id.
 pub(in crate::store::embedded) fn message_key(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
     Some((ConversationId(Uuid::from_slice(bytes.get(..16)?).ok()?), message_id(bytes)?))
 }
@@ -268,7 +268,7 @@ pub(in crate::store::embedded) fn participant_place(conversation: ConversationId
     Span::of_prefix(Table::Participants, bytes)
 }
 
-/// Whose value it is, and which of [`Cell`].
+/// Parses a participant key into its user and the number of its [`Cell`].
 pub(in crate::store::embedded) fn participant_cell(bytes: &[u8]) -> Option<(UserId, u8)> {
     match split_name(bytes.get(16..)?)? {
         (user, &[cell]) => Some((user, cell)),
@@ -276,7 +276,7 @@ pub(in crate::store::embedded) fn participant_cell(bytes: &[u8]) -> Option<(User
     }
 }
 
-// Entries: name ‖ 0 ‖ conversation ‖ cell; their order: name ‖ 0 ‖ turned activity ‖ turned conversation.
+// Entries: name ‖ 0 ‖ conversation ‖ cell; their index: name ‖ 0 ‖ inverted activity ‖ inverted conversation.
 
 pub(in crate::store::embedded) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell) -> Key {
     let mut bytes = name(user);
@@ -285,7 +285,7 @@ pub(in crate::store::embedded) fn entry(user: &UserId, conversation: Conversatio
     Key { table: Table::Inbox, bytes }
 }
 
-/// Whose value it is, of which conversation, and which.
+/// Parses an entry key into its user, its conversation and the number of its cell.
 pub(in crate::store::embedded) fn entry_cell(bytes: &[u8]) -> Option<(UserId, ConversationId, EntryCell)> {
     let (user, rest) = split_name(bytes)?;
     let (conversation, cell) = rest.split_first_chunk::<16>()?;

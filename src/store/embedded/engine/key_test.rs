@@ -1,4 +1,4 @@
-//! How keys sort, against what the lists promise.
+//! Tests that keys sort in the order of the lists.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Engine of the embedded store: keys, values, keyspaces with their views, and the one committer. It holds bytes and their order, not what they mean.
+//! Engine of the embedded store: keys, values, keyspaces with their snapshots, and the committer.
+//! It knows bytes and their order, not their meaning.
 
 pub(in crate::store::embedded) mod committer;
 pub(in crate::store::embedded) mod db;

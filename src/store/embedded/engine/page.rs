@@ -1,11 +1,11 @@
-//! Pages of spans: where a page's rows lie, and whether anything lies on its other side.
+//! Pages of a key range: the rows of a page, and whether rows exist on its other side.
 
 use super::key::Span;
 use crate::model::{Direction, Page, PageRequest};
 use crate::store::Result;
 
-/// A page of the rows in `list`. `place` says where a cursor's own rows lie; `has` whether there are any; `read` reads up to so many rows
-/// of a span, in that direction.
+/// Reads a page of the rows in `list`. `place` maps a cursor to its own rows, `has` tests a range for rows,
+/// and `read` reads at most so many rows of a range in a direction.
 pub(in crate::store::embedded) fn read_page<T, K>(
     list: &Span,
     request: &PageRequest<K>,
@@ -25,7 +25,7 @@ pub(in crate::store::embedded) fn read_page<T, K>(
         None => false,
         Some(key) => {
             let own = place(key);
-            // The cursor's own row is nearly always there, and a look at one key is cheaper than a scan.
+            // The cursor's own row nearly always exists, and a point read is cheaper than a scan.
             let is_in_list = list.start <= own.start && own.start < list.end;
             (is_in_list && has(key)?) || {
                 let (behind, back) = match request.direction {

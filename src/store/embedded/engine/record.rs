@@ -1,6 +1,6 @@
-//! How values lie in the embedded store: a version byte, then postcard.
+//! Encoding of values in the embedded store: a version byte, then postcard.
 //!
-//! Maximum registers are the version byte and then their own bytes, so that the greater value is the later one.
+//! A maximum register is the version byte and its own bytes, so that the greater value is the later one.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ use crate::model::{
     OrderKey, ReadMarker, TimeUuid, Timestamp, UserId, conversation::GroupName,
 };
 
-/// Of every value that is written now, but of messages.
+/// Version of all values but messages.
 const VERSION: u8 = 1;
-/// Of messages. Those of version 1 end before `has_reactions`.
+/// Version of messages. Version 1 ends before `has_reactions`.
 const MESSAGE_VERSION: u8 = 2;
 
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     }
 }
 
-/// What follows the version of a message, and that version.
+/// Splits the version from the body of a message.
 fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
     match bytes.split_first() {
         None => Err(DecodeError::Empty),
@@ -78,7 +78,7 @@ pub(in crate::store::embedded) fn decode_marker(bytes: &[u8]) -> Result<ReadMark
     Ok(ReadMarker::from_bytes(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
 }
 
-/// A message, without what its key says. What unread asks for stands first, see [`MessageLead`].
+/// A message without its key. The fields that an unread count needs come first, see [`MessageLead`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct MessageRecord {
     sender: UserId,
@@ -91,7 +91,7 @@ pub(in crate::store::embedded) struct MessageRecord {
     has_reactions: bool,
 }
 
-/// The beginning of a [`MessageRecord`]: enough to tell whether it counts as unread, without its text.
+/// Prefix of a [`MessageRecord`]: enough for an unread count, without the body.
 #[derive(Debug, Deserialize)]
 pub(in crate::store::embedded) struct MessageLead<'a> {
     sender: &'a str,
@@ -113,7 +113,7 @@ impl<'a> MessageLead<'a> {
 impl MessageRecord {
     pub(in crate::store::embedded) fn encode(message: &Message) -> Vec<u8> {
         let Message { conversation: _, id: _, sender, kind, content, reply_to, client_key, deleted_at, has_reactions } = message;
-        // The same fields in the same order as the record, without a copy of the text.
+        // The fields in the order of the record, without a copy of the body.
         let fields = (sender, kind, deleted_at, reply_to, client_key, content, has_reactions);
         postcard::to_extend(&fields, vec![MESSAGE_VERSION]).expect("plain data serialises")
     }
@@ -134,7 +134,7 @@ impl MessageRecord {
     }
 }
 
-/// A conversation, without what its key says.
+/// A conversation without its key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct ConversationRecord {
     kind: ConversationKind,
@@ -157,16 +157,16 @@ impl ConversationRecord {
     }
 }
 
-/// What changes with a conversation's messages and people: one value, always written as a whole.
+/// Head of a conversation: what changes with its messages and participants. One value, always written whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct Head {
     pub(in crate::store::embedded) last_message: Option<MessageId>,
-    /// What the inboxes are ordered by.
+    /// Sort key of the inboxes.
     pub(in crate::store::embedded) last_activity: Timestamp,
-    /// The activity that an import gave: it counts where it is later than the last message.
+    /// Activity given by an import: it counts if it is later than the last message.
     pub(in crate::store::embedded) given_activity: Option<Timestamp>,
     pub(in crate::store::embedded) message_count: u64,
-    /// Of those who are in it now.
+    /// Number of current participants.
     pub(in crate::store::embedded) participant_count: u64,
     pub(in crate::store::embedded) newest_change: Option<ChangeId>,
     /// See [`Listing::Busy`].
@@ -186,7 +186,7 @@ impl Head {
         }
     }
 
-    /// How the inboxes of its people find the conversation.
+    /// Index that lists the conversation in the inboxes of its participants.
     pub(in crate::store::embedded) fn listing(&self, is_large: bool) -> Listing {
         match (is_large, self.is_busy) {
             (true, _) => Listing::Large,
@@ -195,7 +195,7 @@ impl Head {
         }
     }
 
-    /// One more message, wherever it lies. The activity is the time of the last one, or the later one that was given.
+    /// Counts one more message, at any position. The activity is the time of the last message, or a later given one.
     pub(in crate::store::embedded) fn count(&mut self, id: MessageId) {
         let last = self.last_message.map_or(id, |last| last.max(id));
         self.last_message = Some(last);
@@ -204,16 +204,16 @@ impl Head {
     }
 }
 
-/// What changes with a conversation's membership. Where it was never written it is the default one.
+/// Membership version and owner count of a conversation. Defaults to no version and no owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct Roster {
     /// See [`crate::store::Members::version`].
     pub(in crate::store::embedded) version: Option<TimeUuid>,
-    /// Of those who are in it now and were given the role OWNER.
+    /// Number of current participants whose stored role is OWNER.
     pub(in crate::store::embedded) owner_count: u64,
 }
 
-/// An idempotency key that was used.
+/// A used idempotency key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct SendRecord {
     pub(in crate::store::embedded) message: MessageId,
@@ -221,7 +221,7 @@ pub(in crate::store::embedded) struct SendRecord {
     pub(in crate::store::embedded) expires_at: Timestamp,
 }
 
-/// What changed in a user's inbox besides new messages.
+/// A change of a user's inbox other than a new message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct ChangeRecord {
     pub(in crate::store::embedded) conversation: ConversationId,
@@ -237,7 +237,7 @@ pub(in crate::store::embedded) enum ChangeKind {
     MembershipChanged,
 }
 
-/// A change of a conversation, without what its key says.
+/// A change of a conversation without its key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct ConversationChangeRecord {
     pub(in crate::store::embedded) kind: model::ChangeKind,
@@ -245,11 +245,11 @@ pub(in crate::store::embedded) struct ConversationChangeRecord {
     pub(in crate::store::embedded) user: UserId,
 }
 
-/// What each commit writes of itself.
+/// Commit record, written with each commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct CommitRecord {
     pub(in crate::store::embedded) number: u64,
-    /// The greatest id ever kept.
+    /// Greatest id ever stored.
     pub(in crate::store::embedded) newest_id: Option<TimeUuid>,
 }
 
@@ -289,7 +289,7 @@ mod tests {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let fields = "02616c00000101b21dd2138140000080808080808080".to_owned() + "01016b01026869010175016d0001ac020001020001" + "02";
         assert_eq!(hex, format!("02{fields}00"));
-        // As it lay there before anybody could react to it.
+        // The encoding before reactions existed.
         let first = [&[1], &bytes[1..bytes.len() - 1]].concat();
         let record = MessageRecord::decode(&first).unwrap();
         assert_eq!(record.into_message(message().conversation, message().id), message());

@@ -1,4 +1,4 @@
-//! What a send writes in the embedded store, and by what a retry of it is known.
+//! Sends in the embedded store: their rows, and the idempotency keys that recognise a retry.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ impl Embedded {
         Err(contended())
     }
 
-    /// Keeps messages where nothing like them was kept before, as is nearly always so: that is left to the writer, so that nothing need be
-    /// read for it. `None`: something was in the way, and nothing was kept.
+    /// Fast path for messages that were never stored before, which is nearly always: the committer checks that,
+    /// and no read is needed. `None`: a condition failed, and nothing was written.
     async fn append_new(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Option<Appended>> {
         let state = self.state(conversation).await?;
         if messages.is_empty() || may_be_kept(&state, messages) {
@@ -63,7 +63,7 @@ impl Embedded {
         })
     }
 
-    /// Which of these messages repeat a key that an earlier message has.
+    /// Finds the messages whose idempotency key an earlier message used.
     async fn taken(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<(usize, EarlierSend)>> {
         let keyed = |(index, new): (usize, &NewMessage)| {
             Some((index, new.message.id, (new.message.sender.clone(), new.message.client_key.clone()?)))
@@ -82,7 +82,7 @@ impl Embedded {
     }
 }
 
-/// What keeping these messages writes. On the condition that the conversation is as this state says.
+/// Plans the rows of these messages, on the condition that the conversation's head is that of `state`.
 fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
     let id = state.conversation.id;
     let mut head = state.head;
@@ -91,7 +91,7 @@ fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
     for NewMessage { message, input_hash } in messages {
         head.count(message.id);
         ops.push(Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message)));
-        // What the server says in somebody's name moves no marker of theirs.
+        // A SYSTEM message moves no marker of its sender.
         if message.kind == MessageKind::Text {
             sent.entry(&message.sender).and_modify(|last| *last = message.id.max(*last)).or_insert(message.id);
         }
@@ -121,12 +121,12 @@ fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
     }
 }
 
-/// Whether one of these may have been kept before: all others are later than the last one.
+/// Whether one of these messages may be stored already: an id after the last message is new.
 fn may_be_kept(state: &State, messages: &[NewMessage]) -> bool {
     messages.iter().any(|new| state.head.last_message.is_some_and(|last| new.message.id <= last))
 }
 
-/// That no earlier message has a key of these.
+/// Conditions that every idempotency key is unused.
 fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
     messages.iter().filter_map(|NewMessage { message, .. }| {
         let client_key = message.client_key.as_ref()?;
@@ -134,7 +134,7 @@ fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
     })
 }
 
-/// The same message again would be counted twice: a write whose outcome was not known may have been done.
+/// Filters messages that are stored already: a write of unknown outcome may have succeeded, and must not count twice.
 fn not_yet_kept(core: &ReadContext, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
     let view = core.view();
     let mut rest = Vec::with_capacity(messages.len());
@@ -146,7 +146,7 @@ fn not_yet_kept(core: &ReadContext, conversation: ConversationId, messages: &[Ne
     Ok(rest)
 }
 
-/// The row by which a retry is recognised, and the one by which it is forgotten.
+/// Operations that store an idempotency key, with its expiry.
 pub(in crate::store::embedded) fn send_by_key(message: &Message, client_key: &IdempotencyKey, input_hash: InputHash) -> [Op; 2] {
     let expires_at = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
     let key = key::send_by_key(message.conversation, &message.sender, client_key);

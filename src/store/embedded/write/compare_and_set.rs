@@ -1,4 +1,4 @@
-//! Changes of what others change too: planned on what is there, and written on the condition that nobody was faster.
+//! Optimistic read-modify-write (compare-and-set, retried) of a conversation or of one small record.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,11 +13,11 @@ use crate::store::embedded::engine::record;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 
-/// What a change comes to, and what makes it so: `None` where there is nothing to do.
+/// Result of a change, with its write. `None`: nothing to write.
 pub(in crate::store::embedded) type Plan<T> = (T, Option<Write>);
 
 impl Embedded {
-    /// Plans a change of a conversation on its state, and writes it; anew as long as somebody else is faster.
+    /// Plans a change on the conversation's state and commits it. A lost race plans it again.
     pub(in crate::store::embedded) async fn carry_out<T: Send + 'static>(
         &self,
         id: ConversationId,
@@ -38,8 +38,8 @@ impl Embedded {
         Err(contended())
     }
 
-    /// Changes a record, and writes what belongs to the change in the same batch. Answers with the record as it is then; where it stays as it
-    /// was, nothing is written: `None`. One that is not there is the default one.
+    /// Applies a change to a record and commits it with the rows of `beside`. Returns the new record, or `None` if
+    /// nothing changed. A missing record counts as the default one.
     pub(in crate::store::embedded) async fn change<T>(
         &self,
         key: Key,

@@ -1,7 +1,7 @@
-//! Who is in a conversation, and its name, in the embedded store: what a change of them writes, and what it is decided on.
+//! Membership and names in the embedded store: the plans of their changes, and the reads they are decided on.
 //!
-//! Such a change is a send too, of the SYSTEM message that tells of it, and like every send it is written on the condition that the head
-//! of the conversation is as it was seen. So changes, sends and each other are serial: a newcomer misses no send, and no send a newcomer.
+//! A membership change also sends its SYSTEM message. Like every send it holds only while the conversation's head is
+//! unchanged (compare-and-set). So changes and sends are serial: a newcomer misses no send, and no send a newcomer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn successor(state: &State, memberships: &BTreeMap<UserId, Membership>, without:
     Some((next, membership))
 }
 
-/// How many of these are in a conversation and were given the role OWNER.
+/// Number of current participants with the stored role OWNER.
 fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
     memberships.filter(|membership| membership.is_joined() && membership.role == Role::Owner).count() as u64
 }
@@ -104,7 +104,7 @@ fn plan(core: &ReadContext, state: &State, change: &MembershipChange) -> Result<
     Ok((Some(told), Some(write(core, state, after, ops, &change.message))))
 }
 
-/// What one user's turn writes.
+/// Operations for one user of the change.
 fn turned(turn: &Turn, message: &Message, from: Listing, to: Listing) -> Vec<Op> {
     let Turn { user, kind, membership } = turn;
     let id = message.conversation;
@@ -122,7 +122,7 @@ fn turned(turn: &Turn, message: &Message, from: Listing, to: Listing) -> Vec<Op>
     ops
 }
 
-/// Everybody as they are after these turns, where all of them must be known, and who counts as OWNER then.
+/// Memberships and effective OWNER after the change, for a conversation whose memberships are all cached.
 fn people_after(
     view: &View<'_>,
     state: &State,
@@ -157,7 +157,7 @@ fn rename(core: &ReadContext, state: &State, to: &Renaming) -> Result<Plan<Audie
     Ok((audience(state), Some(write(core, state, after, ops, &to.message))))
 }
 
-/// The SYSTEM message and the changes in the log, and what they make of the head.
+/// Adds the SYSTEM message and the logged changes, and advances the head.
 fn kept_with(state: &State, head: &mut Head, is_large: bool, message: &Message, changes: &[Change]) -> Vec<Op> {
     let id = state.conversation.id;
     head.count(message.id);

@@ -1,4 +1,4 @@
-//! Reactions in the embedded store: a row for each user and emoji that ever was on a message, on or off.
+//! Reactions in the embedded store: a register (on or off) for each user and emoji of a message.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Embedded {
     }
 }
 
-/// On the condition that the conversation is as this state says: so nobody deletes the message meanwhile.
+/// Plans a reaction, on the condition that the head is that of `state`: no concurrent deletion slips in.
 fn plan(core: &ReadContext, state: &State, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Plan<Option<Arc<Message>>>> {
     let id = state.conversation.id;
     let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
@@ -68,7 +68,7 @@ pub(in crate::store::embedded) fn reactions(
     messages.iter().map(|(conversation, message)| of_message(&view, viewer, *conversation, *message)).collect()
 }
 
-/// Emoji by emoji: where one has more users than are counted, the next one is looked for behind all of them.
+/// Reads emoji by emoji. If one has more users than the count's cap, the scan seeks past all of them.
 fn of_message(view: &View<'_>, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Vec<Reaction>> {
     let mut found = Vec::new();
     let mut rest = key::reactions(conversation, message);

@@ -1,4 +1,4 @@
-//! Changes of messages in the embedded store, and the log of them.
+//! Edits and deletions in the embedded store, and their log.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Embedded {
     }
 }
 
-/// `None` where there is no such message. On the condition that the conversation is as this state says.
+/// Plans a revision, on the condition that the head is that of `state`. `None` if no such message exists.
 fn plan(core: &ReadContext, state: &State, revision: &Revision, change: &Change) -> Result<Plan<Option<Revised>>> {
     let id = state.conversation.id;
     let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
@@ -41,7 +41,7 @@ fn plan(core: &ReadContext, state: &State, revision: &Revision, change: &Change)
         Revision::Content(content) => Message { content: Some(content.clone()), ..present },
         Revision::Deletion => Message { content: None, deleted_at: Some(change.id.moment()), ..present },
     };
-    // A deletion may alter what is unread; an edit shows only where the message is the last one.
+    // A deletion may change unread counts. An edit shows in the inbox only if the message is the last one.
     let is_shown = *revision == Revision::Deletion || state.head.last_message == Some(change.message);
     let users = state.people.as_ref().filter(|_| is_shown).map_or_else(Arc::default, |people| people.joined.clone());
     let write = write(&core.states, state, &message, &users, change);
@@ -68,7 +68,7 @@ fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId
     }
 }
 
-/// A change of a conversation, and the row by which it is forgotten.
+/// Operations that log a change of a conversation, with its expiry.
 pub(in crate::store::embedded) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
     let key = key::change_of_conversation(id, change.id.order_key());
     let expiry = key::expiry(&key, change.id.moment().plus_micros(inbox::CHANGE_LIFETIME_MICROS));

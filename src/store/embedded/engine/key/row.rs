@@ -1,4 +1,4 @@
-//! The keys of what is small or rare, each behind its tag: conversations, users, pairs, retries, reactions, lists, and what expires.
+//! Keys of small and rare rows, each behind its tag: conversations, users, pairs, idempotency keys, reactions, lists and expiries.
 
 use super::{Key, Listing, Span, Table, Tag, conversation_id, inbox_key, name, rows, split_name};
 use crate::model::message::IdempotencyKey;
@@ -20,7 +20,7 @@ pub(in crate::store::embedded) fn conversations_after(after: Option<Conversation
     all_after(Tag::Conversation, after.map(conversation))
 }
 
-/// The conversation of a key of [`conversations_after`].
+/// Parses a key of [`conversations_after`].
 pub(in crate::store::embedded) fn conversation_of(bytes: &[u8]) -> Option<ConversationId> {
     conversation_id(bytes.get(1..)?.try_into().ok()?)
 }
@@ -29,7 +29,7 @@ pub(in crate::store::embedded) fn users_after(after: Option<&UserId>) -> Span {
     all_after(Tag::User, after.map(user))
 }
 
-/// The user of a key of [`users_after`].
+/// Parses a key of [`users_after`].
 pub(in crate::store::embedded) fn user_of(bytes: &[u8]) -> Option<UserId> {
     UserId::parse(std::str::from_utf8(bytes.get(1..)?).ok()?).ok()
 }
@@ -42,7 +42,7 @@ fn all_after(tag: Tag, after: Option<Key>) -> Span {
     }
 }
 
-/// What is known of a conversation's people as a whole.
+/// Key of a conversation's membership version and owner count.
 pub(in crate::store::embedded) fn roster(id: ConversationId) -> Key {
     rows(Tag::Roster, &[id.0.as_bytes()])
 }
@@ -69,13 +69,13 @@ pub(in crate::store::embedded) fn reactions(conversation: ConversationId, messag
     Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0]).bytes)
 }
 
-/// Of one emoji.
+/// Range of the reactions with one emoji.
 pub(in crate::store::embedded) fn reactions_of(conversation: ConversationId, message: MessageId, emoji: &Emoji) -> Span {
     let key = rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0]]);
     Span::of_prefix(Table::Rows, key.bytes)
 }
 
-/// Those behind one of them.
+/// Range of the reactions after one of them.
 pub(in crate::store::embedded) fn reactions_after(
     conversation: ConversationId,
     message: MessageId,
@@ -88,17 +88,17 @@ pub(in crate::store::embedded) fn reactions_after(
     }
 }
 
-/// Of all messages of a conversation.
+/// Range of the reactions of all messages of a conversation.
 pub(in crate::store::embedded) fn reactions_in(conversation: ConversationId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes)
 }
 
-/// To which message.
+/// Parses the message of a reaction key.
 pub(in crate::store::embedded) fn reaction_to(bytes: &[u8]) -> Option<MessageId> {
     MessageId::from_order_key(OrderKey(bytes.get(17..33)?.try_into().ok()?))
 }
 
-/// With which emoji, and whose.
+/// Parses the emoji and the user of a reaction key.
 pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, UserId)> {
     let rest = bytes.get(33..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
@@ -107,7 +107,7 @@ pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, Us
     rest.is_empty().then_some((emoji, user))
 }
 
-/// The row by which a user's inbox finds a conversation.
+/// Key of the row that lists a conversation in a user's inbox.
 pub(in crate::store::embedded) fn listed(user: &UserId, conversation: ConversationId, listing: Listing) -> Key {
     match listing {
         Listing::Active(activity) => super::activity(user, &InboxKey { activity, conversation }),
@@ -120,12 +120,12 @@ pub(in crate::store::embedded) fn busy(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::BusyByUser, &[&name(user)]).bytes)
 }
 
-/// Names a busy conversation to the sweep, which looks at it again when it may have become quiet.
+/// Key that schedules a check of a busy conversation, for when it may have become quiet.
 pub(in crate::store::embedded) fn busy_conversation(id: ConversationId) -> Key {
     rows(Tag::Busy, &[id.0.as_bytes()])
 }
 
-/// The conversation that [`busy_conversation`] names. `None` where it is another key.
+/// Parses a key of [`busy_conversation`]. `None` for any other key.
 pub(in crate::store::embedded) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
     match (key.table, key.bytes.split_first()) {
         (Table::Rows, Some((&tag, id))) if tag == Tag::Busy as u8 => conversation_id(id.try_into().ok()?),
@@ -137,12 +137,12 @@ pub(in crate::store::embedded) fn larges(user: &UserId) -> Span {
     Span::of_prefix(Table::Rows, rows(Tag::LargeByUser, &[&name(user)]).bytes)
 }
 
-/// The conversation that a key of [`larges`] or [`busy`] ends with.
+/// Parses the conversation at the end of a key of [`larges`] or [`busy`].
 pub(in crate::store::embedded) fn listed_id(bytes: &[u8]) -> Option<ConversationId> {
     conversation_id(bytes.last_chunk::<16>()?)
 }
 
-// Whole lists, for one who looks at all of them.
+// Whole lists, for export and verification.
 
 pub(in crate::store::embedded) fn all_activities() -> Span {
     Span { table: Table::Activity, start: Vec::new(), end: vec![0xff; 64] }
@@ -160,7 +160,7 @@ pub(in crate::store::embedded) fn all_pairs() -> Span {
     all_after(Tag::Pair, None)
 }
 
-/// What of a span lies behind the key with these bytes.
+/// The part of a range after the key with these bytes.
 pub(in crate::store::embedded) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
     match bytes {
         Some(bytes) => {
@@ -171,7 +171,7 @@ pub(in crate::store::embedded) fn behind(span: Span, bytes: Option<Vec<u8>>) -> 
     }
 }
 
-/// Whose inbox a row of a list belongs to, and which conversation it lists.
+/// Parses a list row into its user and its conversation.
 pub(in crate::store::embedded) fn listing_of(row: &Key) -> Option<(UserId, ConversationId)> {
     let named = if row.table == Table::Activity { &row.bytes[..] } else { row.bytes.get(1..)? };
     let (user, _) = split_name(named)?;
@@ -179,7 +179,7 @@ pub(in crate::store::embedded) fn listing_of(row: &Key) -> Option<(UserId, Conve
     Some((user, id))
 }
 
-// Expiry: hour ‖ table ‖ key of what expires. An hour's rows have all expired once it has begun.
+// Expiry: hour ‖ table ‖ key of the expiring row. All rows of an hour have expired once it has begun.
 
 pub(in crate::store::embedded) const HOUR_MICROS: i64 = 3_600 * 1_000_000;
 
@@ -191,14 +191,14 @@ pub(in crate::store::embedded) fn expiry(of: &Key, expires_at: Timestamp) -> Key
     rows(Tag::Expiry, &[&(hour(expires_at) + 1).to_be_bytes(), &[of.table as u8], &of.bytes])
 }
 
-/// Of all that has expired by now.
+/// Range of everything that has expired.
 pub(in crate::store::embedded) fn expired(now: Timestamp) -> Span {
     let start = rows(Tag::Expiry, &[]).bytes;
     let end = rows(Tag::Expiry, &[&(hour(now) + 1).to_be_bytes()]).bytes;
     Span { table: Table::Rows, start, end }
 }
 
-/// What a row of [`expired`] speaks of.
+/// Parses the key that a row of [`expired`] refers to.
 pub(in crate::store::embedded) fn expired_key(bytes: &[u8]) -> Option<Key> {
     let (table, key) = bytes.get(5..)?.split_first()?;
     let table = *Table::ALL.get(usize::from(*table))?;
