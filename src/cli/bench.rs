@@ -1,4 +1,4 @@
-//! `wideroom bench`: puts a load on a running server, and prints what it took.
+//! `wideroom bench`: load on a running server, and a report of the measurements.
 
 use clap::Subcommand;
 
@@ -8,135 +8,140 @@ use super::stop;
 use super::{Error, print};
 use crate::auth::{Auth, KEY_FILE, TokenRules};
 use crate::config::{self, Config, Source};
-use crate::load::{Fanout, Idle, Inboxes, Marks, Pages, Process, Run, Sends, Shape, Storm, Target, Told};
+use crate::load::{
+    FanoutLoad, IdleLoad, InboxLoad, LoadRun, MarkReadLoad, PageLoad, Process, Progress, SendLoad, StormLoad, Target, Workload,
+};
 
 const BAR: &str = "{bar:40} {msg}";
 const SECRET_SETTING: &str = "token-secret-file";
 
 pub(super) const BENCH: &str = "\
-Put a load on a running server, embedded or on a cluster, and print what it took.
+Put load on a running server, embedded or on a cluster, and print the measurements.
 
-It WRITES into that server: people of its own, named bench-RUN-0001 and so on, with groups and messages that stay. Measure one whose data \
-you can throw away. A user may do only so much in a second, and an address may open only so many sockets, so start it with `--rates off`.
+The command WRITES to that server: it creates users named bench-RUN-0001 and so on, groups and messages, and deletes none of them. Use a \
+server whose data you can throw away. Servers limit the rate of each user and the sockets of each address, so start it with `--rates off`.
 
-Each shape prints how many operations were done and how many a second, in milliseconds how long half of them took at most (p50), 90 and 99 \
-of a hundred (p90, p99) and the slowest (max), and what failed, by code. With `--pid`, on the server's machine: microseconds that each took \
-of the server's processors, how many processors were busy, and its memory. This program takes processors too: on the same machine, CPU for \
-each operation says more than operations a second. The exit code is 1 where anything failed.
+Each workload prints the number of operations and their rate, latencies in milliseconds (p50, p90, p99 and max), and failures by code. With \
+`--pid`, on the server's machine, it also prints the server's CPU time for each operation, busy cores and memory. The bench uses CPU too: on \
+the same machine, CPU time for each operation says more than operations a second. The exit code is 1 if an operation failed.
 
-`--json` prints shape, url, run, settings, seconds, operations and what they are (of), perSecond, p50Ms, p90Ms, p99Ms, maxMs, failed, failures \
-by code, faults and interrupted; with --pid cpuMicrosEach, cpuCores and residentMib; and what only one shape has.";
+`--json` prints the keys workload, url, run, settings, seconds, operations, of (name of the operation), perSecond, p50Ms, p90Ms, p99Ms, maxMs, \
+failed, failures (by code), faults and interrupted; with --pid also cpuMicrosEach, cpuCores and residentMib. A workload may add its own keys.";
 
 pub(super) const BENCH_EXAMPLES: &str = "\
 Examples:
-  wideroom serve --data ./bench-data --rates off &      a server to measure, on a folder to throw away
-  wideroom bench send --data ./bench-data --pid $!      what 64 senders at once get, and what each send costs
+  wideroom serve --data ./bench-data --rates off &      start a server on a folder to throw away
+  wideroom bench send --data ./bench-data --pid $!      64 concurrent senders: rate, latency, and CPU for each send
   wideroom bench fanout --subscribers 1000 --rate 20 --data ./bench-data --pid $!
-  wideroom bench storm --data ./bench-data              500 come back at one moment: how long, and is anything lost?
+  wideroom bench storm --data ./bench-data              500 sockets reconnect at once: time to catch up, lost messages
   wideroom bench page --json --data ./bench-data | jq .p99Ms
 
-`wideroom bench SHAPE --help` says more about each.";
+`wideroom bench WORKLOAD --help` describes each workload.";
 
 const SEND: &str = "\
-Messages sent by many at once, over HTTP: each sends the next one when the last is answered, which is when it is kept.
+Send messages over HTTP with many clients. Each client sends its next message after the server has acknowledged, and thus persisted, the \
+last one.
 
-With --in-flight 1 it shows how long one send takes that waits for nobody; with more, what the server can do. Their writes share commits, \
-so CPU for each send goes down as more are in flight.";
+--in-flight 1 measures the latency of a send without contention; higher values measure throughput. Concurrent sends share commits, so \
+CPU for each send decreases as more are in flight.";
 const SEND_EXAMPLES: &str = "\
 Examples:
   wideroom bench send --in-flight 1 --conversations 1
   wideroom bench send --in-flight 256 --conversations 256 --key --duration 30s --pid 4711
   wideroom bench send --in-flight 64 --conversations 1 --participants 32     all in one group";
 const PAGE: &str = "\
-Pages of a conversation's history, over HTTP: the newest messages with their senders, or with --deep those at places all over it. The \
-conversation is filled first. A page deep inside should cost what the newest does.";
+Read pages of a conversation's history over HTTP: the newest messages with their senders, or with --deep pages spread over the whole \
+history. The bench sends the messages first. A deep page should cost as much as the newest one.";
 const PAGE_EXAMPLES: &str = "\
 Examples:
   wideroom bench page --messages 10000 --pid 4711
   wideroom bench page --messages 10000 --deep --pid 4711";
 const INBOX: &str = "\
-The first page of an inbox, over HTTP: for each conversation its name, its newest message and how many are unread.";
+Read the first page of an inbox over HTTP: the name, the newest message and the unread count of each conversation.";
 const INBOX_EXAMPLES: &str = "\
 Examples:
   wideroom bench inbox --conversations 20 --first 20 --unread 5 --pid 4711
   wideroom bench inbox --conversations 500 --unread 100";
 const MARK_READ: &str = "\
-Read markers that go forward, over HTTP: each reader marks one message after the other, from the oldest to the newest. The conversations \
-are filled first. It ends when all are read.";
+Advance read markers over HTTP: each reader marks every message of its conversation as read, oldest first. The bench sends the messages \
+first, and ends when all are marked.";
 const MARK_READ_EXAMPLES: &str = "\
 Examples:
   wideroom bench mark-read --in-flight 64 --messages 1000 --pid 4711";
 const FANOUT: &str = "\
-Messages to all who listen to one conversation, over WebSockets. They are sent over HTTP at a rate, at moments that are fixed beforehand, \
-so that a server that is late is asked no less. What is counted and timed are deliveries: one message to one socket, from the moment \
-of the send to the client. CPU is that of sends and deliveries. Each delivery that does not come is told, and the exit code is 1.";
+Deliver messages to all subscribers of one conversation over WebSockets. The bench sends them over HTTP at a rate, at times that are fixed \
+in advance, so a slow server does not get fewer messages.
+
+An operation is a delivery: one message to one socket, timed from the scheduled send to the subscriber. CPU includes the sends. The report \
+names missing deliveries, and the exit code is then 1.";
 const FANOUT_EXAMPLES: &str = "\
 Examples:
   wideroom bench fanout --subscribers 1000 --rate 20 --pid 4711
   wideroom bench fanout --subscribers 10000 --rate 1 --participants 32 --duration 1m";
 const IDLE: &str = "\
-Sockets that listen to one conversation and are told nothing. With --pid: how much memory each takes, and how much CPU to \
-keep it open. A server keeps memory that it had before: measure one that was just started.";
+Hold sockets with a subscription that receives no messages. With --pid the report shows the memory and the CPU that each socket costs. \
+Start the server anew before: memory that it has already allocated would be reused and not be measured.";
 const IDLE_EXAMPLES: &str = "\
 Examples:
   wideroom bench idle --sockets 5000 --pid 4711
   wideroom bench idle --sockets 20000 --duration 5m --pid 4711";
 const STORM: &str = "\
-A crowd that comes back: all sockets are connected, and at one moment subscribe after a cursor behind which there are messages that they \
-missed, while others are sent. Timed is each return, from that moment until the socket has what it missed. CPU is that of all until then.
+Reconnect many sockets at once: all sockets are connected, and at the same moment subscribe with a cursor. Each must receive the messages \
+that it has missed, while further messages are sent.
 
-Each socket must be told every message once and in order, those sent meanwhile included. Otherwise it says so, and the exit code is 1.";
+An operation is a reconnect: from that moment until the socket has received all missed messages. CPU covers the time until all sockets have \
+caught up. Each socket must receive every message exactly once and in order; otherwise the report says so, and the exit code is 1.";
 const STORM_EXAMPLES: &str = "\
 Examples:
   wideroom bench storm --sockets 500 --missed 50 --pid 4711
   wideroom bench storm --sockets 5000 --missed 500 --send-rate 50 --participants 32";
 
 #[derive(clap::Args)]
-#[command(disable_help_subcommand = true, subcommand_value_name = "SHAPE", subcommand_help_heading = "Shapes")]
+#[command(disable_help_subcommand = true, subcommand_value_name = "WORKLOAD", subcommand_help_heading = "Workloads")]
 pub(super) struct BenchFlags {
     #[command(subcommand)]
-    shape: BenchShape,
+    workload: BenchWorkload,
 }
 
 #[derive(Subcommand)]
-enum BenchShape {
+enum BenchWorkload {
     #[command(about = "Send messages", long_about = SEND, after_help = SEND_EXAMPLES)]
-    Send(Load<Sends>),
+    Send(Bench<SendLoad>),
     #[command(about = "Read pages of history", long_about = PAGE, after_help = PAGE_EXAMPLES)]
-    Page(Load<Pages>),
+    Page(Bench<PageLoad>),
     #[command(about = "Read the first page of an inbox", long_about = INBOX, after_help = INBOX_EXAMPLES)]
-    Inbox(Load<Inboxes>),
-    #[command(about = "Move read markers", long_about = MARK_READ, after_help = MARK_READ_EXAMPLES)]
-    MarkRead(Load<Marks>),
-    #[command(about = "Tell many sockets of each message", long_about = FANOUT, after_help = FANOUT_EXAMPLES)]
-    Fanout(Load<Fanout>),
-    #[command(about = "Hold sockets that are told nothing", long_about = IDLE, after_help = IDLE_EXAMPLES)]
-    Idle(Load<Idle>),
-    #[command(about = "Have a crowd come back at one moment", long_about = STORM, after_help = STORM_EXAMPLES)]
-    Storm(Load<Storm>),
+    Inbox(Bench<InboxLoad>),
+    #[command(about = "Advance read markers", long_about = MARK_READ, after_help = MARK_READ_EXAMPLES)]
+    MarkRead(Bench<MarkReadLoad>),
+    #[command(about = "Deliver messages to many subscribers", long_about = FANOUT, after_help = FANOUT_EXAMPLES)]
+    Fanout(Bench<FanoutLoad>),
+    #[command(about = "Hold idle sockets", long_about = IDLE, after_help = IDLE_EXAMPLES)]
+    Idle(Bench<IdleLoad>),
+    #[command(about = "Reconnect many subscribers at once", long_about = STORM, after_help = STORM_EXAMPLES)]
+    Storm(Bench<StormLoad>),
 }
 
 #[derive(clap::Args)]
-struct Load<S: clap::Args> {
+struct Bench<W: clap::Args> {
     #[command(flatten)]
-    shape: S,
+    workload: W,
     #[command(flatten)]
-    on: On,
+    options: BenchOptions,
 }
 
-/// On which server, and how it is told.
+/// The server under load, and the output.
 #[derive(clap::Args)]
-struct On {
-    /// Where the server listens
+struct BenchOptions {
+    /// URL of the server
     #[arg(long, env = "WIDEROOM_URL", hide_env_values = true, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// The server's process on this machine, whose CPU and memory are to be measured (Linux)
+    /// Process id of the server on this machine, to measure its CPU and memory (Linux)
     #[arg(long, value_name = "NUMBER")]
     pid: Option<u32>,
-    /// Print one JSON object instead of text; what is said meanwhile goes to stderr in any case
+    /// Print the report as one JSON object instead of text; progress goes to stderr in any case
     #[arg(long)]
     json: bool,
-    /// The secret that the server has for tokens, where it does not take the key in its data folder
+    /// Token secret of the server, if it does not use the key in its data folder
     #[arg(long, env = "WIDEROOM_TOKEN_SECRET_FILE", hide_env_values = true, value_name = "FILE")]
     token_secret_file: Option<String>,
     #[command(flatten)]
@@ -144,22 +149,22 @@ struct On {
 }
 
 pub(super) fn run(flags: &BenchFlags) -> Result<(), Error> {
-    match &flags.shape {
-        BenchShape::Send(load) => load.run(),
-        BenchShape::Page(load) => load.run(),
-        BenchShape::Inbox(load) => load.run(),
-        BenchShape::MarkRead(load) => load.run(),
-        BenchShape::Fanout(load) => load.run(),
-        BenchShape::Idle(load) => load.run(),
-        BenchShape::Storm(load) => load.run(),
+    match &flags.workload {
+        BenchWorkload::Send(bench) => bench.run(),
+        BenchWorkload::Page(bench) => bench.run(),
+        BenchWorkload::Inbox(bench) => bench.run(),
+        BenchWorkload::MarkRead(bench) => bench.run(),
+        BenchWorkload::Fanout(bench) => bench.run(),
+        BenchWorkload::Idle(bench) => bench.run(),
+        BenchWorkload::Storm(bench) => bench.run(),
     }
 }
 
-impl<S: Shape + clap::Args> Load<S> {
+impl<W: Workload + clap::Args> Bench<W> {
     fn run(&self) -> Result<(), Error> {
-        let On { url, pid, json, token_secret_file, given } = &self.on;
+        let BenchOptions { url, pid, json, token_secret_file, given } = &self.options;
         let mut config = given.config()?;
-        // An empty variable is one that is not set.
+        // An empty environment variable counts as unset.
         if let Some(text) = token_secret_file.as_deref().filter(|text| !text.is_empty()) {
             let setting = config::settings().find(|setting| setting.name == SECRET_SETTING).expect("it is one of the settings");
             config.set(setting, text, &Source::Flag)?;
@@ -167,18 +172,18 @@ impl<S: Shape + clap::Args> Load<S> {
         let target = Target::new(url, signing(config)?)?;
         let process = pid.map(Process::new).transpose()?;
         stop::run(async move |stop| {
-            let mut teller = Teller::default();
-            let mut tell = |told: &Told<'_>| teller.tell(told);
-            let reported = self.shape.run(&mut Run::new(target, process, stop, &mut tell)).await;
-            teller.end();
-            let report = reported?;
+            let mut bars = ProgressBars::default();
+            let mut on_progress = |progress: &Progress<'_>| bars.show(progress);
+            let result = self.workload.run(&mut LoadRun::new(target, process, stop, &mut on_progress)).await;
+            bars.end();
+            let report = result?;
             print(&if *json { report.json().to_string() } else { report.text() })?;
             Ok(report.verdict()?)
         })
     }
 }
 
-/// As the server's own tokens are signed. No key is made here: the wrong folder has none.
+/// Signs tokens with the server's secret or key. A data folder without a key is an error: a new key would sign tokens that no server accepts.
 fn signing(config: Config) -> Result<Auth, Error> {
     let auth = match &config.tokens.secret {
         Some(path) => Auth::open_secret(path)?,
@@ -188,25 +193,25 @@ fn signing(config: Config) -> Result<Auth, Error> {
     Ok(auth.with_rules(TokenRules { secret: None, keys: None, ..config.tokens })?)
 }
 
-/// One bar after the other.
+/// Progress bars of the activities of a run, one after the other.
 #[derive(Default)]
-struct Teller {
-    now: Option<(String, Reporter)>,
+struct ProgressBars {
+    current: Option<(String, Reporter)>,
 }
 
-impl Teller {
-    fn tell(&mut self, told: &Told<'_>) {
-        if self.now.as_ref().is_none_or(|(what, _)| what != told.what) {
+impl ProgressBars {
+    fn show(&mut self, progress: &Progress<'_>) {
+        if self.current.as_ref().is_none_or(|(activity, _)| activity != progress.activity) {
             self.end();
-            self.now = Some((told.what.to_owned(), Reporter::new(Some(told.of), BAR)));
+            self.current = Some((progress.activity.to_owned(), Reporter::new(Some(progress.total), BAR)));
         }
-        if let Some((_, reporter)) = &mut self.now {
-            reporter.progress(told.place, told.line, told.line);
+        if let Some((_, reporter)) = &mut self.current {
+            reporter.progress(progress.done, progress.line, progress.line);
         }
     }
 
     fn end(&mut self) {
-        if let Some((_, reporter)) = self.now.take() {
+        if let Some((_, reporter)) = self.current.take() {
             reporter.end();
         }
     }

@@ -331,7 +331,7 @@ enum Error {
     AdminListen { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Backup(#[from] BackupError),
-    #[error("{} holds no key of a server: say where its data folder is with --data, or its secret with --token-secret-file", .0.display())]
+    #[error("{} holds no key of a server: name the server's data folder with --data, or its token secret with --token-secret-file", .0.display())]
     NoKey(PathBuf),
     #[error(transparent)]
     Load(#[from] load::Error),

@@ -1,144 +1,141 @@
-//! Why an operation failed, and why there is no report: a code for counting, a sentence for reading, and what to do about it.
+//! Errors of the load generator: failures of single operations, counted by code, and errors that end a run.
 
 use std::io;
 
 use serde::Deserialize;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use super::target::Target;
-
-/// Why an operation failed.
+/// Failure of one operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error("cannot connect: {0}")]
     Connect(#[source] io::Error),
-    /// By the server, with a code of the API or of a closed socket.
+    /// The server refused, with an error code of the API or a WebSocket close code.
     #[error("{sentence}")]
     Refused { code: String, sentence: String },
-    #[error("the connection is gone: {0}")]
-    Cut(String),
-    #[error("no answer in time")]
-    Late,
-    /// What no server of this version says.
-    #[error("not what a Wideroom says: {0}")]
-    Foreign(String),
+    #[error("the connection was lost: {0}")]
+    Disconnected(String),
+    #[error("the server did not answer in time")]
+    Timeout,
+    /// A Wideroom server of this version never sends such an answer.
+    #[error("this is not an answer of a Wideroom server: {0}")]
+    Unexpected(String),
 }
 
 impl Failure {
-    /// By which it is counted.
+    /// Code under which reports count this failure.
     pub(super) fn code(&self) -> &str {
         match self {
             Self::Connect(_) => "CONNECT",
             Self::Refused { code, .. } => code,
-            Self::Cut(_) => "CUT",
-            Self::Late => "TIMEOUT",
-            Self::Foreign(_) => "FOREIGN",
+            Self::Disconnected(_) => "DISCONNECTED",
+            Self::Timeout => "TIMEOUT",
+            Self::Unexpected(_) => "UNEXPECTED_ANSWER",
         }
     }
 
-    /// A message that nobody sent, or that should not come any more.
-    pub(super) fn stray() -> Self {
-        Self::Foreign("a message came that should not".to_owned())
+    pub(super) fn unexpected_message() -> Self {
+        Self::Unexpected("it sent a message that no sender of this run has sent".to_owned())
     }
 
-    /// What is behind an answer that is none of success. The errors stand before everything else in it.
-    pub(super) fn of_answer(status: u16, body: &[u8]) -> Self {
-        match serde_json::from_slice::<Refusal>(body).ok().and_then(|refusal| refusal.errors.into_iter().next()) {
+    /// Failure that an HTTP answer without success describes.
+    pub(super) fn from_answer(status: u16, body: &[u8]) -> Self {
+        match serde_json::from_slice::<AnswerErrors>(body).ok().and_then(|answer| answer.errors.into_iter().next()) {
             Some(error) => error.into(),
-            None => Self::Foreign(format!("it answers {status}")),
+            None => Self::Unexpected(format!("HTTP status {status} without a GraphQL error")),
         }
     }
 
-    /// What is behind the `error` of a subscription.
-    pub(super) fn of_subscription(text: &str) -> Self {
-        match serde_json::from_str::<Ended>(text).ok().and_then(|ended| ended.payload.into_iter().next()) {
+    /// Failure that the `error` message of a subscription describes.
+    pub(super) fn from_subscription_error(text: &str) -> Self {
+        match serde_json::from_str::<SubscriptionErrors>(text).ok().and_then(|message| message.payload.into_iter().next()) {
             Some(error) => error.into(),
-            None => Self::Foreign("it ends a subscription without a word".to_owned()),
+            None => Self::Unexpected("it ended a subscription without an error".to_owned()),
         }
     }
 
-    pub(super) fn of_close(frame: Option<CloseFrame>) -> Self {
+    pub(super) fn from_close(frame: Option<CloseFrame>) -> Self {
         match frame {
             Some(frame) => Self::Refused { code: format!("CLOSED_{}", u16::from(frame.code)), sentence: frame.reason.to_string() },
-            None => Self::Cut("it was closed without a word".to_owned()),
+            None => Self::Disconnected("the server closed it without a code".to_owned()),
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Refusal {
-    errors: Vec<Refused>,
+struct AnswerErrors {
+    errors: Vec<GraphqlError>,
 }
 
 #[derive(Deserialize)]
-struct Ended {
-    payload: Vec<Refused>,
+struct SubscriptionErrors {
+    payload: Vec<GraphqlError>,
 }
 
 #[derive(Deserialize)]
-struct Refused {
+struct GraphqlError {
     message: String,
-    extensions: Extensions,
+    extensions: ErrorExtensions,
 }
 
 #[derive(Deserialize)]
-struct Extensions {
+struct ErrorExtensions {
     code: String,
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
-        // It stands inside of other sentences here.
-        Self::Refused { code: refused.extensions.code, sentence: refused.message.trim_end_matches('.').to_owned() }
+impl From<GraphqlError> for Failure {
+    fn from(error: GraphqlError) -> Self {
+        // Reports embed the sentence in longer ones.
+        Self::Refused { code: error.extensions.code, sentence: error.message.trim_end_matches('.').to_owned() }
     }
 }
 
-/// What can be done about failures of this code, where that is known.
+/// Advice for the operator, for codes with a known remedy.
 pub(super) fn advice(code: &str) -> Option<&'static str> {
     match code {
         "UNAUTHENTICATED" | "CLOSED_4403" => {
-            Some("say where the server's data folder is with --data, or its secret with --token-secret-file")
+            Some("name the server's data folder with --data, or its token secret with --token-secret-file")
         }
-        "RATE_LIMITED" | "CLOSED_4291" | "CLOSED_4429" => Some("start the server with --rates off for a load like this"),
-        "CLOSED_4290" => Some("this machine reads too slowly for so much: ask for less, or measure from another one"),
+        "RATE_LIMITED" | "CLOSED_4291" | "CLOSED_4429" => Some("start the server with --rates off to measure such a load"),
+        "CLOSED_4290" => Some("this machine reads too slowly for this load: lower the load, or run the bench on another machine"),
         _ => None,
     }
 }
 
-/// Why there is no report, or one with something wrong in it: one line.
+/// Error that ends a run, or the verdict on a report with failures. It prints as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("--url: {0}")]
     Url(String),
-    #[error("cannot connect to {url}: {source}: is it running?")]
-    Away { url: String, source: io::Error },
+    #[error("cannot connect to {url}: {source}; check that the server is running")]
+    Unreachable { url: String, source: io::Error },
     #[error("{url}: {code}: {sentence}{advice}")]
     Refused { url: String, code: String, sentence: String, advice: String },
-    #[error("{failed} of {all} failed: {codes}{advice}")]
+    #[error("{failed} of {all} operations failed: {codes}{advice}")]
     Failed { failed: u64, all: u64, codes: String, advice: String },
-    /// What must never be.
+    /// The server broke a guarantee, such as lost or repeated messages.
     #[error("{0}")]
-    Broken(String),
-    /// What was asked for does not fit together.
+    Incorrect(String),
+    /// The options contradict each other.
     #[error("{0}")]
-    Unfit(String),
-    #[error("this takes {wanted} open files, and this process may have {most}: raise that with `ulimit -n {wanted}`, or ask for less")]
-    Files { wanted: u64, most: u64 },
+    Options(String),
+    #[error("this load needs {wanted} open files and the limit is {most}: raise the limit with `ulimit -n {wanted}`, or lower the load")]
+    FileLimit { wanted: u64, most: u64 },
     #[error("--pid: {0}")]
     Pid(String),
-    #[error("interrupted before there was anything to report")]
+    #[error("interrupted before the first measurement")]
     Interrupted,
-    /// In the middle.
-    #[error("interrupted; what was measured until then is above")]
-    Cut,
+    /// Interrupted after the first measurement.
+    #[error("interrupted; the report above holds the measurements until then")]
+    Partial,
 }
 
 impl Error {
-    pub(super) fn refused(target: &Target, failure: Failure) -> Self {
-        let url = target.url().to_owned();
+    pub(super) fn refused(url: &str, failure: Failure) -> Self {
+        let url = url.to_owned();
         match failure {
-            Failure::Connect(source) => Self::Away { url, source },
-            failure @ (Failure::Refused { .. } | Failure::Cut(_) | Failure::Late | Failure::Foreign(_)) => {
+            Failure::Connect(source) => Self::Unreachable { url, source },
+            failure @ (Failure::Refused { .. } | Failure::Disconnected(_) | Failure::Timeout | Failure::Unexpected(_)) => {
                 let advice = advice(failure.code()).map(|advice| format!("; {advice}")).unwrap_or_default();
                 Self::Refused { url, code: failure.code().to_owned(), sentence: failure.to_string(), advice }
             }
@@ -153,14 +150,15 @@ mod tests {
     #[test]
     fn an_error_is_counted_by_its_code() {
         let body = br#"{"errors":[{"message":"Too fast.","extensions":{"code":"RATE_LIMITED","retryAfterMs":9}}],"data":null}"#;
-        let failure = Failure::of_answer(429, body);
+        let failure = Failure::from_answer(429, body);
         assert_eq!((failure.code(), failure.to_string().as_str()), ("RATE_LIMITED", "Too fast"));
         let text = r#"{"type":"error","id":"1","payload":[{"message":"Who?","extensions":{"code":"UNAUTHENTICATED"}}]}"#;
-        assert_eq!(Failure::of_subscription(text).code(), "UNAUTHENTICATED");
+        assert_eq!(Failure::from_subscription_error(text).code(), "UNAUTHENTICATED");
     }
 
     #[test]
-    fn another_server_is_not_taken_for_one_of_ours() {
-        assert_eq!(Failure::of_answer(404, b"<html>").to_string(), "not what a Wideroom says: it answers 404");
+    fn an_answer_of_another_server_is_unexpected() {
+        let failure = Failure::from_answer(404, b"<html>");
+        assert_eq!(failure.to_string(), "this is not an answer of a Wideroom server: HTTP status 404 without a GraphQL error");
     }
 }

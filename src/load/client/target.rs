@@ -1,4 +1,4 @@
-//! Where the load goes, and as whom: an address, and tokens for whoever is needed.
+//! The server under load: its address, and bearer tokens for the users of a run.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Url;
 
-use super::failure::{Error, Failure};
 use crate::auth::Auth;
 use crate::clock::{Clock as _, SystemClock};
+use crate::load::failure::{Error, Failure};
 use crate::model::UserId;
 
-/// Longer than any load.
+/// Longer than any run lasts.
 const TOKEN_LIFE: Duration = Duration::from_secs(2 * 24 * 3_600);
-/// For a connection, and for each answer: longer than a server takes by its own bounds.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Deadline of a connection attempt and of each answer. Longer than the deadlines of the server.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 pub struct Target {
     url: String,
@@ -25,39 +25,41 @@ pub struct Target {
 }
 
 impl Target {
-    /// The server at this URL, whose tokens are signed like that. Blocks.
+    /// Resolves the host of the URL, which blocks. `auth` signs tokens that the server accepts.
     pub fn new(url: &str, auth: Auth) -> Result<Self, Error> {
         let wrong = || Error::Url("must be http://HOST:PORT".to_owned());
         let parsed = Url::parse(url).map_err(|_| wrong())?;
         if parsed.scheme() == "https" {
-            return Err(Error::Url("TLS is not spoken here: name the server itself, not the proxy before it".to_owned()));
+            return Err(Error::Url(
+                "wideroom bench does not support TLS: give the address of the server itself, not of a proxy in front of it".to_owned(),
+            ));
         }
         let is_bare = parsed.scheme() == "http" && parsed.path() == "/" && parsed.username().is_empty() && parsed.query().is_none();
         let host = parsed.host_str().filter(|_| is_bare).ok_or_else(wrong)?;
         let port = parsed.port_or_known_default().ok_or_else(wrong)?;
         let host = format!("{host}:{port}");
         let url = format!("http://{host}");
-        let addresses = parsed.socket_addrs(|| None).map_err(|source| Error::Away { url: url.clone(), source })?;
+        let addresses = parsed.socket_addrs(|| None).map_err(|source| Error::Unreachable { url: url.clone(), source })?;
         Ok(Self { url, host, addresses, auth })
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// As HTTP has it.
-    pub(super) fn host(&self) -> &str {
+    /// Value of the `Host` header.
+    pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// What `Authorization` says for this user.
-    pub(super) fn authorization(&self, user: &str) -> String {
-        let user = UserId::parse(user).expect("the people of a run have short names");
+    /// Value of the `Authorization` header for this user.
+    pub(crate) fn authorization(&self, user: &str) -> String {
+        let user = UserId::parse(user).expect("usernames of a run are short");
         format!("Bearer {}", self.auth.issue(&user, TOKEN_LIFE, SystemClock.now()))
     }
 
-    pub(super) async fn connect(&self) -> Result<TcpStream, Failure> {
-        let connected = timeout(WAIT_MAX, TcpStream::connect(self.addresses.as_slice())).await.map_err(|_| Failure::Late)?;
+    pub(crate) async fn connect(&self) -> Result<TcpStream, Failure> {
+        let connected = timeout(WAIT_MAX, TcpStream::connect(self.addresses.as_slice())).await.map_err(|_| Failure::Timeout)?;
         let stream = connected.map_err(Failure::Connect)?;
         stream.set_nodelay(true).map_err(Failure::Connect)?;
         Ok(stream)

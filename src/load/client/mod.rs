@@ -1,0 +1,15 @@
+//! Client of the public API: GraphQL over HTTP and over `graphql-transport-ws`.
+
+mod document;
+mod file_limit;
+mod http;
+mod socket;
+mod stamp;
+mod target;
+
+pub(crate) use self::document::Document;
+pub(crate) use self::file_limit::ensure_open_files;
+pub(crate) use self::http::HttpClient;
+pub(crate) use self::socket::Socket;
+pub(crate) use self::stamp::{BODY_BYTES_MAX, BODY_BYTES_MIN, BodyStamp};
+pub use self::target::Target;

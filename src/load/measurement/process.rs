@@ -1,0 +1,134 @@
+//! CPU time and resident memory of the server's process, read from `/proc` if the server runs on this machine.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::load::failure::Error;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Process {
+    id: u32,
+}
+
+/// Resources of a process at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProcessSample {
+    /// CPU time of the running threads, exact.
+    running_threads_micros: f64,
+    /// CPU time of all threads, ended ones included, rounded to clock ticks.
+    all_threads_micros: f64,
+    pub(crate) resident_bytes: u64,
+}
+
+impl Process {
+    /// Fails if the process does not exist, or if this system has no `/proc`.
+    pub fn new(id: u32) -> Result<Self, Error> {
+        let process = Self { id };
+        match process.sample() {
+            Some(_) => Ok(process),
+            None if fs::exists("/proc/self/stat").unwrap_or(false) => {
+                Err(Error::Pid(format!("process {id} does not exist on this machine")))
+            }
+            None => Err(Error::Pid("measuring a process needs Linux with /proc; run the bench without --pid".to_owned())),
+        }
+    }
+
+    /// `None` after the process has ended.
+    pub(crate) fn sample(&self) -> Option<ProcessSample> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id)).ok()?;
+        // The name of the program stands in parentheses before these fields, and may contain spaces and parentheses.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+        let pages: u64 = fields.get(21)?.parse().ok()?;
+        Some(ProcessSample {
+            running_threads_micros: self.running_threads_micros().unwrap_or(0.0),
+            all_threads_micros: ticks * tick_micros(),
+            resident_bytes: pages * rustix::param::page_size() as u64,
+        })
+    }
+
+    fn running_threads_micros(&self) -> Option<f64> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.id)).ok()?;
+        let spent = |task: fs::DirEntry| fs::read_to_string(task.path().join("schedstat")).ok()?.split(' ').next()?.parse::<f64>().ok();
+        Some(tasks.flatten().filter_map(spent).sum::<f64>() / 1e3)
+    }
+}
+
+/// Measures the time and the server's resources from its start on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UsageMeter {
+    process: Option<Process>,
+    started_at: Instant,
+    before: Option<ProcessSample>,
+}
+
+/// Time and resources that a load took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) elapsed: Duration,
+    /// CPU time of the server. `None` without `--pid`.
+    pub(crate) cpu_micros: Option<f64>,
+    pub(crate) resident_bytes: Option<u64>,
+}
+
+impl UsageMeter {
+    pub(crate) fn start(process: Option<Process>) -> Self {
+        Self { process, started_at: Instant::now(), before: process.as_ref().and_then(Process::sample) }
+    }
+
+    pub(crate) fn started_at(&self) -> Instant {
+        self.started_at
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let (elapsed, now) = (self.started_at.elapsed(), self.process.as_ref().and_then(Process::sample));
+        let cpu_micros = self.before.zip(now).map(|(before, now)| now.cpu_micros_since(&before));
+        Usage { elapsed, cpu_micros, resident_bytes: now.map(|now| now.resident_bytes) }
+    }
+}
+
+impl ProcessSample {
+    /// CPU time since an earlier sample. The exact count misses threads that have ended: it then decreases, or falls behind the rounded
+    /// count by more than rounding explains. In that case the rounded count is used.
+    fn cpu_micros_since(&self, earlier: &Self) -> f64 {
+        let (exact, rounded) =
+            (self.running_threads_micros - earlier.running_threads_micros, self.all_threads_micros - earlier.all_threads_micros);
+        if exact < 0.0 || rounded - exact > 2.0 * tick_micros() { rounded } else { exact }
+    }
+}
+
+fn tick_micros() -> f64 {
+    1e6 / rustix::param::clock_ticks_per_second() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_process_spends_cpu_time() {
+        let Ok(process) = Process::new(std::process::id()) else { return };
+        let before = process.sample().unwrap();
+        let start = Instant::now();
+        let mut after = before;
+        while after.cpu_micros_since(&before) < 10_000.0 {
+            assert!(start.elapsed() < Duration::from_secs(30), "{before:?} {after:?}");
+            after = process.sample().unwrap();
+        }
+        assert!(after.resident_bytes > 100_000, "{after:?}");
+    }
+
+    #[test]
+    fn cpu_time_does_not_decrease_when_a_thread_ends() {
+        let before = ProcessSample { running_threads_micros: 9_000.0, all_threads_micros: 10_000.0, resident_bytes: 0 };
+        let after = ProcessSample { running_threads_micros: 2_000.0, ..before };
+        assert!(after.cpu_micros_since(&before) >= 0.0);
+    }
+
+    #[test]
+    fn a_process_that_does_not_exist_is_refused() {
+        assert!(matches!(Process::new(u32::MAX), Err(Error::Pid(_))));
+    }
+}
