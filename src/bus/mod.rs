@@ -1,11 +1,11 @@
-//! What is told. In this process: a broadcast per topic, made on first interest and dropped with the last.
+//! Publish/subscribe within one process: a broadcast channel per topic, created for its first subscriber and dropped with its last.
 //!
-//! The bus is a hint that something is there; the store is the truth. It never blocks who tells, and a reader that is slow is told that
-//! it missed something, and reads the store. Where several servers share a store they may also tell each other (`nats`).
+//! The bus only notifies; the store is the source of truth. Publishing never blocks: a slow subscriber receives [`Received::Lagged`] instead
+//! of the notices it has missed, and reads the store. Servers that share a store can also signal each other over NATS.
 
 mod nats;
+mod peer_queue;
 mod signal;
-mod wire;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,72 +15,76 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
 pub use self::nats::{NatsAddress, NatsAddressError, NatsError};
+use self::peer_queue::PeerQueue;
 pub use self::signal::Signal;
-use self::wire::Wire;
 use crate::metrics::{self, Histogram, IntCounter, LATENCIES, Metrics};
 use crate::model::{Notice, Topic};
 
-/// Notices of a conversation that wait for a reader. One that falls further behind reads the store instead.
+/// Notices of a conversation that wait for a subscriber. A subscriber that lags further behind reads the store instead.
 pub const TOPIC_NOTICES_MAX: usize = 256;
-/// The same of what carries states, where only the last one counts: room for each is kept from the first listener on.
-const STATES_MAX: usize = 32;
-/// Of so many notices that a listener hears, the wait of one is taken.
-const LAG_SAMPLE: u32 = 16;
+/// The same for topics of states, of which only the latest counts. The channel allocates its whole capacity for the first subscriber.
+const STATE_NOTICES_MAX: usize = 32;
+/// The lag histogram samples one in this many notices of a subscriber.
+const LAG_SAMPLE_INTERVAL: u32 = 16;
 
 #[derive(Clone, Default)]
 pub struct Bus {
     topics: Arc<Mutex<Topics>>,
-    /// Where other servers are heard.
-    wire: Option<Arc<Wire>>,
-    meter: Arc<Meter>,
+    /// Signals to and from other servers. `None` for a single server.
+    peers: Option<Arc<PeerQueue>>,
+    metrics: Arc<BusMetrics>,
 }
 
-/// What goes to the listeners of a topic, and when it did.
+/// Item of a broadcast channel, with the time of its publication.
 #[derive(Clone)]
-struct Sent {
-    heard: Heard,
+struct Published {
+    received: Received,
     at: Instant,
 }
 
-struct Meter {
-    told: IntCounter,
+struct BusMetrics {
+    published: IntCounter,
     lag: Histogram,
     gaps: IntCounter,
 }
 
-impl Default for Meter {
+impl Default for BusMetrics {
     fn default() -> Self {
         Self {
-            told: metrics::counter("wideroom_bus_notices_total", "Notices that were told to a topic with listeners."),
-            lag: metrics::histogram("wideroom_bus_lag_seconds", "How long a notice waited for a listener, of a sample.", LATENCIES),
-            gaps: metrics::counter("wideroom_bus_gaps_total", "How often a listener missed notices, and reads the store instead."),
+            published: metrics::counter("wideroom_bus_notices_total", "Notices published to topics with subscribers."),
+            lag: metrics::histogram(
+                "wideroom_bus_lag_seconds",
+                "Time from the publication of a notice to its delivery to a subscriber, sampled.",
+                LATENCIES,
+            ),
+            gaps: metrics::counter("wideroom_bus_gaps_total", "Times that a subscriber missed notices and read the store instead."),
         }
     }
 }
 
 #[derive(Default)]
 struct Topics {
-    by_name: HashMap<Topic, Told>,
-    now: Moment,
+    by_name: HashMap<Topic, TopicChannel>,
+    sequence: Sequence,
 }
 
-/// A topic that somebody listens to.
-struct Told {
-    sender: broadcast::Sender<Sent>,
-    /// When something was last told, or nobody listened.
-    last: Moment,
+/// Channel of a topic with at least one subscriber.
+struct TopicChannel {
+    sender: broadcast::Sender<Published>,
+    /// Sequence of the last publication, or of the creation of the channel.
+    last: Sequence,
 }
 
-/// How much was told in this process: the time of the bus.
+/// Number of publications of this process so far: the logical clock of the bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Moment(u64);
+pub struct Sequence(u64);
 
-/// What a subscriber hears next.
+/// Next item of a subscriber.
 #[derive(Debug, Clone)]
-pub enum Heard {
+pub enum Received {
     Notice(Arc<Notice>),
-    /// Notices were missed: read the store from where you are.
-    Gap,
+    /// The subscriber has missed notices, and must read the store from its own position on.
+    Lagged,
 }
 
 fn lock(topics: &Mutex<Topics>) -> MutexGuard<'_, Topics> {
@@ -92,180 +96,180 @@ impl Bus {
         lock(&self.topics)
     }
 
-    /// Says something to the other servers, where there are some to be heard. It may be lost.
-    pub fn say(&self, signal: impl FnOnce() -> Signal) {
-        if let Some(wire) = &self.wire {
-            wire.say(signal());
+    /// Sends a signal to the other servers, best effort. Without peers it does nothing.
+    pub fn signal_peers(&self, signal: impl FnOnce() -> Signal) {
+        if let Some(peers) = &self.peers {
+            peers.send(signal());
         }
     }
 
-    /// Whether other servers are heard: else one has to look for what they write.
-    pub fn hears_others(&self) -> bool {
-        self.wire.as_ref().is_some_and(|wire| wire.is_up())
+    /// Whether signals of other servers arrive. If not, the poller must find their writes.
+    pub fn is_connected_to_peers(&self) -> bool {
+        self.peers.as_ref().is_some_and(|peers| peers.is_connected())
     }
 
-    /// What other servers said, once they did. `None`: something may have been missed. Without others: never.
-    pub async fn hear_others(&self) -> Option<Vec<Signal>> {
-        match &self.wire {
-            Some(wire) => wire.heard().await,
+    /// Waits for signals of other servers. `None` if signals may have been lost. Without peers it never returns.
+    pub async fn receive_signals(&self) -> Option<Vec<Signal>> {
+        match &self.peers {
+            Some(peers) => peers.receive().await,
             None => std::future::pending().await,
         }
     }
 
-    fn touch(&self, topic: &Topic) {
-        if let Some(wire) = &self.wire {
-            wire.touch(topic);
+    fn topic_changed(&self, topic: &Topic) {
+        if let Some(peers) = &self.peers {
+            peers.add_changed_topic(topic);
         }
     }
 
-    /// Tells those who listen now. That nobody does is no failure: what is told was kept, and will be read.
+    /// Delivers a notice to the current subscribers. Without subscribers the notice is dropped; its content is in the store.
     pub fn publish(&self, topic: &Topic, notice: Arc<Notice>) {
-        if self.topics().tell(topic, Heard::Notice(notice)) {
-            self.meter.told.inc();
+        if self.topics().publish(topic, Received::Notice(notice)) {
+            self.metrics.published.inc();
         }
     }
 
-    /// Whether anybody listens: without, a notice need not even be made.
-    pub fn has_listeners(&self, topic: &Topic) -> bool {
+    /// Whether the topic has subscribers. Publishers skip building notices for topics without subscribers.
+    pub fn has_subscribers(&self, topic: &Topic) -> bool {
         self.topics().by_name.contains_key(topic)
     }
 
-    pub fn listener_count(&self, topic: &Topic) -> usize {
-        self.topics().by_name.get(topic).map_or(0, |told| told.sender.receiver_count())
+    pub fn subscriber_count(&self, topic: &Topic) -> usize {
+        self.topics().by_name.get(topic).map_or(0, |channel| channel.sender.receiver_count())
     }
 
-    /// Now: what is read from here on shows all that was told before.
-    pub fn now(&self) -> Moment {
-        self.topics().now
+    /// Current sequence. A read of the store that starts after this call sees everything published before it.
+    pub fn sequence(&self) -> Sequence {
+        self.topics().sequence
     }
 
-    /// Hears everything that is told from now on.
+    /// Subscribes to all notices from now on.
     pub fn subscribe(&self, topic: Topic) -> Subscription {
         let mut topics = self.topics();
-        let Topics { by_name, now } = &mut *topics;
-        let told = by_name.entry(topic.clone()).or_insert_with(|| {
-            let room = if let Topic::Conversation(_) = topic { TOPIC_NOTICES_MAX } else { STATES_MAX };
-            // Until now nobody was told anything, whatever there was to tell.
-            now.0 += 1;
-            self.touch(&topic);
-            Told { sender: broadcast::Sender::new(room), last: *now }
+        let Topics { by_name, sequence } = &mut *topics;
+        let channel = by_name.entry(topic.clone()).or_insert_with(|| {
+            let capacity = if let Topic::Conversation(_) = topic { TOPIC_NOTICES_MAX } else { STATE_NOTICES_MAX };
+            // Publishers skip topics without subscribers, so earlier publications may have advanced no sequence.
+            sequence.0 += 1;
+            self.topic_changed(&topic);
+            TopicChannel { sender: broadcast::Sender::new(capacity), last: *sequence }
         });
-        Subscription { receiver: Some(told.sender.subscribe()), since: told.last, unsampled: 0, topic, bus: self.clone() }
+        Subscription { receiver: Some(channel.sender.subscribe()), since: channel.last, unsampled: 0, topic, bus: self.clone() }
     }
 
-    /// Has everybody who listens read the store: something may have been written that nobody here was told of.
-    pub fn lose(&self) {
+    /// Makes all subscribers read the store, because another server may have written without a signal.
+    pub fn invalidate_all(&self) {
         let mut topics = self.topics();
-        topics.now.0 += 1;
-        let now = topics.now;
-        for told in topics.by_name.values_mut() {
-            told.last = now;
-            told.send(Heard::Gap);
+        topics.sequence.0 += 1;
+        let sequence = topics.sequence;
+        for channel in topics.by_name.values_mut() {
+            channel.last = sequence;
+            channel.send(Received::Lagged);
         }
     }
 
-    /// The same for those who listen to one topic.
-    pub fn lose_one(&self, topic: &Topic) {
-        self.topics().tell(topic, Heard::Gap);
+    /// Makes the subscribers of one topic read the store.
+    pub fn invalidate(&self, topic: &Topic) {
+        self.topics().publish(topic, Received::Lagged);
     }
 
-    /// Whether anybody listens to any inbox.
-    pub fn has_inbox_listeners(&self) -> bool {
+    /// Whether the topic of any inbox has subscribers.
+    pub fn has_inbox_subscribers(&self) -> bool {
         self.topics().by_name.keys().any(|topic| matches!(topic, Topic::Inbox(_)))
     }
 
-    /// Tells what it counts of itself.
+    /// Adds the metrics of the bus to those of the process.
     pub fn register(&self, metrics: &Metrics) {
-        metrics.add(self.meter.told.clone());
-        metrics.add(self.meter.lag.clone());
-        metrics.add(self.meter.gaps.clone());
+        metrics.add(self.metrics.published.clone());
+        metrics.add(self.metrics.lag.clone());
+        metrics.add(self.metrics.gaps.clone());
         let bus = self.clone();
-        metrics.read("wideroom_bus_topics", "Topics that somebody listens to.", move || bus.topic_count() as f64);
+        metrics.read("wideroom_bus_topics", "Topics with at least one subscriber.", move || bus.topic_count() as f64);
     }
 
-    /// Topics that somebody listens to.
+    /// Number of topics with at least one subscriber.
     pub fn topic_count(&self) -> usize {
         self.topics().by_name.len()
     }
 }
 
 impl Topics {
-    /// Whether anybody listens.
-    fn tell(&mut self, topic: &Topic, heard: Heard) -> bool {
-        let Some(told) = self.by_name.get_mut(topic) else { return false };
-        self.now.0 += 1;
-        told.last = self.now;
-        told.send(heard);
+    /// False if the topic has no subscribers.
+    fn publish(&mut self, topic: &Topic, received: Received) -> bool {
+        let Some(channel) = self.by_name.get_mut(topic) else { return false };
+        self.sequence.0 += 1;
+        channel.last = self.sequence;
+        channel.send(received);
         true
     }
 }
 
-impl Told {
-    fn send(&self, heard: Heard) {
-        let _ = self.sender.send(Sent { heard, at: Instant::now() });
+impl TopicChannel {
+    fn send(&self, received: Received) {
+        let _ = self.sender.send(Published { received, at: Instant::now() });
     }
 }
 
-/// One listener of one topic.
+/// Subscriber of one topic.
 pub struct Subscription {
-    /// Always there until it is dropped.
-    receiver: Option<broadcast::Receiver<Sent>>,
-    since: Moment,
-    /// Notices until the wait of one is taken.
+    /// `None` only while the subscription is being dropped.
+    receiver: Option<broadcast::Receiver<Published>>,
+    since: Sequence,
+    /// Notices until the next lag sample.
     unsampled: u32,
     topic: Topic,
     bus: Bus,
 }
 
 impl Subscription {
-    /// `None` when there will be nothing more, which no topic says as long as this listener lives.
-    pub async fn next(&mut self) -> Option<Heard> {
+    /// Waits for the next item. `None` would mean a closed channel, which cannot happen while this subscription exists.
+    pub async fn next(&mut self) -> Option<Received> {
         match self.receiver.as_mut()?.recv().await {
-            Ok(sent) => Some(self.heard(sent)),
-            Err(RecvError::Lagged(_)) => Some(self.gap()),
+            Ok(published) => Some(self.accept(published)),
+            Err(RecvError::Lagged(_)) => Some(self.lag()),
             Err(RecvError::Closed) => None,
         }
     }
 
-    fn heard(&mut self, sent: Sent) -> Heard {
-        match sent.heard {
-            Heard::Notice(notice) => {
-                self.sample_lag(sent.at);
-                Heard::Notice(notice)
+    fn accept(&mut self, published: Published) -> Received {
+        match published.received {
+            Received::Notice(notice) => {
+                self.sample_lag(published.at);
+                Received::Notice(notice)
             }
-            Heard::Gap => self.gap(),
+            Received::Lagged => self.lag(),
         }
     }
 
-    fn sample_lag(&mut self, sent: Instant) {
+    fn sample_lag(&mut self, published_at: Instant) {
         if self.unsampled == 0 {
-            self.unsampled = LAG_SAMPLE;
-            self.bus.meter.lag.observe(sent.elapsed().as_secs_f64());
+            self.unsampled = LAG_SAMPLE_INTERVAL;
+            self.bus.metrics.lag.observe(published_at.elapsed().as_secs_f64());
         }
         self.unsampled -= 1;
     }
 
-    /// What is read from now on shows what was missed.
-    fn gap(&mut self) -> Heard {
-        self.bus.meter.gaps.inc();
-        self.since = self.bus.now();
-        Heard::Gap
+    /// A read of the store from now on sees the missed notices.
+    fn lag(&mut self) -> Received {
+        self.bus.metrics.gaps.inc();
+        self.since = self.bus.sequence();
+        Received::Lagged
     }
 
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
-    /// What was read from this moment on and what is heard here have no gap between them.
-    pub fn since(&self) -> Moment {
+    /// Sequence from which on a read of the store and this subscription together miss no notice.
+    pub fn since(&self) -> Sequence {
         self.since
     }
 
-    /// What was told already and not yet heard. `None`: nothing, for now.
-    pub fn try_next(&mut self) -> Option<Heard> {
+    /// Next item that has already been published. `None` if there is none at the moment.
+    pub fn try_next(&mut self) -> Option<Received> {
         match self.receiver.as_mut()?.try_recv() {
-            Ok(sent) => Some(self.heard(sent)),
-            Err(TryRecvError::Lagged(_)) => Some(self.gap()),
+            Ok(published) => Some(self.accept(published)),
+            Err(TryRecvError::Lagged(_)) => Some(self.lag()),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }
@@ -275,9 +279,9 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut topics = self.bus.topics();
         drop(self.receiver.take());
-        if topics.by_name.get(&self.topic).is_some_and(|told| told.sender.receiver_count() == 0) {
+        if topics.by_name.get(&self.topic).is_some_and(|channel| channel.sender.receiver_count() == 0) {
             topics.by_name.remove(&self.topic);
-            self.bus.touch(&self.topic);
+            self.bus.topic_changed(&self.topic);
         }
     }
 }

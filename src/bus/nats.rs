@@ -1,6 +1,6 @@
-//! Other servers over NATS: a subject for each topic, listened to as long as somebody here listens to the topic.
+//! Link to peer servers over NATS: one subject for each topic, subscribed to while the topic has local subscribers.
 //!
-//! NATS may be gone, slow, or back after a while. It is asked again for ever, and nothing waits for it.
+//! NATS may be down or slow. The client reconnects forever, and no write waits for it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,20 +14,20 @@ use futures_util::stream::{AbortHandle, Abortable, SelectAll};
 use tokio::time::timeout;
 
 use super::Bus;
+use super::peer_queue::PeerQueue;
 use super::signal::{self, Signal};
-use super::wire::Wire;
 use crate::model::Topic;
 
-/// Messages of one subject that wait here. One that has more says so, and the store is looked at.
-const WAITING_MAX: usize = 256;
-/// A connection that does not answer is found dead after a few of these.
-const PING_EVERY: Duration = Duration::from_secs(5);
-/// The library's queue may be full because the connection stands still.
-const SAY_MAX: Duration = Duration::from_millis(100);
-/// How often it is looked whether the bus is still there.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Undelivered messages of one subject. On overflow NATS reports a slow consumer, and the bus polls the store.
+const UNDELIVERED_MAX: usize = 256;
+/// The client closes a connection after a few pings without an answer.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// Deadline of a publish. The library's queue is full while the connection stalls.
+const PUBLISH_MAX: Duration = Duration::from_millis(100);
+/// Interval of checks that the bus still exists.
+const LIVENESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where NATS is: `nats://[user:password@]host[:port]`, or `tls://…`.
+/// Address of a NATS server: `nats://[user:password@]host[:port]`, or `tls://…`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NatsAddress(String);
 
@@ -35,7 +35,7 @@ pub struct NatsAddress(String);
 #[error("must be an address like nats://[user:password@]host[:port], or tls://…")]
 pub struct NatsAddressError;
 
-/// Why there is no way to NATS at all, as where the certificates of this machine cannot be read.
+/// Failure to start the NATS client at all, for example because this machine's certificates are unreadable.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct NatsError(#[from] async_nats::ConnectError);
@@ -44,18 +44,18 @@ impl FromStr for NatsAddress {
     type Err = NatsAddressError;
 
     fn from_str(text: &str) -> Result<Self, NatsAddressError> {
-        let is_known = text.starts_with("nats://") || text.starts_with("tls://");
-        let is_one = is_known && ServerAddr::from_str(text).is_ok_and(|address| !address.host().is_empty());
-        if is_one { Ok(Self(text.to_owned())) } else { Err(NatsAddressError) }
+        let has_scheme = text.starts_with("nats://") || text.starts_with("tls://");
+        let is_valid = has_scheme && ServerAddr::from_str(text).is_ok_and(|address| !address.host().is_empty());
+        if is_valid { Ok(Self(text.to_owned())) } else { Err(NatsAddressError) }
     }
 }
 
-/// Without user and password.
+/// Omits user and password.
 impl fmt::Display for NatsAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or_default();
-        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-        write!(f, "{scheme}://{place}")
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        write!(f, "{scheme}://{host}")
     }
 }
 
@@ -66,121 +66,124 @@ impl fmt::Debug for NatsAddress {
 }
 
 impl Bus {
-    /// A bus that other servers are heard on. Those of another `deployment` are not, over the same NATS.
+    /// A bus that exchanges signals with the other servers of the same `deployment`. Deployments can share a NATS server.
     pub async fn with_nats(address: &NatsAddress, deployment: &str) -> Result<Self, NatsError> {
-        let wire = Arc::new(Wire::default());
-        let noticed = Arc::downgrade(&wire);
+        let peers = Arc::new(PeerQueue::default());
+        let weak_peers = Arc::downgrade(&peers);
         let options = ConnectOptions::new()
             .name("wideroom")
             .no_echo()
             .retry_on_initial_connect()
-            .ping_interval(PING_EVERY)
-            .subscription_capacity(WAITING_MAX)
+            .ping_interval(PING_INTERVAL)
+            .subscription_capacity(UNDELIVERED_MAX)
             .event_callback(move |event| {
-                if let Some(wire) = noticed.upgrade() {
-                    notice(&wire, &event);
+                if let Some(peers) = weak_peers.upgrade() {
+                    on_event(&peers, &event);
                 }
                 async {}
             });
         let client = options.connect(address.0.as_str()).await?;
-        let bus = Self { wire: Some(Arc::clone(&wire)), ..Self::default() };
+        let bus = Self { peers: Some(Arc::clone(&peers)), ..Self::default() };
         let prefix = format!("wideroom.{deployment}.");
-        let link = Link { client, prefix, bus: Arc::downgrade(&bus.topics), wire, stops: HashMap::new(), heard: SelectAll::new() };
+        let link =
+            NatsLink { client, prefix, topics: Arc::downgrade(&bus.topics), peers, subjects: HashMap::new(), messages: SelectAll::new() };
         tokio::spawn(link.run());
         Ok(bus)
     }
 }
 
-fn notice(wire: &Wire, event: &Event) {
+fn on_event(peers: &PeerQueue, event: &Event) {
     match event {
         Event::Connected => {
-            tracing::info!("NATS is there: other servers are heard at once");
-            wire.set_up(true);
+            tracing::info!("the bus connected to NATS: writes of other servers arrive at once");
+            peers.set_connected(true);
         }
         Event::Disconnected | Event::Closed => {
-            tracing::warn!("NATS is gone: what other servers write is looked for each second");
-            wire.set_up(false);
+            tracing::warn!(
+                "the bus lost its connection to NATS and polls the store each second for writes of other servers; check the NATS server"
+            );
+            peers.set_connected(false);
         }
-        Event::SlowConsumer(_) => wire.miss(),
-        Event::ServerError(_) | Event::ClientError(_) => tracing::debug!(%event, "NATS"),
+        Event::SlowConsumer(_) => peers.mark_lost(),
+        Event::ServerError(_) | Event::ClientError(_) => tracing::debug!(%event, "the NATS client reported an error"),
         Event::LameDuckMode | Event::Draining => {}
     }
 }
 
-/// The one task that speaks with NATS.
-struct Link {
+/// Task that owns the NATS client.
+struct NatsLink {
     client: Client,
     prefix: String,
-    bus: Weak<std::sync::Mutex<super::Topics>>,
-    wire: Arc<Wire>,
-    /// By which a subject is listened to no more.
-    stops: HashMap<Topic, AbortHandle>,
-    heard: SelectAll<Abortable<Subscriber>>,
+    topics: Weak<std::sync::Mutex<super::Topics>>,
+    peers: Arc<PeerQueue>,
+    /// Handles that unsubscribe from the subject of a topic.
+    subjects: HashMap<Topic, AbortHandle>,
+    messages: SelectAll<Abortable<Subscriber>>,
 }
 
-impl Link {
+impl NatsLink {
     async fn run(mut self) {
-        self.listen(signal::ASK).await;
-        let mut look = tokio::time::interval(LOOK_EVERY);
+        self.subscribe(signal::BROADCAST).await;
+        let mut liveness_check = tokio::time::interval(LIVENESS_INTERVAL);
         loop {
             tokio::select! {
-                () = self.wire.is_touched.notified() => self.follow().await,
-                signals = self.wire.to_say() => self.say(signals).await,
-                Some(message) = self.heard.next() => self.hear(&message),
-                _ = look.tick() => {}
+                () = self.peers.topics_changed.notified() => self.update_subjects().await,
+                signals = self.peers.next_outgoing() => self.publish(signals).await,
+                Some(message) = self.messages.next() => self.receive(&message),
+                _ = liveness_check.tick() => {}
             }
-            if self.bus.strong_count() == 0 {
+            if self.topics.strong_count() == 0 {
                 return;
             }
         }
     }
 
-    async fn say(&self, signals: Vec<Signal>) {
+    async fn publish(&self, signals: Vec<Signal>) {
         for signal in signals {
             let (subject, payload) = signal.encode();
-            let said = self.client.publish(format!("{}{subject}", self.prefix), payload.into());
-            // The others find by looking what they are not told.
-            if !self.wire.is_up() || !timeout(SAY_MAX, said).await.is_ok_and(|said| said.is_ok()) {
+            let published = self.client.publish(format!("{}{subject}", self.prefix), payload.into());
+            // Peers find the writes of dropped signals by polling the store.
+            if !self.peers.is_connected() || !timeout(PUBLISH_MAX, published).await.is_ok_and(|published| published.is_ok()) {
                 return;
             }
         }
     }
 
-    fn hear(&self, message: &Message) {
+    fn receive(&self, message: &Message) {
         if let Some(signal) = message.subject.strip_prefix(&self.prefix).and_then(|subject| Signal::decode(subject, &message.payload)) {
-            self.wire.hear(signal);
+            self.peers.push_incoming(signal);
         }
     }
 
-    /// Listens where somebody listens here.
-    async fn follow(&mut self) {
-        for topic in self.wire.take_touched() {
-            let is_wanted = self.bus.upgrade().is_some_and(|topics| super::lock(&topics).by_name.contains_key(&topic));
+    /// Subscribes to the subjects of topics with local subscribers, and unsubscribes from all others.
+    async fn update_subjects(&mut self) {
+        for topic in self.peers.take_changed_topics() {
+            let is_wanted = self.topics.upgrade().is_some_and(|topics| super::lock(&topics).by_name.contains_key(&topic));
             if !is_wanted {
-                if let Some(stop) = self.stops.remove(&topic) {
-                    stop.abort();
+                if let Some(handle) = self.subjects.remove(&topic) {
+                    handle.abort();
                 }
-            } else if !self.stops.contains_key(&topic)
-                && let Some(stop) = self.listen(&signal::subject(&topic)).await
+            } else if !self.subjects.contains_key(&topic)
+                && let Some(handle) = self.subscribe(&signal::subject(&topic)).await
             {
                 if let Topic::Presence(user) = &topic {
-                    self.wire.say(Signal::WhoHas(user.clone()));
+                    self.peers.send(Signal::PresenceQuery(user.clone()));
                 }
-                self.stops.insert(topic, stop);
+                self.subjects.insert(topic, handle);
             }
         }
     }
 
-    /// What was said before it is read by whoever begins to listen; what is said until NATS knows of it is looked for.
-    async fn listen(&mut self, subject: &str) -> Option<AbortHandle> {
+    /// Nothing is lost at the start: a new subscriber reads earlier writes from the store, and polling finds those until NATS has subscribed.
+    async fn subscribe(&mut self, subject: &str) -> Option<AbortHandle> {
         let subscriber = self.client.subscribe(format!("{}{subject}", self.prefix)).await;
         let Ok(subscriber) = subscriber else {
-            tracing::warn!(subject, "NATS cannot be listened to there");
+            tracing::warn!(subject, "the bus failed to subscribe to a NATS subject and relies on polling; check the NATS server");
             return None;
         };
-        let (stop, registration) = AbortHandle::new_pair();
-        self.heard.push(Abortable::new(subscriber, registration));
-        Some(stop)
+        let (handle, registration) = AbortHandle::new_pair();
+        self.messages.push(Abortable::new(subscriber, registration));
+        Some(handle)
     }
 }
 

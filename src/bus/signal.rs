@@ -1,4 +1,5 @@
-//! What servers say to each other: where something was written, who types, and who is here. Ids only: what was written is read from the store.
+//! Signals between servers: ids of written conversations and inboxes, typing and presence. A signal carries ids only; its receiver reads the
+//! content from the store.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -8,26 +9,27 @@ use crate::model::{ConversationId, Topic, UserId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Signal {
-    /// Messages or changes were written to this conversation.
+    /// A server has written messages or changes to this conversation.
     Written(ConversationId),
-    /// The same, to one of those whose inbox shows it.
+    /// The same, on the subject of one participant whose inbox shows the conversation.
     WrittenFor(UserId, ConversationId),
-    /// Something that changes this user's inbox, and stands in no conversation.
+    /// A server has changed this user's inbox without a write to a conversation.
     Inbox(UserId),
-    /// A marker of this user in this conversation.
+    /// A server has advanced a marker of this user in this conversation.
     Marker(ConversationId, UserId),
+    /// This user has started or stopped typing.
     Typing(ConversationId, UserId, bool),
-    /// This user is here, or is not any more.
+    /// This user has come online or gone offline on the sending server.
     Presence(UserId, bool),
-    /// Whoever has this user is to say so.
-    WhoHas(UserId),
+    /// Request for a [`Signal::Presence`] from each server on which this user is online.
+    PresenceQuery(UserId),
 }
 
-/// Where all servers listen, whoever else does.
-pub(super) const ASK: &str = "ask";
+/// Subject that all servers subscribe to.
+pub(super) const BROADCAST: &str = "ask";
 
 impl Signal {
-    /// The last parts of the subject, and what is said there.
+    /// Subject, without the prefix of the deployment, and payload.
     pub(super) fn encode(&self) -> (String, Vec<u8>) {
         match self {
             Self::Written(conversation) => (subject(&Topic::Conversation(*conversation)), Vec::new()),
@@ -37,16 +39,16 @@ impl Signal {
             Self::Typing(conversation, user, is_typing) => {
                 (subject(&Topic::Typing(*conversation)), [&[u8::from(*is_typing)], user.as_str().as_bytes()].concat())
             }
-            Self::Presence(user, is_here) => (subject(&Topic::Presence(user.clone())), vec![u8::from(*is_here)]),
-            Self::WhoHas(user) => (ASK.to_owned(), user.as_str().into()),
+            Self::Presence(user, is_online) => (subject(&Topic::Presence(user.clone())), vec![u8::from(*is_online)]),
+            Self::PresenceQuery(user) => (BROADCAST.to_owned(), user.as_str().into()),
         }
     }
 
-    /// `None` for what another version says.
+    /// `None` for a signal of another version.
     pub(super) fn decode(subject: &str, payload: &[u8]) -> Option<Self> {
         let user = |bytes: &[u8]| UserId::parse(std::str::from_utf8(bytes).ok()?).ok();
-        if subject == ASK {
-            return user(payload).map(Self::WhoHas);
+        if subject == BROADCAST {
+            return user(payload).map(Self::PresenceQuery);
         }
         let (kind, name) = subject.split_once('.')?;
         let conversation = || Uuid::try_parse(name).ok().map(ConversationId);
@@ -57,13 +59,13 @@ impl Signal {
             ("i", []) => named().map(Self::Inbox),
             ("i", id) => Some(Self::WrittenFor(named()?, ConversationId(Uuid::from_slice(id).ok()?))),
             ("t", [is_typing, name @ ..]) => Some(Self::Typing(conversation()?, user(name)?, *is_typing != 0)),
-            ("p", [is_here]) => Some(Self::Presence(named()?, *is_here != 0)),
+            ("p", [is_online]) => Some(Self::Presence(named()?, *is_online != 0)),
             _ => None,
         }
     }
 }
 
-/// Where those are told who listen to a topic.
+/// Subject of a topic, without the prefix of the deployment.
 pub(super) fn subject(topic: &Topic) -> String {
     let name = |user: &UserId| BASE64_URL_SAFE_NO_PAD.encode(user.as_str());
     match topic {
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_signal_is_understood_as_it_was_meant() {
+    fn every_signal_survives_encoding() {
         let (user, conversation) = (UserId::parse("käthe.* >").unwrap(), ConversationId::random());
         for signal in [
             Signal::Written(conversation),
@@ -89,7 +91,7 @@ mod tests {
             Signal::Typing(conversation, user.clone(), true),
             Signal::Typing(conversation, user.clone(), false),
             Signal::Presence(user.clone(), true),
-            Signal::WhoHas(user.clone()),
+            Signal::PresenceQuery(user.clone()),
         ] {
             let (subject, payload) = signal.encode();
             assert!(!subject.contains([' ', '*', '>']), "{subject}");

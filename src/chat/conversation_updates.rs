@@ -15,7 +15,7 @@ use super::message_updates::before_by;
 use super::replay::{Events, Reader};
 use super::same::Same;
 use super::{Chat, Result};
-use crate::bus::{Heard, Subscription};
+use crate::bus::{Received, Subscription};
 use crate::model::{Change, ChangeKind, ConversationId, Event, Message, Notice, OrderKey, TimeUuid, Topic, UserId};
 
 /// Where the stream is, and what happened there. Without an event it is only the position.
@@ -193,8 +193,8 @@ impl ConversationUpdates {
         Ok(())
     }
 
-    fn take(&mut self, heard: Heard) {
-        let Heard::Notice(notice) = heard else {
+    fn take(&mut self, heard: Received) {
+        let Received::Notice(notice) = heard else {
             // What was missed is read from the store, from the last position that was given.
             self.place = before_by(self.position, self.chat.0.store.overlap_micros());
             (self.is_behind, self.has_missed_markers) = (true, true);

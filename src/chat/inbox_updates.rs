@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::message_updates::before_by;
 use super::{Chat, Error, Result};
-use crate::bus::{Heard, Subscription};
+use crate::bus::{Received, Subscription};
 use crate::model::{ChangeKind, ConversationId, Event, OrderKey, Topic, UserId};
 
 /// Changes are kept for 35 days; a cursor is good for 30.
@@ -107,14 +107,14 @@ impl InboxUpdates {
 
     /// Takes what was heard and all that waits behind it. The position moves with the last of it: a notice says what was told before it,
     /// and with several topics that may still wait in another.
-    async fn take(&mut self, first: Heard) -> Result<()> {
+    async fn take(&mut self, first: Received) -> Result<()> {
         let mut position = self.position;
         let mut changed: Vec<ConversationId> = Vec::new();
         // Told to the inbox itself, and not only to a large conversation.
         let mut own: HashSet<ConversationId> = HashSet::new();
         let mut has_gap = false;
-        let mut hear = |heard: Heard| match heard {
-            Heard::Notice(notice) => {
+        let mut hear = |heard: Received| match heard {
+            Received::Notice(notice) => {
                 position = position.max(notice.settled);
                 // How far others have read shows in no entry of the viewer's, and neither do reactions.
                 if let Event::MarkerMoved(..) | Event::MessageChanged(ChangeKind::ReactionsChanged, _) = notice.event {
@@ -127,7 +127,7 @@ impl InboxUpdates {
                 changed.retain(|other| *other != conversation);
                 changed.push(conversation);
             }
-            Heard::Gap => has_gap = true,
+            Received::Lagged => has_gap = true,
         };
         hear(first);
         for subscription in &mut self.heard {

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use super::{Error, Result};
-use crate::bus::Moment;
+use crate::bus::Sequence;
 use crate::model::{ConversationId, OrderKey};
 
 /// Reads that are remembered, and for how long.
@@ -27,7 +27,7 @@ pub(super) struct Joined<T>(Mutex<VecDeque<Arc<Read<T>>>>);
 struct Read<T> {
     conversation: ConversationId,
     from: OrderKey,
-    began: Moment,
+    began: Sequence,
     at: Instant,
     outcome: OnceCell<Result<Arc<T>>>,
 }
@@ -39,9 +39,9 @@ pub(super) struct Question {
     /// All after this place.
     pub(super) from: OrderKey,
     /// The read must not have begun earlier.
-    pub(super) since: Moment,
+    pub(super) since: Sequence,
     /// The time of the bus.
-    pub(super) now: Moment,
+    pub(super) now: Sequence,
 }
 
 /// What was read from a place on.
@@ -142,8 +142,8 @@ mod tests {
             Self { bus: Bus::default(), conversation: ConversationId::random(), joined: Joined::default(), reads: AtomicUsize::new(0) }
         }
 
-        async fn ask(&self, from: i64, since: Moment, end: Option<i64>) {
-            let question = Question { conversation: self.conversation, from: place(from), since, now: self.bus.now() };
+        async fn ask(&self, from: i64, since: Sequence, end: Option<i64>) {
+            let question = Question { conversation: self.conversation, from: place(from), since, now: self.bus.sequence() };
             let read = |_| async {
                 self.reads.fetch_add(1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
@@ -174,7 +174,7 @@ mod tests {
         let topic = Topic::Conversation(desk.conversation);
         let first = desk.bus.subscribe(topic.clone());
         desk.ask(0, first.since(), None).await;
-        desk.bus.lose_one(&topic);
+        desk.bus.invalidate(&topic);
         let second = desk.bus.subscribe(topic.clone());
         desk.ask(0, second.since(), None).await;
         assert_eq!(desk.reads(), 2);

@@ -252,9 +252,9 @@ impl Worker {
     /// Tells those who listen to the conversation.
     pub(super) fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
         self.chat.was_told(id);
-        self.chat.0.bus.say(|| Signal::Written(self.conversation));
+        self.chat.0.bus.signal_peers(|| Signal::Written(self.conversation));
         let topic = Topic::Conversation(self.conversation);
-        if self.chat.0.bus.has_listeners(&topic) {
+        if self.chat.0.bus.has_subscribers(&topic) {
             self.chat.0.bus.publish(&topic, Arc::new(Notice::new(id, ids.settled(), event)));
         }
     }

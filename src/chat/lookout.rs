@@ -89,10 +89,10 @@ impl Chat {
             let mut looked = Instant::now();
             loop {
                 let Some(bus) = lookout.chat.upgrade().map(|inner| inner.bus.clone()) else { return };
-                let every = if bus.hears_others() { LOOK_EVERY_HEARING } else { LOOK_EVERY };
+                let every = if bus.is_connected_to_peers() { LOOK_EVERY_HEARING } else { LOOK_EVERY };
                 // Also where the others never pause.
                 let is_due = looked.elapsed() >= every;
-                let heard = if is_due { None } else { timeout_at(looked + every, bus.hear_others()).await.ok().flatten() };
+                let heard = if is_due { None } else { timeout_at(looked + every, bus.receive_signals()).await.ok().flatten() };
                 let Some(inner) = lookout.chat.upgrade() else { return };
                 match heard {
                     Some(signals) => lookout.heed(&Chat(inner), signals).await,
@@ -140,7 +140,7 @@ impl Lookout {
                 }
                 Signal::Typing(conversation, user, is_typing) => chat.tell_typing_here(&user, conversation, is_typing),
                 Signal::Presence(user, is_here) => chat.hear_presence(&user, is_here),
-                Signal::WhoHas(user) => chat.say_presence(&user),
+                Signal::PresenceQuery(user) => chat.say_presence(&user),
             }
         }
         let look = self.here(chat);
@@ -155,12 +155,12 @@ impl Lookout {
 
     fn here<'a>(&'a self, chat: &'a Chat) -> Look<'a> {
         let from = before_by(OrderKey::first_at(self.looked_at), chat.0.store.overlap_micros());
-        Look { chat, from, has_inboxes: chat.0.bus.has_inbox_listeners(), markers: &self.markers, logged: &self.logged }
+        Look { chat, from, has_inboxes: chat.0.bus.has_inbox_subscribers(), markers: &self.markers, logged: &self.logged }
     }
 
     fn looked(&mut self, chat: &Chat, at: Timestamp) {
         if self.looked_at.plus_micros(BLIND_MICROS) < at && chat.0.bus.topic_count() > 0 {
-            chat.0.bus.lose();
+            chat.0.bus.invalidate_all();
         }
         (self.looked_at, self.is_blind) = (at, false);
         chat.0.horizon.seen_up_to(at);
@@ -236,7 +236,7 @@ impl Look<'_> {
     }
 
     async fn at_conversation(&self, conversation: ConversationId, is_last: bool) -> store::Result<()> {
-        let is_heard = self.chat.0.bus.has_listeners(&Topic::Conversation(conversation));
+        let is_heard = self.chat.0.bus.has_subscribers(&Topic::Conversation(conversation));
         let mut inboxes = if is_heard { Vec::new() } else { self.inboxes_heard(conversation).await? };
         if !is_heard && inboxes.is_empty() {
             return Ok(());
@@ -303,7 +303,7 @@ impl Look<'_> {
             return Ok(Vec::new());
         }
         let users = page.items.into_iter().map(|participant| participant.user);
-        Ok(users.filter(|user| self.chat.0.bus.has_listeners(&Topic::Inbox(user.clone()))).collect())
+        Ok(users.filter(|user| self.chat.0.bus.has_subscribers(&Topic::Inbox(user.clone()))).collect())
     }
 
     /// Whether these inboxes show the newest of the messages: what is told of an entry is read from there.
@@ -355,12 +355,12 @@ impl Look<'_> {
     /// What was logged there may be seen before the entry shows it: it is told once more when that must be so.
     async fn at_inbox(&self, user: &UserId, is_last: bool) -> store::Result<()> {
         let topic = Topic::Inbox(user.clone());
-        if !self.chat.0.bus.has_listeners(&topic) {
+        if !self.chat.0.bus.has_subscribers(&topic) {
             return Ok(());
         }
         let settled = self.chat.0.horizon.settled();
         let Some(log) = self.chat.0.store.inbox_log(user, self.from).await? else {
-            self.chat.0.bus.lose_one(&topic);
+            self.chat.0.bus.invalidate(&topic);
             return Ok(());
         };
         let mut changed: HashMap<ConversationId, TimeUuid> = HashMap::new();
@@ -381,7 +381,7 @@ impl Look<'_> {
     /// A marker only goes forward: where it stands is told once.
     async fn at_marker(&self, conversation: ConversationId, user: &UserId) -> store::Result<()> {
         let topic = Topic::Conversation(conversation);
-        if !self.chat.0.bus.has_listeners(&topic) {
+        if !self.chat.0.bus.has_subscribers(&topic) {
             return Ok(());
         }
         let (chat, key) = (self.chat, (conversation, user.clone()));

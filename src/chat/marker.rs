@@ -59,9 +59,9 @@ impl Chat {
         if conversation.is_large {
             return;
         }
-        self.0.bus.say(|| Signal::Marker(conversation.id, viewer.clone()));
+        self.0.bus.signal_peers(|| Signal::Marker(conversation.id, viewer.clone()));
         let topic = Topic::Conversation(conversation.id);
-        if self.0.bus.has_listeners(&topic) {
+        if self.0.bus.has_subscribers(&topic) {
             let event = Event::MarkerMoved(conversation.id, viewer.clone());
             self.0.bus.publish(&topic, Arc::new(Notice::new(ids.newest(), ids.settled(), event)));
         }

@@ -11,7 +11,7 @@ use super::given::Given;
 use super::replay::Reader;
 use super::same::Same;
 use super::{Chat, Result};
-use crate::bus::{Heard, Subscription};
+use crate::bus::{Received, Subscription};
 use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId};
 
 /// A new message.
@@ -93,7 +93,7 @@ impl MessageUpdates {
                 }
             }
             match self.heard.next().await? {
-                Heard::Notice(notice) => {
+                Received::Notice(notice) => {
                     if let Event::MessageAdded(message) = &notice.event {
                         if self.give(message) {
                             let message = Arc::clone(message);
@@ -107,7 +107,7 @@ impl MessageUpdates {
                         }
                     }
                 }
-                Heard::Gap => {
+                Received::Lagged => {
                     self.last = before_by(self.last, self.chat.0.store.overlap_micros());
                     self.is_behind = true;
                     self.late_from = self.chat.is_shared().then_some(self.last);

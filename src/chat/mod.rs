@@ -281,7 +281,7 @@ impl Chat {
         (id, settled): (TimeUuid, OrderKey),
         signal: impl Fn(UserId) -> Signal,
     ) {
-        let users = users.into_iter().inspect(|user| self.0.bus.say(|| signal((*user).clone())));
+        let users = users.into_iter().inspect(|user| self.0.bus.signal_peers(|| signal((*user).clone())));
         self.tell_inboxes_here(users, conversation, id, settled);
     }
 
@@ -296,7 +296,7 @@ impl Chat {
         let mut notice = None;
         for user in users {
             let topic = Topic::Inbox(user.clone());
-            if self.0.bus.has_listeners(&topic) {
+            if self.0.bus.has_subscribers(&topic) {
                 let notice = notice.get_or_insert_with(|| Arc::new(Notice::new(id, settled, Event::Inbox(InboxChange { conversation }))));
                 self.0.bus.publish(&topic, Arc::clone(notice));
             }

@@ -128,7 +128,7 @@ impl Chat {
     /// Says that a user is here, where they are.
     pub(super) fn say_presence(&self, user: &UserId) {
         if self.0.presence.hall.look_up(user).is_some_and(|(is_online, _)| is_online) {
-            self.0.bus.say(|| Signal::Presence(user.clone(), true));
+            self.0.bus.signal_peers(|| Signal::Presence(user.clone(), true));
         }
     }
 
@@ -214,7 +214,7 @@ impl Hall {
     }
 
     fn hear(&self, user: &UserId, is_there: bool) {
-        if !self.bus.has_listeners(&Topic::Presence(user.clone())) {
+        if !self.bus.has_subscribers(&Topic::Presence(user.clone())) {
             return;
         }
         let mut users = self.users();
@@ -228,7 +228,7 @@ impl Hall {
         };
         drop(users);
         if !is_there {
-            self.bus.say(|| Signal::WhoHas(user.clone()));
+            self.bus.signal_peers(|| Signal::PresenceQuery(user.clone()));
         }
         self.is_earlier.notify_one();
         if is_news {
@@ -243,13 +243,13 @@ impl Hall {
 
     /// Whether they are here shows those here what it is now.
     fn tell(&self, user: &UserId) {
-        self.bus.say(|| Signal::Presence(user.clone(), self.look_up(user).is_some_and(|(is_online, _)| is_online)));
+        self.bus.signal_peers(|| Signal::Presence(user.clone(), self.look_up(user).is_some_and(|(is_online, _)| is_online)));
         self.tell_here(user);
     }
 
     fn tell_here(&self, user: &UserId) {
         let topic = Topic::Presence(user.clone());
-        if self.bus.has_listeners(&topic) {
+        if self.bus.has_subscribers(&topic) {
             let (id, settled) = (TimeUuid::new(self.clock.now(), [0; 8]), OrderKey::MIN);
             self.bus.publish(&topic, Arc::new(Notice::new(id, settled, Event::Presence(user.clone()))));
         }
@@ -308,7 +308,7 @@ impl Hall {
                 continue;
             }
             if seen.is_online {
-                self.bus.say(|| Signal::Presence(user.clone(), true));
+                self.bus.signal_peers(|| Signal::Presence(user.clone(), true));
             }
             seen.kept = Some(seen.at);
             taken.push((user.clone(), seen.at));

@@ -9,7 +9,7 @@ use futures_util::future::select_all;
 
 use super::access::Tie;
 use super::{Chat, Error, Result};
-use crate::bus::{Heard, Subscription};
+use crate::bus::{Received, Subscription};
 use crate::model::{Event, Presence, Topic, UserId};
 
 /// Users that one stream follows.
@@ -80,12 +80,12 @@ impl PresenceUpdates {
             let listen = select_all(self.heard.iter_mut().map(|subscription| subscription.next().boxed()));
             let (heard, place, _) = listen.await;
             match heard? {
-                Heard::Notice(notice) => {
+                Received::Notice(notice) => {
                     if let Event::Presence(user) = &notice.event {
                         self.pending.push_back(user.clone());
                     }
                 }
-                Heard::Gap => {
+                Received::Lagged => {
                     if let Topic::Presence(user) = self.heard[place].topic() {
                         self.pending.push_back(user.clone());
                     }

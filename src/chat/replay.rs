@@ -98,7 +98,7 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     fn ask(&self, from: OrderKey) -> Question {
-        Question { conversation: self.conversation, from, since: self.heard.since(), now: self.chat.0.bus.now() }
+        Question { conversation: self.conversation, from, since: self.heard.since(), now: self.chat.0.bus.sequence() }
     }
 
     /// The messages after a place.

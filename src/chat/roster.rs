@@ -66,7 +66,7 @@ impl Rosters {
 impl Seen {
     /// Where many listen to the conversation: a list that shows this viewer in it. `None`: one has to look for oneself.
     pub(super) async fn with(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Option<Self>> {
-        let listeners = chat.0.bus.listener_count(&Topic::Conversation(id));
+        let listeners = chat.0.bus.subscriber_count(&Topic::Conversation(id));
         if listeners < LISTENERS_MIN {
             return Ok(None);
         }

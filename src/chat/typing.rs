@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::access::Watch;
 use super::same::Same;
 use super::{Chat, Result};
-use crate::bus::{Heard, Signal, Subscription};
+use crate::bus::{Received, Signal, Subscription};
 use crate::model::{Conversation, ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId};
 
 /// Users of one conversation whose typing one listener follows. More of them are not told.
@@ -55,13 +55,13 @@ impl Chat {
 
     /// Whoever sends a message has typed it.
     pub(super) fn tell_typing(&self, user: &UserId, id: ConversationId, is_typing: bool) {
-        self.0.bus.say(|| Signal::Typing(id, user.clone(), is_typing));
+        self.0.bus.signal_peers(|| Signal::Typing(id, user.clone(), is_typing));
         self.tell_typing_here(user, id, is_typing);
     }
 
     pub(super) fn tell_typing_here(&self, user: &UserId, id: ConversationId, is_typing: bool) {
         let topic = Topic::Typing(id);
-        if self.0.bus.has_listeners(&topic) {
+        if self.0.bus.has_subscribers(&topic) {
             // It has no place in any order, so that any id will do.
             let (at, event) = (TimeUuid::new(self.0.clock.now(), [0; 8]), Event::Typing(id, user.clone(), is_typing));
             self.0.bus.publish(&topic, Arc::new(Notice::new(at, OrderKey::MIN, event)));
@@ -106,8 +106,8 @@ impl TypingUpdates {
     }
 
     /// What is news of it. A sign that was missed comes again, or ends.
-    fn take(&mut self, heard: &Heard) -> Option<TypingUpdate> {
-        let Heard::Notice(notice) = heard else { return None };
+    fn take(&mut self, heard: &Received) -> Option<TypingUpdate> {
+        let Received::Notice(notice) = heard else { return None };
         let Event::Typing(_, user, is_typing) = &notice.event else { return None };
         let is_news = if *is_typing {
             let has_room = self.typists.len() < TYPISTS_MAX || self.typists.contains_key(user);

@@ -150,7 +150,10 @@ fn a_refused_token_names_the_missing_option() {
     let fixture = BenchFixture::without_rate_limits();
     let url = &fixture.server.url;
     let ended = fixture.program.run(&["bench", "idle", "--url", url, "--data", "nowhere"]);
-    ended.failed(1, "nowhere holds no key of a server: name the server's data folder with --data, or its token secret with --token-secret-file");
+    ended.failed(
+        1,
+        "nowhere holds no key of a server: name the server's data folder with --data, or its token secret with --token-secret-file",
+    );
     fixture.program.run(&["token", "--user", "alice", "--data", "elsewhere"]).succeeded();
     let ended = fixture.program.run(&["bench", "fanout", "--url", url, "--data", "elsewhere"]);
     let advice = "name the server's data folder with --data, or its token secret with --token-secret-file";

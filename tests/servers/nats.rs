@@ -62,7 +62,7 @@ async fn two(nats: &Nats) -> Option<Two> {
 
 impl Two {
     async fn hear_each_other(&self, wanted: bool) {
-        eventually("NATS", || self.buses.iter().all(|bus| bus.hears_others() == wanted)).await;
+        eventually("NATS", || self.buses.iter().all(|bus| bus.is_connected_to_peers() == wanted)).await;
     }
 }
 
