@@ -1,4 +1,4 @@
-//! Time and ids: the wall clock, and the hybrid logical clock that gives every message and change its id.
+//! Time and ids: the wall clock, and the hybrid logical clock that allocates the id of every message and change.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::model::{TimeUuid, Timestamp};
 
-/// Where the time comes from: the system, or a test.
+/// Source of the current time: the system clock, or a clock that a test controls.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }
@@ -14,14 +14,14 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place where the system's clock is read")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     fn now(&self) -> Timestamp {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_micros(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
     }
 }
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that changes only when a test sets it.
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
@@ -40,17 +40,18 @@ impl Clock for ManualClock {
     }
 }
 
-/// Gives ids: each later than the wall clock, than every id it gave, and than every id it was shown. No two share a microsecond.
+/// Hybrid logical clock that allocates ids. Each id is at or after the wall clock, and greater than every id allocated or observed before.
+/// No two ids share a microsecond.
 pub struct IdGenerator {
     last: Mutex<Timestamp>,
-    /// Clock sequence and node, random for each process: two servers never make the same id.
+    /// Clock sequence and node, random for each process, so two servers never allocate the same id.
     rest: [u8; 8],
 }
 
 impl IdGenerator {
     pub fn new(rest: [u8; 8]) -> Self {
         let mut rest = rest;
-        // A node id that was not read from a network card says so in its multicast bit (RFC 4122, 4.5).
+        // The multicast bit marks a node id that is not the address of a network card (RFC 4122, 4.5).
         rest[2] |= 1;
         Self { last: Mutex::new(Timestamp::ZERO), rest }
     }
@@ -63,29 +64,29 @@ impl IdGenerator {
 
     /// An id at or after `now`, greater than all before it.
     pub fn next(&self, now: Timestamp) -> TimeUuid {
-        let mut last = self.last.lock().expect("no panic while giving an id");
+        let mut last = self.last.lock().expect("no panic while allocating an id");
         *last = now.max(last.plus_micros(1));
         TimeUuid::new(*last, self.rest)
     }
 
-    /// Whether it is one of its own.
+    /// Whether this generator allocated the id.
     pub fn made(&self, id: TimeUuid) -> bool {
         id == TimeUuid::new(id.moment(), self.rest)
     }
 
-    /// Ids from now on lie after this one.
+    /// Makes all later ids greater than this one.
     pub fn observe(&self, id: TimeUuid) {
         self.pass(id.moment());
     }
 
-    /// Ids from now on lie after this moment.
+    /// Makes all later ids greater than this moment.
     pub fn pass(&self, moment: Timestamp) {
-        let mut last = self.last.lock().expect("no panic while giving an id");
+        let mut last = self.last.lock().expect("no panic while allocating an id");
         *last = (*last).max(moment);
     }
 
-    /// The last moment given or shown.
+    /// Greatest moment allocated or observed so far.
     pub fn last(&self) -> Timestamp {
-        *self.last.lock().expect("no panic while giving an id")
+        *self.last.lock().expect("no panic while allocating an id")
     }
 }

@@ -1,8 +1,8 @@
-//! What a process counts of itself, as Prometheus reads it.
+//! Prometheus metrics of this process.
 //!
-//! Each part makes its own counters, which cost an atomic addition, and hands them to the [`Metrics`] of the process where there is one. What
-//! can be asked for at any moment, such as the length of a queue, is a gauge that is read only when somebody looks. No label holds anything that
-//! a client chooses, so that the number of series has a bound.
+//! Each module creates its own counters, which cost one atomic addition, and registers them with the [`Metrics`] of the process. A value that
+//! is available at any time, such as the length of a queue, is a gauge that is read on each scrape. No label holds a value that a client
+//! chooses, so the number of series is bounded.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -10,42 +10,42 @@ use prometheus::{Counter, HistogramOpts, Opts, PullingGauge, Registry, TextEncod
 
 pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, TEXT_FORMAT};
 
-/// Seconds, from a read in memory to the deadline of a request.
+/// Buckets in seconds, from a read in memory to the deadline of a request.
 pub const LATENCIES: &[f64] =
     &[0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// How many of something go together.
+/// Buckets for the number of items in a batch.
 pub const COUNTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
-/// Bytes.
+/// Buckets in bytes.
 pub const SIZES: &[f64] = &[1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 4_194_304.0];
 
-const WELL_NAMED: &str = "the name and the labels are constants of this program, and good ones";
+const VALID_NAME: &str = "names and labels are valid constants";
 
 pub fn counter(name: &str, help: &str) -> IntCounter {
-    IntCounter::new(name, help).expect(WELL_NAMED)
+    IntCounter::new(name, help).expect(VALID_NAME)
 }
 
-/// One of several that tell the same of different things: the label says of which.
+/// One of several counters of the same name, told apart by a constant label.
 pub fn counter_of(name: &str, help: &str, (label, value): (&str, &str)) -> IntCounter {
-    IntCounter::with_opts(Opts::new(name, help).const_label(label, value)).expect(WELL_NAMED)
+    IntCounter::with_opts(Opts::new(name, help).const_label(label, value)).expect(VALID_NAME)
 }
 
 pub fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    IntCounterVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
+    IntCounterVec::new(Opts::new(name, help), labels).expect(VALID_NAME)
 }
 
 pub fn gauge(name: &str, help: &str) -> IntGauge {
-    IntGauge::new(name, help).expect(WELL_NAMED)
+    IntGauge::new(name, help).expect(VALID_NAME)
 }
 
 pub fn histogram(name: &str, help: &str, buckets: &[f64]) -> Histogram {
-    Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())).expect(WELL_NAMED)
+    Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())).expect(VALID_NAME)
 }
 
 pub fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
-    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(WELL_NAMED)
+    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(VALID_NAME)
 }
 
-/// How often a cache knew the answer.
+/// Hits and misses of a cache.
 #[derive(Clone)]
 pub struct CacheCounts {
     hits: IntCounter,
@@ -53,17 +53,17 @@ pub struct CacheCounts {
 }
 
 impl CacheCounts {
-    /// `cache` tells it from the others.
+    /// `cache` is the label of this cache.
     pub fn new(cache: &str) -> Self {
         let counter = |name: &str, help: &str| counter_of(name, help, ("cache", cache));
         Self {
-            hits: counter("wideroom_cache_hits_total", "What was found in a cache."),
-            misses: counter("wideroom_cache_misses_total", "What was asked of a cache and not found."),
+            hits: counter("wideroom_cache_hits_total", "Cache lookups that found an entry."),
+            misses: counter("wideroom_cache_misses_total", "Cache lookups that found no entry."),
         }
     }
 
-    /// Counts what was found, or not, and hands it on.
-    pub fn saw<T>(&self, found: Option<T>) -> Option<T> {
+    /// Counts a lookup as a hit or a miss, and returns its result.
+    pub fn count<T>(&self, found: Option<T>) -> Option<T> {
         if found.is_some() { &self.hits } else { &self.misses }.inc();
         found
     }
@@ -74,38 +74,38 @@ impl CacheCounts {
     }
 }
 
-/// Everything that one process tells of itself.
+/// Registry of all metrics of a process.
 #[derive(Clone, Default)]
 pub struct Metrics(Registry);
 
 impl Metrics {
-    /// From now on this is told too. No two parts tell the same.
+    /// Registers a collector. Names are unique within a process.
     pub fn add(&self, collector: impl Collector + 'static) {
-        self.0.register(Box::new(collector)).expect("each part is added once, and its names are its own");
+        self.0.register(Box::new(collector)).expect("each collector is registered once, under unique names");
     }
 
-    /// A gauge that is read when somebody looks.
+    /// A gauge whose value is read on each scrape.
     pub fn read(&self, name: &str, help: &str, value: impl Fn() -> f64 + Send + Sync + 'static) {
-        self.add(PullingGauge::new(name, help, Box::new(value)).expect(WELL_NAMED));
+        self.add(PullingGauge::new(name, help, Box::new(value)).expect(VALID_NAME));
     }
 
-    /// A counter that is kept elsewhere, and read when somebody looks.
+    /// A counter that another library maintains, and whose value is read on each scrape.
     pub fn read_counter(&self, name: &str, help: &str, value: impl Fn() -> f64 + Send + Sync + 'static) {
-        self.add(Elsewhere { counter: Counter::new(name, help).expect(WELL_NAMED), value });
+        self.add(ReadCounter { counter: Counter::new(name, help).expect(VALID_NAME), value });
     }
 
-    /// As it is now, in [`TEXT_FORMAT`].
+    /// All metrics in [`TEXT_FORMAT`].
     pub fn text(&self) -> String {
-        TextEncoder::new().encode_to_string(&self.0.gather()).expect("counters are text and numbers")
+        TextEncoder::new().encode_to_string(&self.0.gather()).expect("metrics encode as text")
     }
 }
 
-struct Elsewhere<F> {
+struct ReadCounter<F> {
     counter: Counter,
     value: F,
 }
 
-impl<F: Fn() -> f64 + Send + Sync> Collector for Elsewhere<F> {
+impl<F: Fn() -> f64 + Send + Sync> Collector for ReadCounter<F> {
     fn desc(&self) -> Vec<&Desc> {
         self.counter.desc()
     }
@@ -121,15 +121,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_told() {
+    fn registered_metrics_are_exposed() {
         let metrics = Metrics::default();
-        let (sent, caches) = (counters("sent_total", "What was sent.", &["kind"]), ["a", "b"].map(CacheCounts::new));
+        let (sent, caches) = (counters("sent_total", "Messages sent.", &["kind"]), ["a", "b"].map(CacheCounts::new));
         metrics.add(sent.clone());
-        metrics.read("depth", "How deep.", || 7.0);
+        metrics.read("depth", "Depth.", || 7.0);
         caches.iter().for_each(|cache| cache.register(&metrics));
         sent.with_label_values(&["x"]).inc();
-        assert_eq!(caches[0].saw(Some(1)), Some(1));
-        assert_eq!(caches[1].saw(None::<u32>), None);
+        assert_eq!(caches[0].count(Some(1)), Some(1));
+        assert_eq!(caches[1].count(None::<u32>), None);
         let text = metrics.text();
         for line in [
             "# TYPE sent_total counter",

@@ -1,6 +1,6 @@
-//! Logs: one subscriber for the process, to stderr, as text or as JSON lines.
+//! Logging of this process to stderr, as text or as JSON lines.
 //!
-//! No message body, no token and no address of a person is ever logged.
+//! The server never logs message bodies, tokens or addresses of users.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -9,21 +9,21 @@ use crate::config::LogFormat;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the log filter cannot be read: {0}")]
+    #[error("the log filter is invalid: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    #[error("the log is set up already")]
+    #[error("the log is already initialised")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// Whether the filter can be read.
+/// Fails if the filter is invalid.
 pub fn check(filter: &str) -> Result<(), Error> {
     EnvFilter::builder().parse(filter)?;
     Ok(())
 }
 
-/// Once per process. `filter` as `info` or `info,wideroom::store=debug`.
+/// Initialises logging, once per process. Examples of `filter`: `info`, `info,wideroom::store=debug`.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
-    // The driver tells of every node that comes and goes, and of each failed attempt: of that we say ourselves what matters.
+    // The Scylla driver logs every node that comes or goes and every failed attempt. The store logs the relevant failures itself.
     let quiet = if filter.contains("scylla") { "" } else { ",scylla=off" };
     let filter = EnvFilter::builder().parse(format!("{filter}{quiet}"))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

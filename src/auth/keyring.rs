@@ -118,7 +118,7 @@ impl Watched {
         self.stamp = stamp;
         match read(self.kind, &self.path) {
             Ok(keys) => {
-                tracing::info!(path = %self.path.display(), keys = keys.len(), "the keys of tokens were read again");
+                tracing::info!(path = %self.path.display(), keys = keys.len(), "the server reloaded the token keys");
                 self.keys = keys;
                 self.fault = None;
                 true
@@ -126,7 +126,7 @@ impl Watched {
             Err(error) => {
                 let fault = error.to_string();
                 if !is_same || self.fault.as_ref() != Some(&fault) {
-                    tracing::error!(%error, "the keys of tokens changed and cannot be read; the ones from before stay");
+                    tracing::error!(%error, "the server cannot read the changed token keys and keeps the old ones; fix the key file");
                 }
                 self.fault = Some(fault);
                 false

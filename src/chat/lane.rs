@@ -91,7 +91,7 @@ impl Lanes {
     pub(super) async fn finish(&self) {
         self.tasks.close();
         if tokio::time::timeout(FINISH_MAX, self.tasks.wait()).await.is_err() {
-            tracing::warn!(tasks = self.tasks.len(), "some writes do not end; their outcome is not known");
+            tracing::warn!(tasks = self.tasks.len(), "some writes did not end before the shutdown deadline; their outcome is unknown");
         }
     }
 }

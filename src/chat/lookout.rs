@@ -118,7 +118,7 @@ impl Lookout {
             Ok(()) => self.looked(chat, now),
             Err(error) if !self.is_blind => {
                 self.is_blind = true;
-                tracing::warn!(%error, "what other servers write cannot be read; it is read when the store is back");
+                tracing::warn!(%error, "the poller cannot read the writes of other servers; it retries until the store answers");
             }
             Err(_) => {}
         }
@@ -147,7 +147,7 @@ impl Lookout {
         let look = &look;
         let looks = stream::iter(places).for_each_concurrent(LOOKS_AT_ONCE, async |place| {
             if let Err(error) = look.follow(&place, false).await {
-                tracing::debug!(%error, "what another server wrote cannot be read now");
+                tracing::debug!(%error, "the poller cannot read a write of another server yet");
             }
         });
         looks.await;
@@ -228,7 +228,7 @@ impl Look<'_> {
         match looked {
             // One row that cannot be read does not keep all others from being told.
             Err(error @ store::Error::Corrupt { .. }) => {
-                tracing::error!(%error, "what another server wrote cannot be read");
+                tracing::error!(%error, "the poller skips an unreadable write of another server; run `wideroom verify`");
                 Ok(())
             }
             looked => looked,

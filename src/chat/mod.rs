@@ -232,9 +232,9 @@ impl Chat {
             let chat = self.clone();
             move || read(&chat.0)
         };
-        metrics.read("wideroom_queues", "Conversations that something is being written to.", of(|inner| inner.lanes.waiting().0 as f64));
-        metrics.read("wideroom_queue_jobs", "Writes that wait in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
-        metrics.read("wideroom_replays", "Reads of what resumed subscriptions missed.", of(|inner| inner.turns.taken() as f64));
+        metrics.read("wideroom_queues", "Conversations with writes in progress.", of(|inner| inner.lanes.waiting().0 as f64));
+        metrics.read("wideroom_queue_jobs", "Writes waiting in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
+        metrics.read("wideroom_replays", "Running reads of history for resumed subscriptions.", of(|inner| inner.turns.taken() as f64));
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -142,7 +142,7 @@ impl Chat {
             keep(&self.0.store, hall.take_all()).await;
         };
         if timeout(FINISH_MAX, last).await.is_err() {
-            tracing::warn!("it could not be kept of all users when they were last seen");
+            tracing::warn!("the server failed to persist the last-seen time of some users");
         }
     }
 }
@@ -151,7 +151,7 @@ impl Chat {
 async fn keep(store: &Arc<dyn Store>, seen: Vec<(UserId, Timestamp)>) {
     let keep_one = async |(user, at): (UserId, Timestamp)| {
         if let Err(error) = store.mark_seen(&user, at).await {
-            tracing::debug!(%error, "it could not be kept when a user was seen");
+            tracing::debug!(%error, "the server failed to persist the last-seen time of a user");
         }
     };
     stream::iter(seen).for_each_concurrent(KEPT_AT_ONCE, keep_one).await;

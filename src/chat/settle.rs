@@ -63,7 +63,7 @@ impl Chat {
                 Err(corrupt @ store::Error::Corrupt { .. }) => return Err(corrupt),
             }
         }
-        tracing::warn!(%error, "the outcome of a write stays unknown");
+        tracing::warn!(%error, "the store did not confirm a write within its retries; the outcome stays unknown");
         let (store::Error::OutcomeUnknown(cause) | store::Error::Unavailable(cause) | store::Error::Corrupt { cause, .. }) = error;
         Err(store::Error::OutcomeUnknown(cause))
     }

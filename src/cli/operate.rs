@@ -36,7 +36,7 @@ impl Operators {
         match server::listen(address) {
             Ok(listener) => Ok(Some(listener)),
             Err(error) if !self.is_given => {
-                tracing::warn!(%address, %error, "no metrics, no health and no backups: name another --admin-listen, or `off`");
+                tracing::warn!(%address, %error, "the admin address is in use: metrics, health and backups are off. Set --admin-listen to another address, or to `off`");
                 Ok(None)
             }
             Err(source) => Err(Error::AdminListen { address, source }),
@@ -48,7 +48,7 @@ impl Operators {
         let rules = TokenRules { audience: Some(BACKUP_AUDIENCE.to_owned()), ..TokenRules::default() };
         let auth = Auth::open(data)?.with_rules(rules)?;
         if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "metrics, health and backups");
+            tracing::info!(%address, "the server listens for metrics, health and backups");
         }
         Ok(tokio::spawn(admin::run(listener, Admin { operated: self.running, metrics: self.metrics, auth }, over)))
     }
@@ -88,7 +88,7 @@ impl Operated for Running {
         let piece = |piece: store::Result<Vec<u8>>| match piece {
             Ok(piece) => Ok(Bytes::from(piece)),
             Err(error) => {
-                tracing::error!(%error, "a backup broke off");
+                tracing::error!(%error, "a backup failed; run it again");
                 Err(io::Error::other(error.to_string()))
             }
         };

@@ -65,7 +65,7 @@ async fn serve(config: Config, is_admin_given: bool, auth: Arc<Auth>, stop: Stop
     let closed = store.close().await;
     served?;
     closed?;
-    tracing::info!("closed in order");
+    tracing::info!("the server has shut down cleanly");
     Ok(())
 }
 
@@ -86,7 +86,7 @@ async fn serve_store(
     let admin_listener = operators.listen(config)?;
     let chat = Chat::open(store.clone(), bus(config).await?, clock.clone(), config.chat.clone()).await?;
     if !chat.ahead_of_clock().is_zero() {
-        tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id; ids go on from there");
+        tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
     }
     chat.register(&operators.metrics);
     let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
@@ -106,7 +106,7 @@ async fn serve_store(
     let drain = config.doors.drain;
     let stopping = async move {
         stop.cancelled().await;
-        tracing::info!(?drain, "stopping");
+        tracing::info!(?drain, "the server is stopping");
     };
     let served = server::run(listener, doors, pages, stopping).await;
     chat.finish().await;
@@ -132,10 +132,10 @@ fn trusted(path: &Path, executor: &dyn Executor) -> Result<TrustedDocuments, Err
     for text in trusted.texts() {
         if let Err(refused) = executor.prepare(text, None) {
             let start: String = text.chars().take(60).collect();
-            tracing::warn!(document = start, %refused, "a trusted document would be refused");
+            tracing::warn!(document = start, %refused, "the server would refuse a trusted document; remove it from the list or raise the limit");
         }
     }
-    tracing::info!(documents = trusted.count(), "only trusted documents are run");
+    tracing::info!(documents = trusted.count(), "the server runs trusted documents only");
     Ok(trusted)
 }
 
@@ -152,17 +152,17 @@ fn sample_users() -> Vec<String> {
 /// Into a store that has nothing yet. One that has is served as it is, so that a demo may be started again.
 async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path) -> Result<(), Error> {
     if store.newest_id().await?.is_some() || store.note(NOTE_IMPORTED_AT).await?.is_some() {
-        tracing::info!("the store is not empty, so the sample is not loaded");
+        tracing::info!("the store is not empty; the server does not load the sample");
         return Ok(());
     }
     let import = Import { store: store.clone(), clock, dir: data.to_owned(), stop: CancellationToken::new() };
     let tell = &mut |told: Told<'_>| {
         if let Told::Broken(fault) = told {
-            tracing::warn!(line = fault.line, reason = fault.reason, "a line of the sample was left out");
+            tracing::warn!(line = fault.line, reason = fault.reason, "the import skipped a line of the sample");
         }
     };
     let counts = import.pipe(SAMPLE.as_bytes(), tell).await?.counts;
-    tracing::info!(conversations = counts.conversations.added, messages = counts.messages.added, "the sample is loaded");
+    tracing::info!(conversations = counts.conversations.added, messages = counts.messages.added, "the server loaded the sample");
     Ok(())
 }
 

@@ -171,7 +171,7 @@ impl Documents {
 
     /// The document of this text, and in it the operation of this name, or the only one.
     pub fn prepare(&self, text: &str, operation_name: Option<&str>) -> Result<Prepared, Refused> {
-        let known = self.meter.saw(self.lock().documents.get(text).cloned());
+        let known = self.meter.count(self.lock().documents.get(text).cloned());
         let Known { document, is_valid } = match known {
             Some(known) => known,
             None => {

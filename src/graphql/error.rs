@@ -134,19 +134,19 @@ fn from_store(failure: &chat::StoreFailure) -> Error {
     match cause {
         store::Error::Unavailable(_) => {
             if is_news {
-                tracing::warn!(error = %cause, "an operation was not done");
+                tracing::warn!(error = %cause, "the store was unavailable; an operation was not executed");
             }
             Error::new(Code::Unavailable, "the store is not available, try again later").with(OUTCOME, NOT_DONE)
         }
         store::Error::OutcomeUnknown(_) => {
             if is_news {
-                tracing::warn!(error = %cause, "the outcome of an operation is not known");
+                tracing::warn!(error = %cause, "the store did not confirm a write; the outcome of an operation is unknown");
             }
             chat::Error::OutcomeUnknown.into()
         }
         store::Error::Corrupt { .. } => {
             if is_news {
-                tracing::error!(error = %cause, "an operation met a damaged row");
+                tracing::error!(error = %cause, "an operation read a corrupt row; run `wideroom verify`");
             }
             Error::internal()
         }

@@ -363,7 +363,7 @@ impl Shape {
         let fed = press.feed.try_send((scope, update));
         let answer = if fed.is_ok() { press.answers.next().await } else { None };
         let Some(answer) = answer else {
-            tracing::error!("an execution ended before its subscription");
+            tracing::error!("a shared execution ended before its subscription. Report this as a bug");
             return Response::from_errors(vec![Error::internal().into()]);
         };
         let mut presses = lock(&self.presses);

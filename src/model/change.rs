@@ -1,19 +1,19 @@
-//! What alters a conversation other than a new message.
+//! Changes: events of a conversation other than a new message.
 
 use super::{ChangeId, Content, MessageId, UserId};
 
-/// One change, by which streams that were away learn of it.
+/// One change of a conversation. Resumed streams replay changes after their cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub id: ChangeId,
     pub kind: ChangeKind,
-    /// The message that it is about, or the SYSTEM message that tells of it.
+    /// The changed message, or the SYSTEM message that announces the change.
     pub message: MessageId,
-    /// Who did it. Where a participant is another than before: who that is.
+    /// The user who made the change. For changes of a participant: that participant.
     pub user: UserId,
 }
 
-/// Never reordered: stores keep the place in this list.
+/// Stores persist the index in this list, so never reorder it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ChangeKind {
     MessageEdited,
@@ -22,17 +22,17 @@ pub enum ChangeKind {
     ParticipantRemoved,
     RoleChanged,
     ConversationRenamed,
-    /// The message itself, which became visible long after its id.
+    /// The message itself, if it became visible long after its id was allocated.
     MessageLate,
-    /// Somebody reacted to the message, or does not any more.
+    /// A user added or removed a reaction to the message.
     ReactionsChanged,
 }
 
-/// What becomes of a message.
+/// Revision of a message: new content, or its deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Revision {
     Content(Content),
-    /// Its content goes; itself it stays. Wins over every edit.
+    /// Removes the content and keeps the message as a tombstone. A deletion wins over every edit.
     Deletion,
 }
 

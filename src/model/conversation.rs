@@ -1,4 +1,4 @@
-//! Conversations and those who take part in them.
+//! Conversations and their participants.
 
 use super::content::parse_line;
 use super::{ConversationId, InputHash, OrderKey, TextError, Timestamp, UserId};
@@ -10,7 +10,7 @@ pub enum ConversationKind {
     Group,
 }
 
-/// What is told of a conversation apart from its messages.
+/// Properties of a conversation, without its messages and participants.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Conversation {
     pub id: ConversationId,
@@ -18,21 +18,21 @@ pub struct Conversation {
     pub name: Option<GroupName>,
     pub created_at: Timestamp,
     pub created_by: Option<UserId>,
-    /// Of the input that made it, where an idempotency key did.
+    /// Hash of the input that created it. `None` without an idempotency key.
     pub input_hash: Option<InputHash>,
-    /// More than [`Conversation::FAN_OUT_MAX`] participants, now or once: its sends write no inbox rows.
+    /// Whether it has, or once had, more than [`Conversation::FAN_OUT_MAX`] participants. Sends to it write no inbox rows.
     pub is_large: bool,
 }
 
 impl Conversation {
-    /// The most participants whose inboxes a send writes. One more, and the conversation is large for good.
+    /// Maximum number of participants whose inbox rows a send writes. A conversation that exceeds it stays large forever.
     pub const FAN_OUT_MAX: usize = 32;
     pub const PARTICIPANTS_MAX: usize = 20_000;
-    /// Usernames in one call.
+    /// Maximum number of usernames in one mutation.
     pub const USERNAMES_MAX: usize = 50;
 }
 
-/// The name of a conversation, within its bound.
+/// Name of a group conversation: one line of bounded length.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct GroupName(String);
@@ -65,12 +65,12 @@ pub enum MembershipState {
     Left,
 }
 
-/// One user's part in one conversation: a single value, written as a whole.
+/// Membership of one user in one conversation: a single value, always written as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Membership {
     pub state: MembershipState,
     pub role: Role,
-    /// When it took this state. `None`: since the conversation was made.
+    /// Time of the last change of `state`. `None` for participants since the creation of the conversation.
     pub since: Option<Timestamp>,
 }
 
@@ -83,20 +83,20 @@ impl Membership {
         self.state == MembershipState::Joined
     }
 
-    /// Where a user stands among those who follow an OWNER: ADMINs first, then the others; among equals those who are there longest, then
-    /// by username bytes. The smallest is next.
+    /// Sort key of the succession when the last OWNER leaves; the smallest inherits the role. ADMINs come before MEMBERs, then the longest
+    /// membership, then the username (bytewise).
     pub fn succession<'a>(&self, user: &'a UserId) -> (bool, Option<Timestamp>, &'a UserId) {
         (self.role != Role::Admin, self.since, user)
     }
 }
 
-/// A user in a conversation, with the receipts' two maxima.
+/// Participant of a conversation, with the two watermarks of receipts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Participant {
     pub conversation: ConversationId,
     pub user: UserId,
     pub membership: Membership,
-    /// [`OrderKey::MIN`] where nothing was read. Never goes back, unlike the marker in the inbox.
+    /// [`OrderKey::MIN`] before the first read. It never decreases, unlike the read marker of the inbox.
     pub read_up_to: OrderKey,
     pub delivered_up_to: OrderKey,
 }

@@ -1,32 +1,32 @@
-//! What the bus carries: hints that something was kept, whole enough to be shown without another read.
+//! Notices on the bus: events that are already persisted, complete enough to be delivered without another read.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use super::{Change, ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
 
-/// An address on the bus.
+/// Address on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// All that happens in one conversation.
+    /// Events of one conversation.
     Conversation(ConversationId),
-    /// The inbox of one user.
+    /// Changes of the inbox of one user.
     Inbox(UserId),
-    /// Who is typing in one conversation.
+    /// Typing in one conversation.
     Typing(ConversationId),
-    /// The coming and going of one user.
+    /// Presence of one user.
     Presence(UserId),
 }
 
-/// Something that was kept before it was told. Typing and presence are only told: they have no place in any order.
+/// Event that was persisted before it was published. Typing and presence are never persisted, and have no position in any order.
 #[derive(Debug, Clone)]
 pub struct Notice {
-    /// The place of the event in the order of its conversation.
+    /// Position of the event in the order of its conversation.
     pub id: TimeUuid,
-    /// All that was given an id up to here was told before this, or is told by it: where an inbox stream may go on from.
+    /// Low watermark: all events with an id up to here have been published, this one included. An inbox stream may resume from it.
     pub settled: OrderKey,
     pub event: Event,
-    /// Where the first who shows it may leave what they made of it, for all others who listen.
+    /// Payload cache: the first subscriber renders the event, and the others reuse the result.
     pub shown: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -39,21 +39,21 @@ impl Notice {
 #[derive(Debug, Clone)]
 pub enum Event {
     MessageAdded(Arc<Message>),
-    /// The message as it is now.
+    /// The message in its current state.
     MessageChanged(ChangeKind, Arc<Message>),
-    /// A change of no message: a participant has come or gone or has another role, or the conversation has another name.
+    /// A change that affects no message: of a participant, a role or the name.
     Changed(ConversationId, Change),
-    /// A participant has read further. Not told in large conversations.
+    /// A participant has advanced a marker. Not published in large conversations.
     MarkerMoved(ConversationId, UserId),
     Inbox(InboxChange),
-    /// A user gives a sign of typing, or stops.
+    /// A user has started or stopped typing.
     Typing(ConversationId, UserId, bool),
-    /// A user has come or gone: which of the two, the process knows.
+    /// A user has come online or gone offline. The presence table of the process holds the current state.
     Presence(UserId),
 }
 
 impl Event {
-    /// `None` where it belongs to none.
+    /// `None` for events without a conversation.
     pub fn conversation(&self) -> Option<ConversationId> {
         match self {
             Self::MessageAdded(message) | Self::MessageChanged(_, message) => Some(message.conversation),
@@ -64,7 +64,7 @@ impl Event {
     }
 }
 
-/// An entry of the topic's inbox is another than it was.
+/// An entry of the inbox has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InboxChange {
     pub conversation: ConversationId,

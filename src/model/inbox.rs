@@ -1,10 +1,10 @@
-//! The inbox: conversations as one user's list shows them, and how unread follows from a marker.
+//! Inbox of a user: the ordered list of conversations, and unread counts computed from read markers.
 
 use super::{ConversationId, MessageId, OrderKey, Timestamp};
 
-/// Where an entry stands in its list: the later activity first, then the greater conversation id.
+/// Sort key of an inbox entry: later activity first, then the greater conversation id.
 ///
-/// `Ord` is the order of the list: the smallest key is shown first.
+/// `Ord` is the order of the list, so the smallest key comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InboxKey {
     pub activity: Timestamp,
@@ -23,12 +23,12 @@ impl PartialOrd for InboxKey {
     }
 }
 
-/// How far a user has read, as a maximum register: the greater one is the later one.
+/// Position up to which a user has read, as a maximum register: of two values the greater is the later.
 ///
-/// Marking read moves `up_to` forward within an epoch; marking unread opens a new epoch, in which it may lie further back.
+/// Marking as read advances `up_to` within an epoch. Marking as unread starts a new epoch, whose `up_to` may be smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ReadMarker {
-    /// Microseconds since 1970, or 0 for the first one.
+    /// Start of the epoch in microseconds since 1970, or 0 for the first epoch.
     pub epoch: u64,
     pub up_to: OrderKey,
 }
@@ -48,12 +48,12 @@ impl ReadMarker {
         Self { epoch: u64::from_be_bytes(*epoch), up_to: OrderKey(up_to.try_into().expect("16 bytes")) }
     }
 
-    /// Of one who joins, or joins again: all up to the message that tells of it is read, also what was marked unread before.
+    /// Marker of a user who joins or rejoins. Everything up to the SYSTEM message of the joining counts as read, even after a mark as unread.
     pub fn at_joining(message: MessageId) -> Self {
         Self { epoch: message.moment().micros().cast_unsigned(), up_to: message.order_key() }
     }
 
-    /// The marker that counts: a user has read what they wrote themselves, unless they marked it unread since.
+    /// Effective marker: sending a message also reads up to it, unless the user has marked it as unread since.
     pub fn with_sent(self, sent_up_to: Option<MessageId>) -> OrderKey {
         match sent_up_to {
             Some(sent) if sent.moment().micros().cast_unsigned() > self.epoch => self.up_to.max(sent.order_key()),
@@ -62,7 +62,7 @@ impl ReadMarker {
     }
 }
 
-/// What a user has set on an entry.
+/// Settings of a user on an inbox entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Flags {
     pub is_muted: bool,
@@ -70,7 +70,7 @@ pub struct Flags {
     pub archived_at: Option<Timestamp>,
 }
 
-/// One user's entry for one conversation, as the store keeps it.
+/// Stored inbox entry of one user for one conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InboxRow {
     pub conversation: ConversationId,
@@ -90,22 +90,22 @@ impl InboxRow {
         self.marker.with_sent(self.sent_up_to)
     }
 
-    /// Whether the last message lies after the marker: without that, nothing is unread and nothing need be read.
+    /// Whether the last message is newer than the marker. If not, the unread count is 0 without a read of messages.
     pub fn may_be_unread(&self) -> bool {
         self.last_message.is_some_and(|last| last.order_key() > self.read_up_to())
     }
 
-    /// An archive ends with any newer message, unless the entry is muted.
+    /// A newer message ends the archiving, unless the entry is muted.
     pub fn is_archived(&self) -> bool {
         self.flags.archived_at.is_some_and(|archived| self.flags.is_muted || self.last_message.is_none_or(|last| last.moment() <= archived))
     }
 }
 
-/// The answer to "how many are unread", and which is the first.
+/// Unread count of a conversation, with the first unread message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unread {
     pub count: u32,
-    /// There are more than `count`, or there may be: the store read as many rows as it may.
+    /// Whether the count is a lower bound: more messages than the cap are unread, or the store has read [`Unread::ROWS_MAX`] rows.
     pub is_capped: bool,
     pub first: Option<MessageId>,
 }
@@ -113,10 +113,10 @@ pub struct Unread {
 impl Unread {
     pub const CAP: u32 = 99;
     pub const CAP_MAX: u32 = 999;
-    /// Rows read, at most.
+    /// Maximum number of messages read to compute a count.
     pub const ROWS_MAX: usize = 1_000;
 
-    /// Counts one more unread message, later than those before. `false` where that one is beyond the cap: the count ends there, capped.
+    /// Counts the next unread message in order. Returns `false` if it exceeds the cap, which ends the count.
     pub fn add(&mut self, message: MessageId, cap: u32) -> bool {
         self.first = self.first.or(Some(message));
         self.is_capped = self.count >= cap;
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_epoch_wins_over_a_later_place() {
+    fn a_later_epoch_wins_over_a_later_position() {
         let read = ReadMarker { epoch: 5, up_to: id(900).order_key() };
         let unread = ReadMarker { epoch: 6, up_to: id(100).order_key() };
         assert!(unread.to_bytes() > read.to_bytes());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_marking_unread_does_not_count_as_read() {
+    fn a_send_before_marking_as_unread_does_not_count_as_read() {
         let marker = ReadMarker { epoch: 500, up_to: id(100).order_key() };
         assert_eq!(marker.with_sent(Some(id(400))), id(100).order_key());
         assert_eq!(marker.with_sent(Some(id(600))), id(600).order_key());

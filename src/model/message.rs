@@ -1,4 +1,4 @@
-//! Messages, and what makes a retry of a send recognisable.
+//! Messages, and the idempotency keys and input hashes that detect retries.
 
 use sha2::{Digest, Sha256};
 
@@ -17,30 +17,30 @@ pub struct Message {
     pub id: MessageId,
     pub sender: UserId,
     pub kind: MessageKind,
-    /// `None` once deleted.
+    /// `None` after a deletion.
     pub content: Option<Content>,
     pub reply_to: Option<MessageId>,
     pub client_key: Option<IdempotencyKey>,
     pub deleted_at: Option<Timestamp>,
-    /// Whether anybody ever reacted to it. Without, there is no reaction to be read.
+    /// Whether any user has ever reacted. If not, readers skip the query for reactions.
     pub has_reactions: bool,
 }
 
 impl Message {
-    /// Whether it is one of those that somebody else has yet to read.
+    /// Whether the message counts as unread for this user until the user reads it.
     pub fn counts_as_unread_for(&self, user: &UserId) -> bool {
         self.kind == MessageKind::Text && self.sender != *user && self.deleted_at.is_none()
     }
 }
 
-/// By which a client recognises its own send, and we its retry: 1 to 64 bytes of printable ASCII.
+/// Idempotency key of a client, which identifies retries of the same send: 1 to 64 bytes of printable ASCII.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
     pub const BYTES_MAX: usize = 64;
-    /// For how long a retry is recognised.
+    /// Deduplication window: a retry within this time returns the first result.
     pub const LIFETIME_MICROS: i64 = 24 * 3_600 * 1_000_000;
 
     pub fn parse(text: &str) -> Result<Self, TextError> {
@@ -61,25 +61,25 @@ impl IdempotencyKey {
     }
 }
 
-/// SHA-256 of an input, by which another input under the same key is told apart.
+/// SHA-256 of an input. It detects a different input under the same idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct InputHash(pub [u8; 32]);
 
 impl InputHash {
-    /// Of a send: what it says and what it answers.
+    /// Hash of a send: its content and the message that it replies to.
     pub fn of_send(content: &Content, reply_to: Option<MessageId>) -> Self {
         let input = (content.body.as_str(), &content.attachments, content.metadata.as_ref(), reply_to);
         Self::of(&input)
     }
 
-    /// Of the send of a message as far as the message still says it. Nobody can send what a deletion leaves: a retry is then a conflict,
-    /// and no second message.
+    /// Hash of the send that an imported message came from, computed from its current content. No client can send the empty content of a
+    /// deleted message, so a retry of a deleted one conflicts instead of creating a second message.
     pub fn of_imported(message: &Message) -> Self {
         Self::of_send(&message.content.clone().unwrap_or_default(), message.reply_to)
     }
 
-    /// Of a new group: its name and its people, in any order.
+    /// Hash of a new group: its name and its participants in any order.
     pub fn of_group(name: &str, users: &[UserId]) -> Self {
         let mut users: Vec<_> = users.iter().collect();
         users.sort_unstable();
@@ -88,7 +88,7 @@ impl InputHash {
     }
 
     fn of(input: &impl serde::Serialize) -> Self {
-        // postcard puts a length before each part, so that no two inputs have the same bytes.
+        // postcard prefixes each part with its length, so different inputs have different bytes.
         let bytes = postcard::to_stdvec(input).expect("plain data serialises");
         Self(Sha256::digest(bytes).into())
     }

@@ -1,4 +1,4 @@
-//! The words of the system, as plain data. No I/O, nothing async, nothing of ours is imported.
+//! Domain model as plain data. It does no I/O, is not async, and imports no other module of the crate.
 
 pub mod change;
 pub mod content;

@@ -1,7 +1,7 @@
-//! Pages by key: the pure part of pagination, the same for every list and every store.
+//! Keyset pagination: the pure part, shared by all lists and stores.
 //!
-//! A list has one order. Forward reads it from `after` on, backward reads it from `before` back; what is returned is in the order of the
-//! list either way.
+//! A list has one order. A forward page starts after `after`, a backward page ends before `before`. Items are in the order of the list in
+//! both cases.
 
 use std::ops::Bound;
 
@@ -11,7 +11,7 @@ pub enum Direction {
     Backward,
 }
 
-/// Which piece of a list is wanted. `K` is the list's key.
+/// Request for one page of a list whose sort key is `K`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest<K> {
     pub direction: Direction,
@@ -42,14 +42,14 @@ impl<K> PageRequest<K> {
         Self { before: Some(key), ..self }
     }
 
-    /// How many rows an engine reads: one more than is shown says whether more lies there.
+    /// Number of rows that an engine reads. The extra row shows whether the list continues.
     pub const fn overread(&self) -> usize {
         self.count + 1
     }
 
-    /// The key behind which a page begins, where the list may go on to the other side of it.
+    /// Key at which the page begins, if the list may have items on the other side of that key.
     ///
-    /// `None` where the page begins at the end of its list, and where both cursors are given: then the flags speak of the window between.
+    /// `None` for a page that begins at an end of the list, and for a request with both cursors: the flags then describe the window between.
     pub const fn begins_at(&self) -> Option<&K> {
         match (self.direction, &self.after, &self.before) {
             (Direction::Forward, Some(key), None) | (Direction::Backward, None, Some(key)) => Some(key),
@@ -58,7 +58,7 @@ impl<K> PageRequest<K> {
     }
 }
 
-/// A piece of a list between two bounds, in the order of the list. The whole of it is `Cut::default()`.
+/// Range of keys in the order of the list. `Cut::default()` is the whole list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut<K> {
     pub start: Bound<K>,
@@ -71,7 +71,7 @@ impl<K> Default for Cut<K> {
     }
 }
 
-/// A piece of a list, in the order of the list.
+/// Page of a list, in the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
@@ -80,8 +80,8 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// From what an engine read in the request's direction, up to [`PageRequest::overread`] rows, and from whether anything lies on the
-    /// other side of [`PageRequest::begins_at`].
+    /// Builds a page from up to [`PageRequest::overread`] rows, read in the direction of the request. `has_behind` says whether the list has
+    /// items on the other side of [`PageRequest::begins_at`].
     pub fn from_overread<K>(request: &PageRequest<K>, mut read: Vec<T>, has_behind: bool) -> Self {
         let has_more = read.len() > request.count;
         read.truncate(request.count);

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::UserId;
 
-/// All emoji in their full spelling, by what is left of it without U+FE0F. The list's own index of other spellings takes a digit for a keycap.
+/// All emoji in their full spelling, indexed by that spelling without U+FE0F. The library's own lookup would accept a digit as a keycap.
 static ALL: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
     let toned = |emoji: &'static emojis::Emoji| emoji.skin_tones().into_iter().flatten().chain([emoji]);
     emojis::iter().flat_map(toned).map(|emoji| (bare(emoji.as_str()), emoji.as_str())).collect()
@@ -16,7 +16,7 @@ fn bare(text: &str) -> String {
     text.replace('\u{fe0f}', "")
 }
 
-/// One emoji of Unicode's list, in its one full spelling: with U+FE0F where that belongs to it.
+/// One Unicode emoji in its fully qualified spelling, with U+FE0F if the spelling includes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Emoji(Arc<str>);
@@ -26,14 +26,14 @@ pub struct Emoji(Arc<str>);
 pub struct EmojiError;
 
 impl Emoji {
-    /// Longer texts are not even looked up.
+    /// Longer texts are refused without a lookup.
     pub const BYTES_MAX: usize = 64;
-    /// Kinds that one message has at a time.
+    /// Maximum number of different emoji on a message at a time.
     pub const KINDS_MAX: usize = 20;
-    /// Kinds that one message has had, each of which is kept: so what is read of a message has an end.
+    /// Maximum number of different emoji that a message ever had. Stores keep a row for each, so this bounds reads.
     pub const KINDS_EVER_MAX: usize = 200;
 
-    /// However it is spelled, with U+FE0F or without, it is one kind.
+    /// Accepts spellings with and without U+FE0F and normalises them to one.
     pub fn parse(text: &str) -> Result<Self, EmojiError> {
         if text.len() > Self::BYTES_MAX {
             return Err(EmojiError);
@@ -42,7 +42,7 @@ impl Emoji {
         known.map(|emoji| Self((*emoji).into())).ok_or(EmojiError)
     }
 
-    /// As it was kept: the list may have been another one then.
+    /// Emoji from the store, without validation: the Unicode list may have differed when it was stored.
     pub fn kept(text: &str) -> Self {
         Self(text.into())
     }
@@ -52,7 +52,7 @@ impl Emoji {
     }
 }
 
-/// U+FE0F turns the character before it into a picture. By itself, or twice, it is no spelling of anything.
+/// U+FE0F selects the emoji presentation of the character before it. Alone or doubled it is invalid.
 fn has_whole_spelling(text: &str) -> bool {
     !text.starts_with('\u{fe0f}') && !text.contains("\u{fe0f}\u{fe0f}")
 }
@@ -67,19 +67,19 @@ impl fmt::Display for Emoji {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reaction {
     pub emoji: Emoji,
-    /// Who has it on now. Zero where all have taken it back.
+    /// Number of users with this reaction. Zero after all have removed it.
     pub count: u32,
-    /// There may be more.
+    /// Whether the count is a lower bound.
     pub is_capped: bool,
     pub has_viewer: bool,
-    /// The first [`Reaction::USERS_MAX`] of those, by username bytes.
+    /// The first [`Reaction::USERS_MAX`] users, ordered by username (bytewise).
     pub users: Vec<UserId>,
 }
 
 impl Reaction {
     pub const COUNT_MAX: u32 = 1_000;
     pub const USERS_MAX: usize = 100;
-    /// Users of one kind that are looked at, those who have taken it back too.
+    /// Maximum number of rows read for one emoji, removed reactions included.
     pub const ROWS_MAX: usize = 2_000;
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_emoji_or_more_than_one_is_refused() {
+    fn a_text_other_than_one_emoji_is_refused() {
         let long = "👨‍👩‍👧‍👦".repeat(4);
         for text in
             ["", " ", "1", "1\u{fe0f}", "#", "a", "ok", ":+1:", "👍👍", "👍 ", "🇪", "\u{fe0f}", "\u{fe0f}👍", "❤\u{fe0f}\u{fe0f}", &long]

@@ -1,8 +1,8 @@
-//! Receipts: how far a message has come at each of those it was sent to.
+//! Receipts: the delivery status of a message at each recipient.
 
 use super::{MessageId, Participant, UserId};
 
-/// How far a message has come. The least advanced is the smallest.
+/// Delivery status of a message, ordered by progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeliveryStatus {
     Sent,
@@ -11,18 +11,18 @@ pub enum DeliveryStatus {
 }
 
 impl Participant {
-    /// Whether a message was sent to them: they were there then, are there still, and did not send it themselves.
+    /// Whether this participant is a recipient of the message: not its sender, joined before it and still joined.
     pub fn receives(&self, message: MessageId, sender: &UserId) -> bool {
         let was_there = self.membership.since.is_none_or(|since| since <= message.moment());
         self.membership.is_joined() && was_there && self.user != *sender
     }
 
-    /// How far a message that they receive has come. What was read was delivered.
+    /// Status of a message at this recipient. A read message counts as delivered.
     pub fn status_of(&self, message: MessageId) -> DeliveryStatus {
-        let place = message.order_key();
-        if self.read_up_to >= place {
+        let position = message.order_key();
+        if self.read_up_to >= position {
             DeliveryStatus::Read
-        } else if self.delivered_up_to >= place {
+        } else if self.delivered_up_to >= position {
             DeliveryStatus::Delivered
         } else {
             DeliveryStatus::Sent
@@ -31,9 +31,10 @@ impl Participant {
 }
 
 impl DeliveryStatus {
-    /// The least advanced over those whom the message was sent to. `None` where there is none of them.
+    /// Least advanced status over all recipients. `None` without a recipient.
     pub fn least(participants: &[Participant], message: MessageId, sender: &UserId) -> Option<Self> {
-        participants.iter().filter(|one| one.receives(message, sender)).map(|one| one.status_of(message)).min()
+        let recipients = participants.iter().filter(|participant| participant.receives(message, sender));
+        recipients.map(|participant| participant.status_of(message)).min()
     }
 }
 
@@ -51,36 +52,36 @@ mod tests {
     }
 
     fn participant(name: &str, read: i64, delivered: i64) -> Participant {
-        let place = |micros| if micros == 0 { OrderKey::MIN } else { id(micros).order_key() };
+        let position = |micros| if micros == 0 { OrderKey::MIN } else { id(micros).order_key() };
         Participant {
             conversation: ConversationId(uuid::Uuid::nil()),
             user: user(name),
             membership: Membership::joined(Role::Member),
-            read_up_to: place(read),
-            delivered_up_to: place(delivered),
+            read_up_to: position(read),
+            delivered_up_to: position(delivered),
         }
     }
 
     #[test]
     fn the_least_advanced_state_counts() {
-        let status = |people: &[Participant]| DeliveryStatus::least(people, id(50), &user("ann"));
+        let status = |participants: &[Participant]| DeliveryStatus::least(participants, id(50), &user("ann"));
         let (ann, read, delivered) = (participant("ann", 0, 0), participant("ben", 50, 0), participant("cat", 49, 50));
-        assert_eq!(status(std::slice::from_ref(&ann)), None, "the sender is none of them");
-        assert_eq!(status(&[ann.clone(), read.clone()]), Some(DeliveryStatus::Read), "what was read was delivered");
+        assert_eq!(status(std::slice::from_ref(&ann)), None, "the sender is not a recipient");
+        assert_eq!(status(&[ann.clone(), read.clone()]), Some(DeliveryStatus::Read), "a read message counts as delivered");
         assert_eq!(status(&[ann.clone(), read.clone(), delivered.clone()]), Some(DeliveryStatus::Delivered));
         assert_eq!(status(&[ann, read, delivered, participant("dan", 49, 49)]), Some(DeliveryStatus::Sent));
     }
 
     #[test]
-    fn who_came_later_or_has_left_does_not_count() {
+    fn participants_who_joined_later_or_left_are_not_recipients() {
         let with = |state, since: i64| {
             let membership = Membership { state, since: Some(Timestamp::from_micros(since)), ..Membership::joined(Role::Member) };
             Participant { membership, ..participant("ben", 0, 0) }
         };
-        let receives = |one: Participant| one.receives(id(50), &user("ann"));
+        let receives = |participant: Participant| participant.receives(id(50), &user("ann"));
         assert!(receives(with(MembershipState::Joined, 50)));
         assert!(!receives(with(MembershipState::Joined, 51)));
         assert!(!receives(with(MembershipState::Left, 40)));
-        assert!(receives(participant("ben", 0, 0)), "there from the beginning");
+        assert!(receives(participant("ben", 0, 0)), "joined at the creation");
     }
 }

@@ -1,4 +1,4 @@
-//! Moments, in microseconds: the precision of `createdAt` and of a write timestamp.
+//! Timestamps in microseconds, the precision of `createdAt` and of write timestamps.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl Timestamp {
     /// The last microsecond of the year 9999, beyond which RFC 3339 has no text.
     pub const MAX: Self = Self(253_402_300_799_999_999);
 
-    /// Values outside of [`Timestamp::ZERO`]..=[`Timestamp::MAX`] are moved to the nearer end.
+    /// Clamps values to [`Timestamp::ZERO`]..=[`Timestamp::MAX`].
     pub const fn from_micros(micros: i64) -> Self {
         if micros < 0 {
             Self::ZERO
@@ -29,7 +29,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Reads RFC 3339, with any offset. Finer than a microsecond is cut off.
+    /// Parses RFC 3339 with any offset, and truncates to microseconds.
     pub fn parse(text: &str) -> Option<Self> {
         let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
         let micros = i64::try_from(moment.unix_timestamp_nanos().div_euclid(1_000)).ok()?;
@@ -42,18 +42,18 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in UTC, always with six digits of a second, so that equal moments are equal texts.
+    /// RFC 3339 in UTC, always with six fractional digits, so equal timestamps have equal texts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).map_err(|_| fmt::Error)?;
         let (date, [hour, minute, second]) = (moment.date(), [moment.hour(), moment.minute(), moment.second()].map(u32::from));
         let mut text = *b"0000-00-00T00:00:00.000000Z";
-        // Each row of a page holds one: a format that is read each time would cost several times as much.
+        // Each row of a page has a timestamp, and interpreting a format description costs several times as much.
         let numbers = [(0..4, date.year().unsigned_abs()), (5..7, u8::from(date.month()).into()), (8..10, date.day().into())];
-        for (place, mut number) in
+        for (range, mut number) in
             numbers.into_iter().chain([(11..13, hour), (14..16, minute), (17..19, second), (20..26, moment.microsecond())])
         {
-            for digit in text[place].iter_mut().rev() {
-                *digit = b'0' + u8::try_from(number % 10).expect("a digit is less than ten");
+            for digit in text[range].iter_mut().rev() {
+                *digit = b'0' + u8::try_from(number % 10).expect("a digit is less than 10");
                 number /= 10;
             }
         }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_1970_is_refused() {
+    fn times_before_1970_are_refused() {
         assert_eq!(Timestamp::parse("1969-12-31T23:59:59Z"), None);
         assert_eq!(Timestamp::parse("yesterday"), None);
     }

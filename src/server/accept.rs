@@ -82,14 +82,14 @@ async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Ok((stream, peer)) => {
                 // Without this the answer to a small request may wait 40 ms for the other side's acknowledgement.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "a connection keeps Nagle's algorithm");
+                    tracing::debug!(%error, "the server failed to disable Nagle's algorithm on a connection");
                 }
                 return (stream, peer);
             }
             // That one was gone before it was accepted; the next one is not.
             Err(error) if is_of_the_connection(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "no connection can be accepted");
+                tracing::error!(%error, "the server cannot accept connections and retries; check the limit of open files");
                 tokio::time::sleep(EXHAUSTED).await;
             }
         }
@@ -113,6 +113,6 @@ async fn serve(stream: Impatient<TcpStream>, service: Named, head: Duration, sto
         }
     };
     if let Err(error) = served {
-        tracing::debug!(%error, "a connection broke off");
+        tracing::debug!(%error, "a connection ended with an error");
     }
 }

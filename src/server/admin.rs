@@ -87,7 +87,7 @@ pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     drop(listener);
     connections.close();
     if timeout(END_MAX, connections.wait()).await.is_err() {
-        tracing::warn!("a backup is cut off: the server ends");
+        tracing::warn!("the server stops and cuts off a backup; run the backup again");
     }
 }
 
@@ -126,7 +126,7 @@ async fn backup(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response
     }
     match admin.operated.backup() {
         Ok(pieces) => {
-            tracing::info!("a backup begins");
+            tracing::info!("a backup has started");
             Body::from_stream(pieces).into_response()
         }
         Err(why) => told(StatusCode::CONFLICT, &why.to_string()),

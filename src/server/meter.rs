@@ -24,26 +24,26 @@ impl Default for Meter {
     fn default() -> Self {
         let seconds = metrics::histograms(
             "wideroom_request_seconds",
-            "From the arrival of a query or a mutation to its answer.",
+            "Time from the arrival of a query or a mutation to its answer.",
             &["kind"],
             LATENCIES,
         );
         Self {
             requests: metrics::counters(
                 "wideroom_requests_total",
-                "Operations that ended, by their door, what they were and the code of their first error.",
+                "Finished operations, by transport, kind and code of the first error.",
                 &["door", "kind", "code"],
             ),
             query_seconds: seconds.with_label_values(&["query"]),
             mutation_seconds: seconds.with_label_values(&["mutation"]),
             seconds,
-            subscriptions: metrics::gauge("wideroom_subscriptions", "Subscriptions that are open, over sockets and over HTTP."),
-            deliveries: metrics::counter("wideroom_deliveries_total", "What subscriptions were told."),
-            waiting: metrics::gauge("wideroom_socket_queue_messages", "Messages that wait in the queues of all sockets."),
-            closes: metrics::counters("wideroom_socket_closes_total", "Sockets that were closed from here, by the code.", &["code"]),
+            subscriptions: metrics::gauge("wideroom_subscriptions", "Open subscriptions, over WebSockets and over HTTP."),
+            deliveries: metrics::counter("wideroom_deliveries_total", "Payloads delivered to subscriptions."),
+            waiting: metrics::gauge("wideroom_socket_queue_messages", "Messages waiting in the send queues of all WebSockets."),
+            closes: metrics::counters("wideroom_socket_closes_total", "WebSockets that the server closed, by close code.", &["code"]),
             refusals: metrics::counters(
                 "wideroom_place_refusals_total",
-                "Sockets and streams that were refused because one user, one address or all had too many.",
+                "WebSockets and streams refused because a user, an address or the server had reached its limit.",
                 &["what"],
             ),
         }

@@ -189,10 +189,11 @@ impl Doors {
         self.meter.register(metrics);
         self.gate.register(metrics);
         let (sockets, connections, stop) = (self.sockets.clone(), self.connections.clone(), self.stop.clone());
-        metrics.read("wideroom_sockets", "WebSockets that are open.", move || sockets.len() as f64);
-        metrics.read("wideroom_connections", "HTTP connections that are open.", move || connections.len() as f64);
-        metrics
-            .read("wideroom_draining", "1 while the server takes nothing new, else 0.", move || f64::from(u8::from(stop.is_cancelled())));
+        metrics.read("wideroom_sockets", "Open WebSockets.", move || sockets.len() as f64);
+        metrics.read("wideroom_connections", "Open HTTP connections.", move || connections.len() as f64);
+        metrics.read("wideroom_draining", "1 while the server drains and accepts no new work, else 0.", move || {
+            f64::from(u8::from(stop.is_cancelled()))
+        });
     }
 
     /// The sockets that are open now.
@@ -253,7 +254,7 @@ pub async fn run(
         tracing::warn!(
             connections = connections.len(),
             sockets = doors.open_sockets(),
-            "the drain took too long; what still runs is cut off"
+            "the drain exceeded its deadline; the server cuts off the remaining connections"
         );
     }
     Ok(())

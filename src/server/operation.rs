@@ -122,7 +122,7 @@ impl From<auth::Error> for Sentence {
 
 fn panicked(panic: &(dyn Any + Send)) -> Answer {
     let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(panic = said.unwrap_or("without words"), "an operation panicked");
+    tracing::error!(panic = said.unwrap_or("no message"), "a GraphQL operation panicked; the client got INTERNAL. Report this as a bug");
     Answer::internal()
 }
 

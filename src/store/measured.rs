@@ -29,15 +29,12 @@ impl Measured {
     pub fn new(store: Arc<dyn Store>) -> Self {
         let seconds = metrics::histograms(
             "wideroom_store_operation_seconds",
-            "How long the store took to answer, by what it was asked.",
+            "Duration of store operations, by operation.",
             &["operation"],
             LATENCIES,
         );
-        let failures = metrics::counters(
-            "wideroom_store_failures_total",
-            "What the store did not answer, by what it was asked and why.",
-            &["operation", "why"],
-        );
+        let failures =
+            metrics::counters("wideroom_store_failures_total", "Failed store operations, by operation and reason.", &["operation", "why"]);
         Self { store, operations: Operations::new(&seconds), seconds, failures }
     }
 

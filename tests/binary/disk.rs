@@ -78,7 +78,7 @@ fn start(program: &Program, free_disk_min: &str) -> (Server, Admin) {
     // The server's folder is the file system, whose content outlives the namespace nowhere.
     let server =
         Server::spawn(&mut in_namespace(program, "mkdir -p \"$DATA\" && mount -t tmpfs -o size=96m wideroom \"$DATA\"", &arguments));
-    let line = server.logs("metrics, health and backups");
+    let line = server.logs("listens for metrics, health and backups");
     let address = line.split_once("address").unwrap().1.trim_matches(|char: char| !char.is_ascii_digit()).parse().unwrap();
     (server, Admin { address })
 }

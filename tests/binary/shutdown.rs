@@ -53,7 +53,7 @@ async fn sigterm_ends_it_in_order_and_loses_nothing() {
     listener.gone().await;
     let (code, _, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("closed in order") && !log.contains("cut off"), "{log}");
+    assert!(log.contains("shut down cleanly") && !log.contains("cuts off"), "{log}");
 
     let server = Server::start(&stage.program, &["--rates", "off"]);
     let history = read::history(&mut stage.caller(server.address(), 0).await, &conversation).await;

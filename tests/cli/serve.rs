@@ -19,7 +19,7 @@ fn it_says_where_it_listens_and_what_to_do_next() {
     assert_eq!(code, Some(0), "{log}");
     let data = program.data();
     assert_eq!(stdout, format!("  open    {url}/\n  token   wideroom token --user NAME --data {}\n", data.display()));
-    assert!(log.contains("closed in order"), "{log}");
+    assert!(log.contains("shut down cleanly"), "{log}");
 }
 
 /// One request over a plain connection, and the whole answer.
@@ -107,7 +107,7 @@ fn an_address_that_is_taken_is_one_clear_line() {
 #[test]
 fn the_demo_loads_the_sample_once() {
     let program = Program::new();
-    for says in ["the sample is loaded", "the store is not empty, so the sample is not loaded"] {
+    for says in ["the server loaded the sample", "the store is not empty; the server does not load the sample"] {
         let server = Server::start(&program, &["--demo", "--log-format", "json"]);
         server.signal("-TERM");
         let (code, stdout, log) = server.end();
@@ -148,6 +148,6 @@ fn a_listed_document_that_would_be_refused_is_named_in_the_log() {
     let server = Server::start(&program, &["--trusted-documents", &list]);
     server.signal("-TERM");
     let (_, _, log) = server.end();
-    assert!(log.contains("a trusted document would be refused") && log.contains("query Old {"), "{log}");
-    assert!(log.contains("only trusted documents are run documents=2"), "{log}");
+    assert!(log.contains("would refuse a trusted document") && log.contains("query Old {"), "{log}");
+    assert!(log.contains("the server runs trusted documents only documents=2"), "{log}");
 }

@@ -19,7 +19,7 @@ impl Server {
     /// Started with an operators' door on a free port.
     pub(crate) fn start_with_admin(program: &Program, arguments: &[&str]) -> (Self, Admin) {
         let server = Self::start(program, &[&ON, arguments].concat());
-        let line = server.logs("metrics, health and backups");
+        let line = server.logs("listens for metrics, health and backups");
         let (_, address) = line.split_once("address").unwrap();
         let address = address.trim_matches(|char: char| !char.is_ascii_digit());
         (server, Admin { address: address.parse().unwrap_or_else(|_| panic!("{line}")) })

@@ -97,14 +97,14 @@ impl Connection {
 
     async fn end(mut self: Box<Self>, end: End) {
         match end {
-            End::Gone => tracing::debug!("a socket is gone"),
+            End::Gone => tracing::debug!("the client dropped a WebSocket"),
             End::Closed => {
-                tracing::debug!("a socket was closed");
+                tracing::debug!("the client closed a WebSocket");
                 self.outbox.forget();
                 self.outbox.answer_close(self.doors.bounds.sockets.write).await;
             }
             End::Close(close) => {
-                tracing::debug!(code = close.code, "a socket is closed");
+                tracing::debug!(code = close.code, "the server closes a WebSocket");
                 self.doors.meter.closes.with_label_values(&[close.code.to_string()]).inc();
                 if close == Close::slow_consumer() {
                     self.outbox.forget();

@@ -15,9 +15,9 @@ pub(super) struct CommitMeter {
 impl Default for CommitMeter {
     fn default() -> Self {
         Self {
-            seconds: metrics::histogram("wideroom_commit_seconds", "How long a commit took, its fsync included.", LATENCIES),
-            writes: metrics::histogram("wideroom_commit_writes", "Writes that went into one commit.", COUNTS),
-            bytes: metrics::histogram("wideroom_commit_bytes", "Bytes that went into one commit.", SIZES),
+            seconds: metrics::histogram("wideroom_commit_seconds", "Duration of a commit, including its fsync.", LATENCIES),
+            writes: metrics::histogram("wideroom_commit_writes", "Writes in one commit.", COUNTS),
+            bytes: metrics::histogram("wideroom_commit_bytes", "Bytes in one commit.", SIZES),
         }
     }
 }
@@ -35,10 +35,10 @@ pub(super) fn register(inner: &Arc<Inner>, metrics: &Metrics) {
         let inner = Arc::downgrade(inner);
         metrics.read(name, help, move || inner.upgrade().map_or(0.0, |inner| value(&inner)));
     };
-    read("wideroom_commit_queue_writes", "Writes that wait for a commit.", |inner| inner.committer.queued().0 as f64);
-    read("wideroom_commit_queue_bytes", "Bytes that wait for a commit.", |inner| inner.committer.queued().1 as f64);
-    read("wideroom_store_reads", "Reads that are under way.", |inner| (super::READS_MAX - inner.turns.available_permits()) as f64);
-    read("wideroom_store_disk_bytes", "Bytes of the store on disk.", |inner| inner.core.db.disk_bytes() as f64);
-    read("wideroom_disk_free_bytes", "Bytes that are free on the store's disk.", |inner| inner.disk.free_bytes() as f64);
-    read("wideroom_store_writable", "1 while the store takes writes, else 0.", |inner| f64::from(u8::from(inner.takes_writes().is_ok())));
+    read("wideroom_commit_queue_writes", "Writes waiting for a commit.", |inner| inner.committer.queued().0 as f64);
+    read("wideroom_commit_queue_bytes", "Bytes waiting for a commit.", |inner| inner.committer.queued().1 as f64);
+    read("wideroom_store_reads", "Reads in progress.", |inner| (super::READS_MAX - inner.turns.available_permits()) as f64);
+    read("wideroom_store_disk_bytes", "Size of the store on disk, in bytes.", |inner| inner.core.db.disk_bytes() as f64);
+    read("wideroom_disk_free_bytes", "Free bytes on the disk of the store.", |inner| inner.disk.free_bytes() as f64);
+    read("wideroom_store_writable", "1 while the store accepts writes, else 0.", |inner| f64::from(u8::from(inner.takes_writes().is_ok())));
 }

@@ -80,7 +80,7 @@ pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<O
         if !accept_loss {
             return Err(OpenError::Lost { path: path.to_owned(), noted, found: last.number });
         }
-        tracing::warn!(noted, found = last.number, "the store ends before what was acknowledged, which was accepted");
+        tracing::warn!(noted, found = last.number, "the store lost acknowledged commits; the operator accepted the loss");
         write_note(&note, last.number).map_err(on_disk)?;
     }
     let known = Arc::new(RowCache::new());
@@ -165,7 +165,7 @@ impl Engine for DbEngine {
             Ok(()) => self.is_note_broken = false,
             Err(error) if !self.is_note_broken => {
                 self.is_note_broken = true;
-                tracing::warn!(%error, "the last commit cannot be noted aside");
+                tracing::warn!(%error, "the store cannot write the number of the last commit to its note file; check the disk");
             }
             Err(_) => {}
         }

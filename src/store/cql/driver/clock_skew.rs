@@ -72,8 +72,11 @@ impl Inner {
         let was_well = self.skew.health().is_ok();
         self.skew.micros.store(skew, Ordering::Relaxed);
         match self.skew.health() {
-            Err(reason) if was_well => tracing::error!(reason, "not ready: set the clock, as with NTP"),
-            Ok(()) if !was_well => tracing::info!("the clock goes with the cluster's again"),
+            Err(reason) if was_well => tracing::error!(
+                reason,
+                "the server is not ready because its clock differs from the cluster's: synchronise the clock, for example with NTP"
+            ),
+            Ok(()) if !was_well => tracing::info!("the clock agrees with the cluster's again"),
             Ok(()) | Err(_) => {}
         }
     }

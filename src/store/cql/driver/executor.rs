@@ -201,7 +201,7 @@ where
     R: for<'frame> DeserializeRow<'frame, 'frame>,
 {
     let unreadable = |cause: crate::store::Cause| {
-        tracing::error!(statement = statement.get_statement(), %cause, "rows cannot be read");
+        tracing::error!(statement = statement.get_statement(), %cause, "the store cannot decode the rows of a statement; run `wideroom verify`");
         corrupt("a table", cause)
     };
     let rows = answer.into_rows_result().map_err(|error| unreadable(error.into()))?;

@@ -170,7 +170,7 @@ impl Inner {
             self.forget_hint(&mut writes, user, hint.key.conversation, hint.slot, hint.key.activity);
         }
         if let Err(error) = self.cluster.write_all(writes).await {
-            tracing::debug!(%error, "stale hints stay for the next page");
+            tracing::debug!(%error, "the store failed to delete stale rows of the activity index; the next page deletes them");
         }
     }
 }

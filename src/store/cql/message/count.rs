@@ -258,7 +258,7 @@ impl<'a> Counting<'a> {
                 writes.push(&self.inner.statements.count.keep, values);
             }
             if let Err(error) = self.inner.cluster.write_all(writes).await {
-                tracing::debug!(conversation = %self.conversation, %error, "a count was not kept");
+                tracing::debug!(conversation = %self.conversation, %error, "the store failed to cache a message count");
                 return;
             }
         }

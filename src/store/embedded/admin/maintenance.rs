@@ -53,10 +53,14 @@ impl Disk {
                 self.free_bytes.store(free_bytes, Ordering::Relaxed);
                 let is_short = free_bytes < self.free_bytes_min;
                 if self.is_short.swap(is_short, Ordering::Relaxed) != is_short {
-                    tracing::warn!(disk.is_short = is_short, free_bytes_min = self.free_bytes_min, "the room on the disk has changed");
+                    tracing::warn!(
+                        disk.is_short = is_short,
+                        free_bytes_min = self.free_bytes_min,
+                        "the free space of the disk crossed its minimum; while it is short, the store refuses writes. Free disk space"
+                    );
                 }
             }
-            Err(error) => tracing::warn!(%error, "the free space of the disk cannot be read"),
+            Err(error) => tracing::warn!(%error, "the store cannot read the free space of the disk"),
         }
     }
 
@@ -84,7 +88,7 @@ pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
         let Some(inner) = store.upgrade() else { return };
         let stuck = inner.committer.stuck();
         if let (Some(took), false) = (stuck, was_stuck) {
-            tracing::error!(took_s = took.as_secs(), "a commit does not end");
+            tracing::error!(took_s = took.as_secs(), "a commit hangs; check the disk");
         }
         was_stuck = stuck.is_some();
         let disk = inner.disk.clone();
@@ -94,7 +98,7 @@ pub(in crate::store::embedded) async fn run(store: Weak<Inner>) {
         if tick % TICKS_BETWEEN_SWEEPS == 0
             && let Ok(Err(error)) = tokio::time::timeout(SWEEP_MAX, sweep.run(&inner)).await
         {
-            tracing::warn!(%error, "what has expired could not be swept");
+            tracing::warn!(%error, "the store failed to delete expired rows; it retries later");
         }
     }
 }

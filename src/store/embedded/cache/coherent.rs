@@ -46,7 +46,7 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
     }
 
     pub(in crate::store::embedded) fn get(&self, key: &K) -> Option<V> {
-        self.meter.saw(self.shard(key).values.get(key).cloned())
+        self.meter.count(self.shard(key).values.get(key).cloned())
     }
 
     pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {

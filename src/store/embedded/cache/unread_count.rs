@@ -43,7 +43,7 @@ impl Counts {
         let mut shard = self.shard(question.conversation);
         let counted = shard.get(&(question.conversation, user.clone()));
         let counted = counted.filter(|counted| counted.after == question.after && counted.cap == cap && counted.head == *head);
-        self.meter.saw(counted.map(|counted| counted.unread))
+        self.meter.count(counted.map(|counted| counted.unread))
     }
 
     pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {

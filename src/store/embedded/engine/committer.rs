@@ -331,7 +331,7 @@ impl<E: Engine> Writer<E> {
         self.progress.meter.seconds.observe(began.elapsed().as_secs_f64());
         if let Err(error) = committed {
             let why = self.progress.fail(&error.to_string());
-            tracing::error!(error = %why, "a commit failed: nothing more is written until the store is opened again");
+            tracing::error!(error = %why, "a commit failed: the store refuses writes until it is reopened. Check the disk and restart the server");
             for (_, done) in kept {
                 answer(done, Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why.clone())))));
             }
