@@ -26,7 +26,7 @@ async fn the_shared_node_says_its_release() {
 #[tokio::test]
 async fn the_shared_node_refuses_what_hurts_a_cluster() {
     let Some(shared) = shared().await else { return };
-    // Of one that was there already nothing is known.
+    // Nothing is known about a cluster that was running before.
     if !shared.is_ours() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What operators are given beside the program says what the program does: the dashboard, and the table of bounds in the README.
+//! Dashboard and README match the program: its metrics, and its table of bounds.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::cli::get;
 use crate::support::program::Program;
 use crate::support::server::Server;
 
-/// What a server that had no trouble has nothing to tell of.
+/// Metrics without a series on a server without failures.
 const OF_TROUBLE: [&str; 2] = ["wideroom_store_failures_total", "wideroom_socket_closes_total"];
 
 fn read(path: &str) -> String {

@@ -10,9 +10,9 @@ use crate::support::program::Running;
 
 /// Each case opens a store of its own, of which a small node bears only a few at once.
 const AT_ONCE: &str = "4";
-/// What holds in one process alone: that a resumed stream repeats nothing (on a cluster it may repeat what is younger than the window), that
-/// a send comes between the steps of a removal, and that one of equal streams has executed before the others lose patience. `tests/servers`
-/// says what must hold there.
+/// Cases that hold in one process only: a resumed stream repeats nothing (on a cluster it may repeat events younger than the window),
+/// a send runs between the steps of a removal, and one of several equal streams executes before the others time out. `tests/servers`
+/// has the cases for a cluster.
 const ELSEWHERE: [&str; 11] = [
     "api::events::a_resumed_stream_begins_with_its_cursor_and_the_present_markers",
     "api::events::cuts_while_all_kinds_of_things_happen_lose_nothing",

@@ -22,7 +22,7 @@ async fn next(stream: &mut Stream) -> (String, Value) {
     (text(&payload["cursor"]), payload["event"].clone())
 }
 
-/// What an event is and of which message, in short.
+/// Short form of an event: its type and its message.
 fn short(event: &Value) -> String {
     let of = |message: &Value| format!("{} {}", &text(&message["uuid"])[..8], message["body"]);
     match text(&event["__typename"]).as_str() {

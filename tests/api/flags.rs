@@ -1,4 +1,4 @@
-//! What a user sets on an entry: muted, pinned, archived.
+//! Settings of a user on an inbox entry: muted, pinned, archived.
 
 use serde_json::{Value, json};
 
@@ -190,7 +190,7 @@ async fn a_change_is_told_live_and_after_a_resume_and_nothing_to_nobody() {
         let told = node(&hers.next().await);
         assert_eq!((text(&told["conversation"]["id"]), flags(&told)), (c.clone(), expected));
     }
-    // What comes first shows what did not come before it.
+    // The first payload proves that no other payload came before it.
     let other = bob.direct("carol").await;
     assert_eq!(node(&his.next().await)["conversation"]["id"], json!(other), "hers are nobody else's");
     set(&alice, &large, json!({"muted": true})).await;

@@ -1,4 +1,4 @@
-//! What is told of groups: in order, live and resumed; and that who is out hears no more.
+//! Events of groups: in order, live and resumed, and never delivered to users who have left.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn events_cursor(actor: &Actor, conversation: &str) -> String {
     text(&data["conversation"]["eventsCursor"])
 }
 
-/// What an event is, in short.
+/// Short form of an event.
 fn short(event: &Value) -> String {
     let who = |user: &Value| text(&user["username"]);
     match text(&event["__typename"]).as_str() {

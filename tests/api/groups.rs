@@ -45,7 +45,7 @@ async fn people(actor: &Actor, conversation: &str) -> Vec<String> {
     edges.iter().map(|edge| format!("{} {}", text(&edge["node"]["user"]["username"]), text(&edge["node"]["role"]))).collect()
 }
 
-/// What the SYSTEM messages say, the oldest first.
+/// Contents of the SYSTEM messages, oldest first.
 async fn told(actor: &Actor, conversation: &str) -> Vec<Value> {
     let document =
         "query($c: ID!) { conversation(id: $c) { messages(first: 100) { edges { node { kind body metadata sender { username } } } } } }";

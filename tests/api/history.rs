@@ -131,7 +131,7 @@ async fn lists_inside_lists_have_an_end() {
     assert!(alice.refused(named, json!({"c": c})).ends_with(most));
 }
 
-/// What is asked of a message in a list is answered field by field where it is there, and elsewhere by the library.
+/// Lists of messages are serialised by a fast path, single nodes by the library. Both must answer the same.
 #[tokio::test]
 async fn a_message_in_a_list_is_what_the_node_is() {
     let world = World::open().await;
@@ -188,7 +188,7 @@ async fn what_is_asked_twice_above_a_list_is_put_together() {
     ] {
         assert_eq!(alice.data(twice, json!({"c": c})).await.to_string(), once, "{twice}");
     }
-    // Of two types, one object has but one: nothing is put together.
+    // An object has one type, so fragments of other types add nothing.
     let either = "query($c: ID!) { node(id: $c) { ... on Message { conversation { id } } ... on InboxEntry { conversation { name } }
         ... on Conversation { messages { edges { cursor node { body sender { id username } } } } } } }";
     assert_eq!(format!("{{\"conversation\":{}}}", alice.data(either, json!({"c": c})).await["node"]), once);

@@ -11,7 +11,7 @@ use crate::support::world::{Actor, Stream, World, text};
 const CHANGED: &str =
     "subscription($u: [String!]!) { presenceChanged(usernames: $u) { user { username } presence { isOnline lastSeenAt } } }";
 
-/// Where nobody who goes is waited for.
+/// World without a grace period after a disconnect.
 async fn hasty() -> World {
     World::with_bounds(Bounds { presence_grace: Duration::ZERO, ..Bounds::default() }).await
 }

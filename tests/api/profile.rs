@@ -1,4 +1,4 @@
-//! What users tell of themselves.
+//! Profiles of users.
 
 use serde_json::{Value, json};
 

@@ -45,7 +45,7 @@ async fn a_message_comes_back_as_it_was_sent() {
     assert_eq!(read["node"], json!({"id": node["id"], "body": node["body"], "createdAt": node["createdAt"]}));
 }
 
-/// What stands for JSON inside of JSON, to the library that writes it, is nothing but metadata where a client says it.
+/// serde_json's marker keys for raw JSON are plain metadata if a client sends them.
 #[tokio::test]
 async fn metadata_never_stands_for_anything_else() {
     let world = World::open().await;

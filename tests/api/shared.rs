@@ -1,4 +1,4 @@
-//! What many subscribers ask alike is executed once for all of them; and only that, so that each is shown what is theirs.
+//! Shared execution: equal subscriptions execute once for all subscribers, unless the result depends on the viewer.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use wideroom::graphql::Executor as _;
 
 use crate::support::world::{Actor, World, text};
 
-/// What depends on who asks, or, as `eventsCursor`, on when. A new field belongs here, or into the list of those that are free.
+/// Fields that depend on the viewer or, like `eventsCursor`, on the time. Every new field belongs here or into the viewer-independent list.
 const VIEWERS: [&str; 5] =
     ["Conversation.directPeer", "Conversation.eventsCursor", "Conversation.inboxEntry", "Reaction.viewerHasReacted", "User.presence"];
 

@@ -24,7 +24,7 @@ fn told(name: &str, is_typing: bool) -> (String, bool) {
     (name.to_owned(), is_typing)
 }
 
-/// Where nobody stops typing while a test runs.
+/// World in which typing does not expire during a test.
 async fn patient() -> World {
     World::with_bounds(Bounds { typing_lasts: Duration::from_secs(3_600), ..Bounds::default() }).await
 }

@@ -208,7 +208,7 @@ async fn receipts_do_not_go_back_when_a_marker_does() {
     assert_eq!(people["alice"]["readUpTo"], Value::Null);
 }
 
-/// Who answers has read up to their own message; `markRead` after that tells the others so too.
+/// A user who replies has read up to the reply. A later `markRead` also publishes the receipt to the others.
 #[tokio::test]
 async fn marking_read_after_an_answer_moves_the_receipt() {
     let world = World::open().await;

@@ -21,7 +21,7 @@ pub(crate) struct Pair {
     pub(crate) public: String,
 }
 
-/// What OpenSSL makes of these.
+/// Options of OpenSSL for each kind of key.
 const RSA: &[&str] = &["RSA", "-pkeyopt", "rsa_keygen_bits:2048"];
 pub(super) const RSA_SHORT: &[&str] = &["RSA", "-pkeyopt", "rsa_keygen_bits:1024"];
 const EC: &[&str] = &["EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
@@ -125,7 +125,7 @@ pub(super) fn assert_alice(verified: Result<Identity, Error>) {
     assert_eq!(verified.unwrap().user.as_str(), "alice");
 }
 
-/// What the program prints. It is on every machine that these tests are meant for.
+/// Output of the `openssl` program, which these tests require.
 fn openssl(arguments: &[&str], file: Option<&Path>) -> String {
     let output = Command::new("openssl").args(arguments).args(file).output().expect("these tests want the program openssl");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

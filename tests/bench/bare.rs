@@ -88,7 +88,7 @@ impl Sender {
         Self { conversation: Uuid::new_v4(), sender: format!("user{number}"), peer: "hub".to_owned() }
     }
 
-    /// What the send of this number writes.
+    /// Rows that the send of this number writes.
     pub fn rows(&self, number: u64) -> Vec<Row> {
         let conversation = self.conversation.as_bytes().as_slice();
         let place = (u128::from(number) << 64 | 7).to_be_bytes();

@@ -132,7 +132,7 @@ async fn pairs(world: &World, salt: &str, count: usize) -> Vec<Pair> {
     pairs
 }
 
-/// Of 64 others.
+/// Senders in a conversation of their own, with 64 users that no other measurement uses.
 async fn of_many_more(world: &World) -> Senders {
     let people: Vec<String> = (0..SENDERS).map(|one| format!("more{one}")).collect();
     let conversation = conversation(world, &people).await;

@@ -1,4 +1,4 @@
-//! What each operation costs where there is little, and where there is a lot.
+//! Cost of each operation on a small and on a large store.
 
 use crate::measure::{Spread, cpu_micros, idle};
 use crate::operations::{Client, Operation};

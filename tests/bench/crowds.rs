@@ -1,4 +1,4 @@
-//! What a send costs by how many take part, and an inbox page by how large its groups are, on both stores.
+//! Cost of a send by the number of participants, and of an inbox page by the size of its groups, on both stores.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,14 +19,14 @@ const CROWDS: [usize; 5] = [2, 32, 33, 1_000, 20_000];
 const MESSAGES: u64 = 10;
 const GROUPS: usize = 200;
 const GROUP_SIZES: [usize; 2] = [3, 40];
-/// Of one measurement.
+/// Repetitions of one measurement.
 const TIMES: usize = 10;
 
 /// One operation, as often as it is measured.
 struct Row {
     name: String,
     viewer: UserId,
-    /// Where to send. `None`: the inbox is read.
+    /// Conversation that receives the sends. `None` measures reads of the inbox.
     conversation: Option<String>,
     statements: Spread,
     cpu: Spread,

@@ -1,4 +1,4 @@
-//! What the worst documents cost: the time until each is refused or answered, and what the process takes of memory for it.
+//! Cost of the worst documents: the time until the server refuses or answers each, and the memory that it takes.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What operations cost the server, asked as clients ask: over HTTP, through the real program in a process of its own.
+//! Cost of operations at the server, requested over HTTP from the real program in its own process.
 //!
 //! Each is beside what cannot be done without: HTTP that answers the same bytes, rows that are read from the same engine and written as
 //! the same JSON, the engine's own group commit.
@@ -28,11 +28,11 @@ use crate::world::{Loader, Place, Shape, World, client_key, user};
 /// Messages that each of many readers has not read yet.
 const TO_READ: u64 = 1_000;
 const PAGES: usize = 96;
-/// Who read at once. One who reads alone finds the processors asleep: to wake them costs more than the page, and a server with work to do
+/// Concurrent readers. A single reader would find the processors asleep, and waking them costs more than the page; a busy server
 /// does not pay for it.
 const READERS: usize = 16;
 const ALONE: usize = 50;
-/// Of each of [`SENDERS`], in one round.
+/// Sends of each of the [`SENDERS`] in one round.
 const TOGETHER: usize = 20;
 const TOKEN_LIFE: std::time::Duration = std::time::Duration::from_secs(36_000);
 
@@ -68,7 +68,7 @@ impl<'a> Asker<'a> {
                 let start = Instant::now();
                 let answer = client.post(request).await;
                 millis.push(start.elapsed().as_secs_f64() * 1e3);
-                // What is refused is cheap, and would be a fine figure.
+                // A refused request is cheap and would falsify the figure.
                 assert!(!answer.starts_with(b"{\"errors\""), "{answer:?}");
             }
             millis
@@ -256,7 +256,7 @@ async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
     alone(ours, next, size, verdicts).await;
 }
 
-/// By the clock: nearly all of it is the disk's.
+/// Wall-clock time of a single sender, nearly all of it spent by the disk.
 async fn alone(ours: &Ours, next: impl FnMut(usize) -> String, size: &Size, verdicts: &mut Verdicts) {
     let mut alone = Asker::new(&ours.server, ours.clients([user(&sender(0))].into_iter()).await, next);
     let mut syncs = Vec::new();

@@ -69,7 +69,7 @@ impl Driver {
         self.session.execute_unpaged(statement, values).await.unwrap();
     }
 
-    /// What is asked before, what is written, and what is asked afterwards.
+    /// One send: its reads before the write, the write, and its reads after it.
     pub async fn send(&self, pair: &Pair, number: u64, is_keyed: bool) {
         let conversation = pair.conversation.0;
         join!(self.run(&self.conversation, (conversation,)), self.run(&self.seat, (conversation, pair.sender.as_str())));

@@ -1,4 +1,4 @@
-//! What a delivery costs, beside a bare broadcast over WebSockets of the same bytes.
+//! Cost of a delivery, next to a bare WebSocket broadcast of the same bytes.
 //!
 //! The bare one is this program again, in a process of its own.
 
@@ -98,7 +98,7 @@ pub async fn measure() {
             spawn_listener(socket, start, &heard[1]);
         }
         let (mut sender, mut bare_sender) = (ours.sign_in("vera").await, connect(bare.address).await);
-        // What ours sends around a text, so that the bare one sends the same bytes.
+        // Bytes that Wideroom sends around a text, so that the bare broadcast sends the same.
         let around = frame_around(&ours, &mut sender).await;
         for rate in RATES {
             let (mut of_ours, mut of_bare) = (Spread::default(), Spread::default());

@@ -1,4 +1,4 @@
-//! What operations cost, and whether that grows with what is stored: `cargo bench`, or `cargo bench -- --quick` for a first look.
+//! Cost of operations, and its growth with the amount of stored data: `cargo bench`, or `cargo bench -- --quick` for a first look.
 //!
 //! Costs are times on the processor, of all threads of the process, because those hold still on a machine that is not idle; only what
 //! waits for the disk is measured by the clock. Nothing is asserted here: a goal of speed is no promise, and no test fails for it.
@@ -64,7 +64,7 @@ const QUICK: Size = Size {
     throughput_round: Duration::from_millis(500),
     opens: 3,
 };
-/// What the costs at [`Size`] are compared with.
+/// Baseline that the costs at [`Size`] are compared with.
 const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
 
 const PARTS: [&str; 9] = ["costs", "documents", "open", "throughput", "parts", "doors", "cluster", "crowds", "fanout"];
@@ -125,7 +125,7 @@ async fn run(size: Size, [costs, documents, open, throughput, ..]: [bool; PARTS.
     }
     if costs || open {
         let small = World::load(&[FEW]).await;
-        // What the others are compared with comes first, so that it has gone to disk with the rest.
+        // The baseline is loaded first, so that it is on disk as well when the measurement starts.
         let wide = Shape { conversations: size.conversations, ..FEW };
         let long = Shape { messages: size.messages, ..FEW };
         let large = World::load(&[FEW, wide, long]).await;

@@ -9,7 +9,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 const IDLE_MICROS: f64 = 5_000.0;
 
-/// What all threads of this process have spent so far, in the kernel too.
+/// CPU time of all threads of this process so far, user and kernel.
 pub fn cpu_micros() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
@@ -57,7 +57,7 @@ impl Spread {
     }
 }
 
-/// Of values in ascending order.
+/// Quantile of values in ascending order.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let last = values.len().checked_sub(1).expect("something was measured");
     values[(last as f64 * share).round() as usize]

@@ -181,7 +181,7 @@ impl<'a> Client<'a> {
 
 /// One who asks: in this process, or over HTTP.
 pub trait Ask {
-    /// What a document is answered with.
+    /// Executes a document and returns its answer.
     fn ask(&mut self, document: &str, variables: Value) -> impl Future<Output = Value> + Send;
 }
 

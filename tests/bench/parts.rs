@@ -1,4 +1,4 @@
-//! What the parts of an operation cost, each beside what does the same without us.
+//! Cost of the parts of an operation, each next to the same work without Wideroom.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

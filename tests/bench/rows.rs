@@ -57,7 +57,7 @@ impl Rows {
         Self { database, messages }
     }
 
-    /// What a page of the newest messages costs on the processor.
+    /// CPU time of a page of the newest messages.
     pub fn measure(&self, conversation: ConversationId, rounds: usize) -> Spread {
         let mut cost = Spread::default();
         for round in 0..=rounds {

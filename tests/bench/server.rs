@@ -24,7 +24,7 @@ pub const JSON: &str = "application/graphql-response+json";
 pub struct Server {
     child: Child,
     pub address: SocketAddr,
-    /// What each thread had spent when it was last looked at, in nanoseconds: one that has ended is not forgotten.
+    /// CPU time of each thread at its last sample, in nanoseconds. Threads that have ended keep their entry.
     spent: Mutex<HashMap<OsString, u64>>,
 }
 
@@ -60,7 +60,7 @@ impl Server {
         Self { child, address, spent: Mutex::default() }
     }
 
-    /// What its threads have spent so far, in the kernel too.
+    /// CPU time of all threads of the server so far, user and kernel.
     pub fn cpu_micros(&self) -> f64 {
         let mut spent = self.spent.lock().unwrap();
         for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten() {

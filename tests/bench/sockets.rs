@@ -22,7 +22,7 @@ use crate::server::Server;
 
 pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Who takes part.
+/// Participants of the conversation.
 const PEOPLE: [&str; 2] = ["vera", "adam"];
 pub const CONNECT_AT_ONCE: usize = 64;
 /// How long a message may take to all of them.

@@ -18,7 +18,7 @@ use crate::world::{Loader, World, body, client_key, user};
 
 pub const SENDERS: usize = 64;
 const AIM: f64 = 0.3;
-/// Who is the other one in each of the many conversations.
+/// The second participant of each of the many conversations.
 const HUB: &str = "hub";
 const INBOX_PAGES: usize = 20;
 const INBOX_ROUNDS: usize = 7;
@@ -116,14 +116,14 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
     verdicts.push("inbox, first page: at its most during these sends, to before", ratio, "at most 1.3", ratio <= 1.3);
 }
 
-/// What was measured of each way.
+/// Prints the measurements of each way.
 pub fn print(what: &str, ways: &mut [Way]) {
     report::heading(&format!("{what}: by the clock per second, ms until kept (p50, p99), and µs of each on the processor"));
     println!("  {:<30} {:>26}  {:>7}  {:>7}  {:>26}", "", "sends/s", "p50", "p99", "µs/send");
     ways.iter_mut().for_each(Way::print);
 }
 
-/// Who sends, and the global id of the conversation that they send to.
+/// Senders, each with the global id of its conversation.
 pub type Senders = Vec<(UserId, String)>;
 
 /// A new conversation, the only one of the first of its people.

@@ -25,7 +25,7 @@ const PEOPLE: [&str; 4] = ["vera", "rita", "ida", "adam"];
 /// Between two messages of the long conversation, and between the last ones of two others.
 const STEP_MICROS: i64 = 2_000_000;
 const OTHERS_MESSAGES: u64 = 10;
-/// What the viewer has not read in each conversation.
+/// Unread messages of the viewer in each conversation.
 const UNREAD: u64 = 5;
 const IMPORT_ROWS: usize = 1_000;
 const OPEN_MAX: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ const OPEN_MAX: Duration = Duration::from_secs(10);
 pub struct Shape {
     /// In one conversation.
     pub messages: u64,
-    /// Of the viewer, this one among them. The others have ten messages each.
+    /// Conversations of the viewer, including the measured one. The others have ten messages each.
     pub conversations: usize,
 }
 
@@ -144,7 +144,7 @@ impl World {
         let prepared = self.api.prepare(document, None).unwrap();
         debug_assert_ne!(prepared.operation, OperationType::Subscription);
         let response = self.api.execute(&prepared, Variables::from_json(variables), Some(viewer.clone())).await;
-        // What is refused is cheap, and would be a fine figure.
+        // A refused request is cheap and would falsify the figure.
         assert!(response.errors.is_empty(), "{:?}", response.errors);
         serde_json::to_string(&response).unwrap()
     }
@@ -188,7 +188,7 @@ impl Closed {
     }
 }
 
-/// Whoever had it open before may just be letting it go.
+/// Retries, because the previous owner may still be closing the store.
 async fn open_store(folder: &TempDir) -> Arc<dyn Store> {
     let start = Instant::now();
     loop {

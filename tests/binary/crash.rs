@@ -21,7 +21,7 @@ use crate::support::server::Server;
 const SENDERS: usize = 16;
 /// Acknowledged sends that each sender with keys tries again after a crash.
 const REPEATS: usize = 2;
-/// Of those whose inbox is resumed after each crash.
+/// Indexes of the users whose inbox subscription is resumed after each crash.
 const OBSERVED: [usize; 3] = [0, 9, 30];
 
 const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
@@ -97,7 +97,7 @@ struct Play {
     stage: Arc<Stage>,
     ledger: Ledger,
     dice: Dice,
-    /// Where the server is that runs now.
+    /// Address of the running server.
     place: watch::Sender<Option<Place>>,
     /// How often followers were told that they are cut off, or the server is another one.
     cuts: usize,
@@ -216,7 +216,7 @@ struct Sender {
     told: Told,
 }
 
-/// What one sender has to tell of a round.
+/// Result of one sender in one round.
 #[derive(Default)]
 struct Told {
     again: Vec<(usize, Kept)>,

@@ -1,6 +1,6 @@
 //! A disk that is really full, and one that is read-only: a small file system of its own, in a namespace of its own, so that no root is needed.
 //!
-//! Where the system gives nobody such a namespace, these tests are left out, and say so.
+//! On a system without unprivileged namespaces these tests are skipped with a message.
 
 use std::fs::{self, File};
 use std::io::Write as _;

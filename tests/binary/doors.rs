@@ -1,4 +1,4 @@
-//! What is wrong with a request is told in the contract's code and in a sentence that helps who wrote it, over HTTP.
+//! Errors over HTTP: each refused request gets the code of the contract and a sentence that helps its author.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub(super) fn assert_speaks_plainly(said: &str) {
     }
 }
 
-/// Of what type the variables of [`Sample`] are.
+/// Types of the variables of [`Sample`].
 const TYPES: &[(&str, &str)] = &[
     ("ID!", "direct group nowhere message other"),
     ("String!", "cursor otherCursor seat events otherEvents entry bobsEntry updates bobsUpdates ancient messageAsCursor long huge nobodys"),
@@ -119,7 +119,7 @@ const BAD: &str = "BAD_USER_INPUT";
 const GONE: &str = "NOT_FOUND";
 const TAKEN: &str = "CONFLICT";
 
-/// Who asks, what, and what is said. The variables are those of [`Sample`].
+/// User, document, code and sentence of each refusal. The variables are those of [`Sample`].
 const REFUSED: &[(&str, &str, &str, &str)] = &[
     // Pages.
     ("alice", "query conversation(id: $direct) { messages(first: 101) { edges { cursor } } }", BAD, "`first` is 0 to 100"),

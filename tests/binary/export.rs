@@ -22,7 +22,7 @@ fn name(n: usize) -> String {
     format!("person-{n:02}")
 }
 
-/// What people did who had everything: nothing of the format is left out.
+/// Server whose data covers every field of the format.
 struct Lived {
     program: Program,
     /// Global ids: a group, the large one, a direct one that an import brought with an id of its own.
@@ -183,7 +183,7 @@ async fn behind(lived: &Lived, program: &Program, server: &Server, cursors: &[St
     [history, zero.data(document, &json!({ "a": cursors[1] })).await.unwrap()]
 }
 
-/// Where the fifth newest message of the large group and the newest entry stand.
+/// Cursors of the fifth newest message of the large group, and of the newest inbox entry.
 async fn cursors(lived: &Lived, program: &Program, server: &Server) -> [String; 2] {
     let mut zero = caller(program, server, &name(0)).await;
     let document = "query($c: ID!) { conversation(id: $c) { messages(first: 5) { pageInfo { endCursor } } } inbox(first: 1) { pageInfo { endCursor } } }";
@@ -245,7 +245,7 @@ async fn from_a_laptop_to_a_cluster_and_back_nothing_is_another_one() {
         assert_eq!(all[0].2, other.2);
     }
     let server = serve(&cluster);
-    // What is sent again after the move is the message that it was before, and the pair has the conversation that it had.
+    // After the move, a retried send returns the original message, and the pair still has its direct conversation.
     let mut one = caller(&cluster, &server, &name(1)).await;
     let again = json!({ "body": "here", "conversationId": lived.direct });
     let direct = change(&mut one, "startDirectConversation", json!({ "username": name(0) }), MADE).await;

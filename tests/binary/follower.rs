@@ -33,7 +33,7 @@ pub(crate) struct Place {
 /// How often one whose stream ended with the store comes back.
 const COME_BACK_AFTER: Duration = Duration::from_millis(100);
 
-/// What it listens to.
+/// Subscription of a follower.
 enum Subject {
     Messages(usize),
     Inbox(usize),

@@ -33,7 +33,7 @@ async fn an_import_that_is_killed_goes_on_and_comes_out_the_same() {
     let resumed = kill_many_times(&killed, &same, began.elapsed());
     let last = killed.run(&["import", &same]);
     assert!(resumed + usize::from(goes_on(&last.stderr)) > 0, "no import went on: {}", last.stderr);
-    // What was kept and not yet noted is looked at again, and found unchanged.
+    // Rows persisted after the last checkpoint are imported again and reported as unchanged.
     assert_eq!(rows(last.succeeded()), rows(&summary));
     assert_eq!(killed.run(&["import", &same]).succeeded(), straight.run(&["import", &path]).succeeded());
     let (left, right) = tokio::join!(everything(&straight), everything(&killed));

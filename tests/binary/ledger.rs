@@ -1,4 +1,4 @@
-//! What was asked for and what was acknowledged, held against what is there.
+//! Ledger of attempted and acknowledged sends, compared with the history.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub(crate) struct Attempt {
     pub(crate) kept: Option<Kept>,
 }
 
-/// What the first acknowledgement said, and when.
+/// Content and time of the first acknowledgement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept {
     pub(crate) id: MessageId,
@@ -89,7 +89,7 @@ impl Ledger {
             assert!(attempt.kept.is_none_or(|kept| kept.id == read.id), "{attempt:?} is another one: {read:?}");
             attempts[*place] = Some(attempt);
         }
-        // What was acknowledged before another one began stands before it.
+        // A message acknowledged before another attempt began precedes it in the history.
         let mut next_kept: Option<Instant> = None;
         for (attempt, read) in attempts.iter().zip(messages).rev() {
             let attempt = attempt.unwrap_or_else(|| panic!("nobody sent this: {read:?}"));

@@ -10,7 +10,7 @@ use crate::support::client::{Caller, Socket, soon};
 use crate::support::nats::Nats;
 use crate::support::server::Server;
 
-/// What is said before somebody listens is gone, and is said again.
+/// Interval of repetitions, because a signal without a subscriber is lost.
 const SAY_AGAIN: Duration = Duration::from_millis(200);
 
 /// Sends on one server, each once the one before was heard on the other.
@@ -20,7 +20,7 @@ async fn converse(sender: &mut Caller, listener: &mut Socket, conversation: &str
     for _ in 0..count {
         let sent = sender.data(send, &json!({"c": conversation})).await.unwrap();
         let uuid = &sent["sendMessage"]["messageEdge"]["node"]["uuid"];
-        // What is young may come twice.
+        // A recent message may be delivered twice.
         while listener.told("messages").await["messageAdded"]["messageEdge"]["node"]["uuid"] != *uuid {}
     }
     began.elapsed()
@@ -72,7 +72,7 @@ async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
     nats.start_again();
     let again = converse(&mut alice, &mut bob, c, 3).await;
     println!("heard on the other server: ten with NATS in {with:?}, three without in {without:?}, three while it comes back in {again:?}");
-    // By looking every five seconds ten of them would take most of a minute.
+    // Polling every five seconds, ten messages would take most of a minute.
     assert!(with < Duration::from_secs(15), "{with:?}");
 
     drop((screen, bob));

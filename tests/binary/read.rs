@@ -1,4 +1,4 @@
-//! What is there, read as a client reads it: whole histories and whole inboxes, page by page.
+//! Complete histories and inboxes, read page by page as a client reads them.
 
 use serde_json::{Value, json};
 use wideroom::model::{MessageId, OrderKey};
@@ -122,7 +122,7 @@ fn entry(node: &Value) -> Entry {
 }
 
 impl History {
-    /// What a count by hand says of the entry of a user: how many are unread, and the first of them.
+    /// Expected unread count of a user's entry and its first unread message, counted from the history.
     pub(crate) fn unread(&self, user: &str, read_up_to: Option<OrderKey>) -> (i64, Option<MessageId>) {
         let is_unread = |read: &&Read| {
             read_up_to.is_none_or(|marker| read.id.order_key() > marker)

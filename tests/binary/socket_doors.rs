@@ -1,4 +1,4 @@
-//! What is wrong is told over the socket too: in an error of the operation, or in the code and reason of the close.
+//! Errors over a WebSocket: as an error of the operation, or as the code and reason of the close.
 
 use futures_util::SinkExt as _;
 use serde_json::json;
@@ -11,7 +11,7 @@ const BAD: &str = "BAD_USER_INPUT";
 const GONE: &str = "NOT_FOUND";
 const MUTE: &str = "UNAUTHENTICATED";
 
-/// Who asks (nobody: without a token), what, and what is said. The variables are those of [`Sample`].
+/// User (`nobody`: no token), document, code and sentence of each refusal. The variables are those of [`Sample`].
 const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("alice", "subscription messageAdded(conversationId: $nowhere) { messageEdge { cursor } }", GONE, "conversation was not found"),
     ("alice", r#"subscription messageAdded(conversationId: "x") { messageEdge { cursor } }"#, GONE, "conversation was not found"),

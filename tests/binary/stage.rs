@@ -1,4 +1,4 @@
-//! Where the crashes happen: a store, its users, and their conversations of every size.
+//! Fixture of the crash tests: a store, its users, and their conversations of every size.
 
 use std::net::SocketAddr;
 

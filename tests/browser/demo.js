@@ -70,7 +70,7 @@ async function aConversationInTwoWindows(alice, bob) {
   await bob.locator("#announcer", { hasText: "Alice: Soup at twelve?" }).waitFor({ state: "attached" });
   await message(alice, "Soup at twelve?").locator(".tick[data-status=READ]").waitFor();
 
-  // By keyboard alone: back from the field to the last message, its menu, the first emoji.
+  // Keyboard only: from the text field back to the last message, its menu, and the first emoji.
   await bob.locator("#text").focus();
   await bob.keyboard.press("Shift+Tab");
   await bob.keyboard.press("Enter");
@@ -154,7 +154,7 @@ async function aCutShowsAndHeals(alice, bob) {
   for (const page of [alice, bob]) await page.waitForFunction(() => !document.querySelector("#bar").textContent);
   await message(alice, "Second while away").locator(".tick[data-status=READ]").waitFor();
   assert.equal(await alice.locator("li.message", { hasText: "First while away" }).count(), 1, "sent once");
-  // What was alive before is alive again.
+  // Subscriptions of the page work again.
   await send(bob, "Welcome back");
   await message(alice, "Welcome back").waitFor();
 }

@@ -8,7 +8,7 @@ import { fits, launch } from "./page.js";
 const [base, executablePath, folder] = process.argv.slice(2);
 const { newContext, open, check, close } = await launch(base, executablePath);
 
-/** What CodeMirror holds; the document shows only the lines in view. */
+/** Element of CodeMirror, which holds the whole text. The document shows only the visible lines. */
 const RESULT = ".result-window .CodeMirror";
 const VARIABLES = ".graphiql-editor-tool .CodeMirror";
 const textOf = (page, editor) => page.evaluate((selector) => document.querySelector(selector)?.CodeMirror.getValue() ?? "", editor);

@@ -63,7 +63,7 @@ fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
     assert!(ends_well_within(&mut driver, ENDS_WITHIN), "see above; the screenshots are in {}", tools.screenshots.display());
 }
 
-/// What drives a browser.
+/// Programs that drive a browser.
 struct Tools {
     chromium: String,
     work: PathBuf,

@@ -1,4 +1,4 @@
-// What every driver of a page shares: a real browser with every host but the server's closed, and an ear for what goes wrong in it.
+// Shared driver of the page tests: a real browser that can reach only the server, and records errors of the page.
 
 import assert from "node:assert/strict";
 import { chromium } from "playwright-core";

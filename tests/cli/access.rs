@@ -1,4 +1,4 @@
-//! Who may come in and what they are shown, as an operator says it on the command line.
+//! Access options of the command line: issuer keys, token audiences, pages, introspection and rate limits.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -88,7 +88,7 @@ fn an_address_that_somebody_asked_for_must_be_free() {
         .failed(2, "--admin-listen: must be an IP address with a port, as 127.0.0.1:9090, or `off`");
 }
 
-/// Where nobody asked for an address a second server on the machine goes without, and says so.
+/// Without --admin-listen, a second server on the machine runs without an admin listener and logs it.
 #[test]
 fn the_usual_address_may_be_taken() {
     let program = Program::new();

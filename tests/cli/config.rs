@@ -117,7 +117,7 @@ fn check_config_says_what_is_in_force_and_from_where() {
     }
     assert!(!stdout.contains("hunter2") && !stderr.contains("hunter2"));
     assert!(!program.data().exists(), "nothing is made");
-    // What it prints is a configuration itself.
+    // The output is a valid configuration file.
     let again = program.write("again.toml", &stdout);
     assert!(program.run(&["check-config", "--config", &again]).succeeded().contains("drain = \"20s\""));
 }

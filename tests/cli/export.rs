@@ -79,7 +79,7 @@ fn a_store_that_is_served_is_refused() {
     program.run(&["export", "all.jsonl"]).succeeded();
 }
 
-/// What another store left unfinished is not gone on with.
+/// An export or import of another store is not resumed.
 #[test]
 fn each_store_goes_on_with_its_own() {
     let (program, other) = (with_sample(), Program::new());

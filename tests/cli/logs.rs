@@ -8,7 +8,7 @@ use crate::support::server::Server;
 
 const SECRET: &str = "the-body-of-a-message";
 
-/// What the server logs of a query, a refused one, and a mutation with a body.
+/// Log of a server after a query, a refused query, and a mutation with a body.
 fn log_of(format: &str) -> (String, String) {
     let program = Program::new();
     let server = Server::start(&program, &["--demo", "--log-format", format]);

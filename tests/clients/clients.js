@@ -49,7 +49,7 @@ async function graphqlSseComesBack() {
 
 const apollo = (...links) => new ApolloClient({ cache: new InMemoryCache(), link: ApolloLink.from([...links, new HttpLink({ uri: url })]) });
 
-/** What a subscription of Apollo's client gives, until it completes or there is enough of it. */
+/** Payloads of an Apollo subscription, until it completes or `count` have arrived. */
 const listen = (client, query, count = Infinity) =>
   new Promise((resolve, reject) => {
     const results = [];

@@ -19,7 +19,7 @@ mkdirSync("generated/codegen");
 
 writeFileSync("generated/relay.json", "{}");
 run(relay, "relay.config.json", "--noWatchman", "--output", "quiet-with-errors");
-// What a bundler would add.
+// Adds the file extensions that a bundler would resolve.
 for (const name of readdirSync("generated/relay")) {
   const file = path.join("generated/relay", name);
   writeFileSync(file, readFileSync(file, "utf8").replace(/(from '.*\.graphql)';/g, "$1.js';"));

@@ -1,4 +1,4 @@
-// What the README shows of Relay, Apollo and urql, against a real server: `node front.js URL ALICE BOB`.
+// The README's examples of Relay, Apollo and urql against a real server: `node front.js URL ALICE BOB`.
 
 import assert from "node:assert/strict";
 

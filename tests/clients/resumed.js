@@ -51,7 +51,7 @@ const apolloParts = () =>
     subscription.subscribe(({ data, error }) => (error ? assert.fail(error) : next(data)));
   });
 
-/** Who tries automatic persisted queries is told that there are none, and sends the text from then on. */
+/** A client that tries automatic persisted queries is refused, and sends full documents from then on. */
 async function apolloPersists() {
   const link = ApolloLink.from([new PersistedQueryLink({ generateHash: () => "00" }), new HttpLink({ uri: url, headers })]);
   const client = new ApolloClient({ cache: new InMemoryCache(), link });

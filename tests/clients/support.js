@@ -1,4 +1,4 @@
-// What the tests of the clients share: plain requests, a conversation with a history, and sockets that can be cut.
+// Helpers of the client tests: plain requests, a conversation with a history, and sockets that can be cut.
 
 import assert from "node:assert/strict";
 import net from "node:net";

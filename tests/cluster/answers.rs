@@ -29,7 +29,7 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 const LATE: Duration = Duration::from_secs(4);
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Of all scenes, whose people are not the same: to make the tables takes seconds.
+/// Keyspace that all scenes share, because creating the tables takes seconds. Each scene has its own users.
 static KEYSPACE: OnceCell<String> = OnceCell::const_new();
 
 /// Between a server and the node.
@@ -134,7 +134,7 @@ impl Scene {
         tokio::time::timeout(DEADLINE, kept).await.expect("it is kept in time")
     }
 
-    /// What was told of once more, because it became visible late.
+    /// Messages published a second time because they became visible late.
     async fn late(&self) -> Vec<String> {
         let document = "query($c: ID!) { conversation(id: $c) { uuid } }";
         let data = self.caller("bob").await.data(document, &json!({ "c": self.conversation })).await.unwrap();

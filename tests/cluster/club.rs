@@ -10,7 +10,7 @@ use crate::binary::read;
 use crate::support::client::{Caller, Cut, Reply};
 use crate::support::program::Program;
 
-/// Who is there from the beginning; the others come and go.
+/// Participants from the beginning. The guests join and leave.
 const FOUNDERS: [&str; 2] = ["club-owner", "club-first"];
 const GUESTS: [&str; 4] = ["club-a", "club-b", "club-c", "club-d"];
 
@@ -25,7 +25,7 @@ pub(super) struct Club {
     owner: String,
     tokens: Vec<(&'static str, String)>,
     id: String,
-    /// What was asked for last, by its place in the order of all: done or not.
+    /// The latest request, whose outcome may be unknown.
     open: Option<Deed>,
     done: Vec<Deed>,
 }
@@ -76,7 +76,7 @@ impl Club {
         self.open = open;
     }
 
-    /// What was under way is done once more on another server, and everybody goes home, so that the next round begins like this one.
+    /// Repeats the unfinished change on another server and removes all guests, so that the next round starts from the same state.
     pub(super) async fn finish(&mut self, address: SocketAddr) {
         self.check(address).await;
         let mut caller = Caller::connect(address, &self.owner).await.unwrap();
@@ -88,10 +88,10 @@ impl Club {
         self.check(address).await;
     }
 
-    /// Who is in it by its SYSTEM messages is in it, has it in the inbox as it stands, and nobody else has. What was acknowledged is there once.
+    /// Participants and their inboxes match the SYSTEM messages, and every acknowledged change is there exactly once.
     pub(super) async fn check(&self, address: SocketAddr) {
         let mut owner = Caller::connect(address, &self.owner).await.unwrap();
-        // Whoever asks for a change finishes what another server left, and this one changes nothing.
+        // Any change first completes the change of a dead server. This one itself changes nothing.
         let reply = ask(&mut owner, &self.id, &Deed::Add(FOUNDERS[1])).await.unwrap();
         assert!(reply.body.get("errors").is_none(), "{}", reply.body);
         let history = read::history(&mut owner, &self.id).await;

@@ -14,7 +14,7 @@ use crate::binary::read;
 use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, name};
 use crate::support::client::{Caller, Cut};
 
-/// What breaks is whole again within this, on a machine that does other things meanwhile.
+/// Recovery time after a failure, on a machine with other load.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// How long people think between two messages, and how soon they try again.
 const THINK: Duration = Duration::from_millis(30);
@@ -129,7 +129,7 @@ struct Sender {
     over: watch::Receiver<bool>,
     count: Arc<watch::Sender<Count>>,
     dice: Dice,
-    /// Of the last message.
+    /// Number of the last message.
     number: usize,
     ledger: Ledger,
     tries: Vec<Try>,
@@ -178,7 +178,7 @@ impl Sender {
         (self.ledger, self.tries)
     }
 
-    /// What has no key and surely was not done is not put down: in a history nobody has sent it.
+    /// Attempts without a key that certainly failed are not recorded, because no history contains them.
     fn attempt(&mut self) -> Attempt {
         let small: Vec<_> = self.stage.of_user(self.user).filter(|at| *at >= SMALL_AT).collect();
         let conversation = match self.user {

@@ -16,9 +16,9 @@ use crate::support::cassandra::{Ring, say};
 use crate::support::server::Server;
 
 const SENDERS: usize = 10;
-/// Who sends while two nodes are away.
+/// Concurrent senders while two nodes are down.
 const REFUSED_SENDERS: usize = 40;
-/// What is refused before the server's memory is looked at, and between that and the second look.
+/// Refused sends before the first sample of the server's memory, and between the first and the second.
 const REFUSED_FIRST: usize = 500;
 const REFUSED: usize = 2_500;
 /// Pages and buffers that an allocator keeps.
@@ -35,7 +35,7 @@ struct Play {
     ring: Ring,
     stage: Arc<Stage>,
     ledger: Ledger,
-    /// Where the server is that followers listen to.
+    /// Address of the server that followers subscribe to.
     place: watch::Sender<Option<Place>>,
     places: watch::Sender<Vec<SocketAddr>>,
     followers: Vec<Follower>,
@@ -91,7 +91,7 @@ impl Play {
         phase("the second in which a node dies", killed, killed + Duration::from_secs(1));
         phase("the next four", killed + Duration::from_secs(1), killed + Duration::from_secs(5));
         phase("two nodes, later", killed + Duration::from_secs(5), restarted);
-        // By now the others know that it was dead.
+        // At this time the other nodes had noticed the failure.
         let known = phase("while it comes back", restarted, back);
         phase("three nodes again", back, Instant::now());
         assert!(gap(&tries, killed) < SILENCE_MAX, "{:?}", gap(&tries, killed));
@@ -133,7 +133,7 @@ impl Play {
         self.check(server).await;
     }
 
-    /// What a dead server left is finished by another one.
+    /// Another server completes the changes that a dead server left unfinished.
     async fn servers_die(&mut self, server: Server) {
         let mut servers = vec![server, serve(&self.stage.program)];
         let mut club = Club::found(&self.stage.program, servers[0].address()).await;
@@ -177,7 +177,7 @@ impl Play {
     }
 }
 
-/// What came of the tries that began between; how long those took that were kept.
+/// Prints the outcomes of the tries started in a period. Returns the latencies of the persisted ones.
 fn tell(what: &str, tries: &[Try], from: Instant, to: Instant) -> Vec<Duration> {
     let between: Vec<_> = tries.iter().filter(|one| one.began >= from && one.began < to).collect();
     let of = |end: End| between.iter().filter(|one| one.end == end).map(|one| one.took).collect::<Vec<_>>();

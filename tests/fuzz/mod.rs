@@ -1,4 +1,4 @@
-//! What nobody would send on purpose, and some do: at random, for a few seconds. No panic, no `INTERNAL`, and the server is alive after.
+//! Fuzzing with random input for a few seconds. The server must not panic, must not answer `INTERNAL`, and must stay alive.
 //!
 //! Each case is a tape of numbers, by which something valid is put together and then damaged. What fails is made smaller by itself, and
 //! printed. `WIDEROOM_FUZZ_SECONDS` makes each of them go on for longer.

@@ -23,7 +23,7 @@ fn damaged(tape: &mut Tape, tokens: &[String]) -> String {
         }
     }
     let token = parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join(".");
-    // What a header can hold.
+    // A header can hold only these characters.
     token.chars().filter(char::is_ascii_graphic).collect()
 }
 

@@ -61,7 +61,7 @@ async fn all(world: &World, accept: &str, query: &str) -> String {
     reading.whole().await
 }
 
-/// What a stream of parts says, to its closing boundary.
+/// Payloads of a multipart stream, up to its closing boundary.
 fn payloads(text: &str) -> Vec<Value> {
     let parts = text.strip_prefix("\r\n--graphql").and_then(|text| text.strip_suffix("\r\n--graphql--\r\n")).unwrap();
     parts.split("\r\n--graphql").map(|part| serde_json::from_str(part.strip_prefix(PART).unwrap()).unwrap()).collect()

@@ -25,7 +25,7 @@ async fn a_document_of_the_list_is_run_by_its_id_or_its_text() {
         assert_eq!((reply.status, &reply.body), (200, &json!({ "data": { "number": 7 } })), "{body}");
     }
     assert_eq!(world.get("documentId=one&variables=%7B%22n%22:7%7D").await.body, json!({ "data": { "number": 7 } }));
-    // What holds for texts holds for ids.
+    // Requests by id obey the same rules as requests by text.
     assert_eq!(world.get("documentId=three").await.status, 405);
     assert_eq!(world.post(&json!({ "documentId": "one" })).await.status, 400);
 }

@@ -1,4 +1,4 @@
-//! What a socket may do and for how long: each bound with its end.
+//! Bounds of a WebSocket: the end of a connection that exceeds each.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use wideroom::model::{TimeUuid, Timestamp};
 
 use crate::support::words::START;
 
-/// What happens to a generator.
+/// One call of the id generator.
 #[derive(Debug, Clone)]
 enum Step {
     Clock(i64),

@@ -1,4 +1,4 @@
-//! What it costs a server to know what the others write.
+//! Cost of polling for the writes of other servers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a server that died left half done: the others finish it, or show nothing of it.
+//! Unfinished writes of a dead server: another server completes or hides them.
 
 use serde_json::json;
 use wideroom::chat::HistoryRequest;
@@ -56,9 +56,9 @@ async fn a_direct_conversation_whose_maker_died_is_made_by_whoever_asks_next() {
 async fn an_entry_without_a_place_in_its_conversation_is_neither_shown_nor_counted() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben] = people(["anna", "ben"]);
-    let (room, left) = (one.group(&anna, &[&ben]).await, one.group(&anna, &[&ben]).await);
-    for room in [room, left] {
-        one.send(&anna, room, "hello").await;
+    let (conversation, left) = (one.group(&anna, &[&ben]).await, one.group(&anna, &[&ben]).await);
+    for conversation in [conversation, left] {
+        one.send(&anna, conversation, "hello").await;
     }
     let entry_id = "query($c: ID!) { conversation(id: $c) { id inboxEntry { id } } }";
     let inbox = "{ inbox { edges { node { unreadCount conversation { uuid } } } pageInfo { hasNextPage } }
@@ -81,9 +81,9 @@ async fn an_entry_without_a_place_in_its_conversation_is_neither_shown_nor_count
         assert!(other.chat.entry(&ben, ghost).await.unwrap().is_some(), "the row says otherwise");
     }
     let data = other.actor(&ben).data(inbox, json!({})).await;
-    let shown = json!([{"node": {"unreadCount": 1, "conversation": {"uuid": room.0}}}]);
+    let shown = json!([{"node": {"unreadCount": 1, "conversation": {"uuid": conversation.0}}}]);
     assert_eq!(data["inbox"], json!({"edges": shown, "pageInfo": {"hasNextPage": false}}));
-    assert_eq!(data["unread"]["edges"], json!([{"node": {"conversation": {"uuid": room.0}}}]));
+    assert_eq!(data["unread"]["edges"], json!([{"node": {"conversation": {"uuid": conversation.0}}}]));
     assert_eq!(data["inboxSummary"], json!({"unreadConversationCount": 1}));
     let node = other.actor(&ben).data("query($i: ID!) { node(id: $i) { id } }", json!({"i": of_left["id"]})).await;
     assert_eq!(node, json!({"node": null}));
@@ -96,34 +96,35 @@ async fn an_entry_without_a_place_in_its_conversation_is_neither_shown_nor_count
 async fn a_change_of_membership_is_finished_where_it_was_decided() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben, gus, hal] = people(["anna", "ben", "gus", "hal"]);
-    let room = one.group(&anna, &[&ben]).await;
-    other.send(&ben, room, "before").await;
-    one.chat.add_participants(&anna, room, &[gus.as_str().to_owned()]).await.unwrap();
-    other.send(&ben, room, "after").await;
+    let conversation = one.group(&anna, &[&ben]).await;
+    other.send(&ben, conversation, "before").await;
+    one.chat.add_participants(&anna, conversation, &[gus.as_str().to_owned()]).await.unwrap();
+    other.send(&ben, conversation, "after").await;
 
-    let (message, day) = undo(room).await;
-    assert_eq!(bodies(&one, room).await, ["after", "before"], "it is as though it was not written");
-    other.chat.add_participants(&anna, room, &[hal.as_str().to_owned()]).await.unwrap();
+    let (message, day) = undo(conversation).await;
+    assert_eq!(bodies(&one, conversation).await, ["after", "before"], "it is as though it was not written");
+    other.chat.add_participants(&anna, conversation, &[hal.as_str().to_owned()]).await.unwrap();
     let there = format!(
         "SELECT message_id FROM {{}}.messages_by_conversation WHERE conversation_id = {} AND width = 1 AND start = {day} AND message_id = {}",
-        room.0,
+        conversation.0,
         message.id.uuid()
     );
     assert_eq!(run(&there).await.into_rows_result().unwrap().rows_num(), 1, "in the bucket that was decided on");
-    assert_eq!(bodies(&one, room).await, ["", "after", "", "before"]);
+    assert_eq!(bodies(&one, conversation).await, ["", "after", "", "before"]);
 }
 
 /// The bodies of a history, the newest first; none of what the server said.
-async fn bodies(server: &Server, room: ConversationId) -> Vec<String> {
+async fn bodies(server: &Server, conversation: ConversationId) -> Vec<String> {
     let request = HistoryRequest::Page { page: PageRequest::first(20), from: None, until: None };
-    let page = server.chat.history(room, &request).await.unwrap();
+    let page = server.chat.history(conversation, &request).await.unwrap();
     page.items.iter().map(|message| message.content.as_ref().unwrap().body.as_str().to_owned()).collect()
 }
 
 /// Takes the message of the last change of membership away, and lets that change be one that is not settled, whose message goes into the
 /// bucket of a day. Answers with the message, and with when the day begins.
-async fn undo(room: ConversationId) -> (Message, i64) {
-    let pending = run(&format!("SELECT pending FROM {{}}.participants_by_conversation WHERE conversation_id = {} LIMIT 1", room.0)).await;
+async fn undo(conversation: ConversationId) -> (Message, i64) {
+    let pending =
+        run(&format!("SELECT pending FROM {{}}.participants_by_conversation WHERE conversation_id = {} LIMIT 1", conversation.0)).await;
     let (pending,) = pending.into_rows_result().unwrap().single_row::<(Vec<u8>,)>().unwrap();
     let ((message, (width, start)), rest) = postcard::take_from_bytes::<(Message, (i8, i64))>(&pending).unwrap();
     let micros = message.id.moment().micros();
@@ -131,11 +132,13 @@ async fn undo(room: ConversationId) -> (Message, i64) {
     assert_eq!(width, 0, "the widest, as there are few messages");
     let mut pending = postcard::to_stdvec(&(&message, (1_i8, day))).unwrap();
     pending.extend_from_slice(rest);
-    run(&format!("UPDATE {{}}.participants_by_conversation SET pending = {} WHERE conversation_id = {}", hex(&pending), room.0)).await;
-    run(&format!("DELETE settled FROM {{}}.participants_by_conversation USING TIMESTAMP 1 WHERE conversation_id = {}", room.0)).await;
+    run(&format!("UPDATE {{}}.participants_by_conversation SET pending = {} WHERE conversation_id = {}", hex(&pending), conversation.0))
+        .await;
+    run(&format!("DELETE settled FROM {{}}.participants_by_conversation USING TIMESTAMP 1 WHERE conversation_id = {}", conversation.0))
+        .await;
     run(&format!(
         "DELETE FROM {{}}.messages_by_conversation WHERE conversation_id = {} AND width = 0 AND start = {start} AND message_id = {}",
-        room.0,
+        conversation.0,
         message.id.uuid()
     ))
     .await;

@@ -12,7 +12,7 @@ use crate::support::client;
 use crate::support::nats::Nats;
 use crate::support::world::PATIENCE;
 
-/// Where each looks every five seconds only.
+/// Two servers that poll the store only every five seconds.
 struct Two {
     servers: [Server; 2],
     buses: [Bus; 2],
@@ -23,7 +23,7 @@ struct Scene {
     nats: Nats,
     two: Two,
     people: [UserId; 2],
-    room: ConversationId,
+    conversation: ConversationId,
 }
 
 impl Scene {
@@ -32,13 +32,13 @@ impl Scene {
         let two = two(&nats).await?;
         two.hear_each_other(true).await;
         let people = people(["anna", "ben"]);
-        let room = two.servers[0].group(&people[0], &[&people[1]]).await;
-        Some(Self { nats, two, people, room })
+        let conversation = two.servers[0].group(&people[0], &[&people[1]]).await;
+        Some(Self { nats, two, people, conversation })
     }
 
     /// Waits until a server listens to what is said of the group, or none does.
     async fn listened(&self, wanted: bool) {
-        let subject = format!("wideroom.tests.c.{}", self.room.0.simple());
+        let subject = format!("wideroom.tests.c.{}", self.conversation.0.simple());
         let start = Instant::now();
         loop {
             let connections = client::http(self.nats.monitor, "GET", "/connz?subs=1", &[], b"").await.body["connections"].clone();
@@ -75,10 +75,10 @@ async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Sends some on one server, each once the one before was heard on the other, and says how long each took.
-async fn converse(one: &Server, heard: &mut MessageUpdates, sender: &UserId, room: ConversationId, count: usize) -> Vec<Duration> {
+async fn converse(one: &Server, heard: &mut MessageUpdates, sender: &UserId, conversation: ConversationId, count: usize) -> Vec<Duration> {
     let mut took = Vec::new();
     for _ in 0..count {
-        let sent = one.send(sender, room, "hello").await;
+        let sent = one.send(sender, conversation, "hello").await;
         let at = Instant::now();
         let wait = async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} };
         tokio::time::timeout(2 * SOON, wait).await.expect("it was lost");
@@ -91,32 +91,32 @@ async fn converse(one: &Server, heard: &mut MessageUpdates, sender: &UserId, roo
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     let Some(mut scene) = Scene::set().await else { return };
-    let ([anna, ben], room) = (scene.people.clone(), scene.room);
+    let ([anna, ben], conversation) = (scene.people.clone(), scene.conversation);
     let [one, other] = &scene.two.servers;
-    let mut heard = other.chat.message_updates(&ben, room, None).await.unwrap();
+    let mut heard = other.chat.message_updates(&ben, conversation, None).await.unwrap();
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
     scene.listened(true).await;
-    let with = converse(one, &mut heard, &anna, room, 10).await;
+    let with = converse(one, &mut heard, &anna, conversation, 10).await;
     scene.nats.kill();
-    let without = converse(one, &mut heard, &anna, room, 5).await;
+    let without = converse(one, &mut heard, &anna, conversation, 5).await;
     scene.two.hear_each_other(false).await;
     scene.nats.start_again();
-    let sent = one.send(&anna, room, "while it comes back").await;
+    let sent = one.send(&anna, conversation, "while it comes back").await;
     tokio::time::timeout(2 * SOON, async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} })
         .await
         .expect("it was lost");
     scene.two.hear_each_other(true).await;
     scene.listened(true).await;
-    let again = converse(one, &mut heard, &anna, room, 10).await;
+    let again = converse(one, &mut heard, &anna, conversation, 10).await;
     println!("heard on the other server, medians: with NATS {:?}, without {:?}, with it again {:?}", with[5], without[2], again[5]);
-    // By looking every five seconds ten of them would take half a minute.
+    // Polling every five seconds, ten messages would take half a minute.
     for took in [with, again] {
         assert!(took.iter().sum::<Duration>() < Duration::from_secs(15), "{took:?}");
     }
     let shown = async {
         loop {
             inbox.next().await.unwrap().unwrap();
-            let row = other.chat.entry(&ben, room).await.unwrap().unwrap();
+            let row = other.chat.entry(&ben, conversation).await.unwrap().unwrap();
             if row.last_message > Some(sent.id) {
                 return;
             }
@@ -128,15 +128,15 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_nats_hangs() {
     let Some(scene) = Scene::set().await else { return };
-    let ([anna, ben], room) = (&scene.people, scene.room);
+    let ([anna, ben], conversation) = (&scene.people, scene.conversation);
     let [one, other] = &scene.two.servers;
-    let mut heard = other.chat.message_updates(ben, room, None).await.unwrap();
+    let mut heard = other.chat.message_updates(ben, conversation, None).await.unwrap();
     scene.listened(true).await;
     scene.nats.freeze();
     // Nobody knows it yet, and all look every five seconds.
-    let hung = converse(one, &mut heard, anna, room, 3).await;
+    let hung = converse(one, &mut heard, anna, conversation, 3).await;
     scene.nats.thaw();
-    let again = converse(one, &mut heard, anna, room, 5).await;
+    let again = converse(one, &mut heard, anna, conversation, 5).await;
     println!("heard on the other server, medians: while NATS hangs {:?}, after it {:?}", hung[1], again[2]);
 }
 
@@ -165,7 +165,7 @@ async fn typing_and_presence_cross_servers() {
     assert!(typing.is_quiet());
     let heard = async {
         let sign = "mutation($c: ID!, $t: Boolean!) { setTyping(input: {conversationId: $c, typing: $t}) { __typename } }";
-        // What is said before it is listened to is gone, as it should be.
+        // A typing signal without a subscriber is lost by design.
         loop {
             one.actor(&anna).data(sign, json!({"c": conversation, "t": true})).await;
             if let Ok(told) = tokio::time::timeout(Duration::from_millis(200), typing.next()).await {
@@ -183,10 +183,13 @@ async fn typing_and_presence_cross_servers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_listens_where_somebody_listens_to_it_and_no_longer() {
     let Some(scene) = Scene::set().await else { return };
-    let ([anna, ben], room) = (&scene.people, scene.room);
+    let ([anna, ben], conversation) = (&scene.people, scene.conversation);
     let other = &scene.two.servers[1];
     scene.listened(false).await;
-    let streams = [other.chat.message_updates(ben, room, None).await.unwrap(), other.chat.message_updates(anna, room, None).await.unwrap()];
+    let streams = [
+        other.chat.message_updates(ben, conversation, None).await.unwrap(),
+        other.chat.message_updates(anna, conversation, None).await.unwrap(),
+    ];
     scene.listened(true).await;
     let [first, second] = streams;
     drop(first);

@@ -15,7 +15,7 @@ use super::slow::Slow;
 use crate::store::stage::keyspace;
 use crate::support::world::Actor;
 
-/// What one sees of the other must be there by then. As a rule it takes one second.
+/// Deadline for writes of one server to reach the other. Usually they take one second.
 pub(super) const SOON: Duration = Duration::from_secs(10);
 
 /// The system's clock, set wrong.

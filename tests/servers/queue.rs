@@ -1,4 +1,4 @@
-//! What waits in the queue of a conversation behind something that alters who may do it. Any store will do.
+//! Writes that wait in the queue of a conversation behind a change of permissions. They run on any store.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::slow::Slow;
 use crate::support::ground::Ground;
 use crate::support::world::PATIENCE;
 
-async fn send(chat: &Chat, user: &UserId, room: ConversationId, body: &str) -> Arc<Message> {
+async fn send(chat: &Chat, user: &UserId, conversation: ConversationId, body: &str) -> Arc<Message> {
     let input = DraftInput { body: body.to_owned(), ..DraftInput::default() };
-    chat.send(user, room, Draft::parse(input, chat.bounds()).unwrap()).await.unwrap()
+    chat.send(user, conversation, Draft::parse(input, chat.bounds()).unwrap()).await.unwrap()
 }
 
 /// Waits until so many conversations have a queue, in which so many jobs wait.
@@ -47,9 +47,9 @@ async fn what_waited_behind_a_removal_or_a_demotion_is_not_done() {
 
     let [anna, ben, gus] = people(["anna", "ben", "gus"]);
     let names = [ben.as_str().to_owned(), gus.as_str().to_owned()];
-    let room = chat.create_group(&anna, "a group", &names, None).await.unwrap().id;
-    chat.set_role(&anna, room, gus.as_str(), Role::Admin).await.unwrap();
-    let (of_anna, of_ben) = (send(&chat, &anna, room, "of anna").await, send(&chat, &ben, room, "of ben").await);
+    let conversation = chat.create_group(&anna, "a group", &names, None).await.unwrap().id;
+    chat.set_role(&anna, conversation, gus.as_str(), Role::Admin).await.unwrap();
+    let (of_anna, of_ben) = (send(&chat, &anna, conversation, "of anna").await, send(&chat, &ben, conversation, "of ben").await);
     waiting(&metrics, 0, 0).await;
 
     slow.hold();
@@ -59,26 +59,26 @@ async fn what_waited_behind_a_removal_or_a_demotion_is_not_done() {
         // Until it is being written, the first one waits too.
         begun(0).await;
         tokio::join!(
-            chat.remove_participant(anna, room, ben.as_str()),
+            chat.remove_participant(anna, conversation, ben.as_str()),
             async {
                 begun(1).await;
-                chat.set_role(anna, room, gus.as_str(), Role::Member).await
+                chat.set_role(anna, conversation, gus.as_str(), Role::Member).await
             },
             async {
                 begun(2).await;
-                chat.edit(ben, room, of_ben.id, "edited".to_owned()).await
+                chat.edit(ben, conversation, of_ben.id, "edited".to_owned()).await
             },
             async {
                 begun(3).await;
-                chat.delete(ben, room, of_ben.id).await
+                chat.delete(ben, conversation, of_ben.id).await
             },
             async {
                 begun(4).await;
-                chat.react(ben, room, of_anna.id, "\u{1f44d}", true).await
+                chat.react(ben, conversation, of_anna.id, "\u{1f44d}", true).await
             },
             async {
                 begun(5).await;
-                let moderation = chat.delete(gus, room, of_anna.id);
+                let moderation = chat.delete(gus, conversation, of_anna.id);
                 let let_go = async {
                     begun(6).await;
                     slow.let_go();
@@ -87,13 +87,14 @@ async fn what_waited_behind_a_removal_or_a_demotion_is_not_done() {
             },
         )
     };
-    let (held, (removed, demoted, edited, deleted, reacted, moderated)) = tokio::join!(send(chat, anna, room, "holds the queue"), waiters);
+    let (held, (removed, demoted, edited, deleted, reacted, moderated)) =
+        tokio::join!(send(chat, anna, conversation, "holds the queue"), waiters);
     drop(held);
     removed.unwrap();
     demoted.unwrap();
     let is_refused = |answer: Result<Arc<Message>>| matches!(answer, Err(Error::NotFound(_)));
     assert!(is_refused(edited) && is_refused(deleted) && is_refused(reacted), "one who was removed");
     assert!(matches!(moderated, Err(Error::Forbidden(_))), "one who is an admin no more: {moderated:?}");
-    let now = chat.messages(&[(room, of_anna.id), (room, of_ben.id)]).await.unwrap();
+    let now = chat.messages(&[(conversation, of_anna.id), (conversation, of_ben.id)]).await.unwrap();
     assert_eq!(now, [Some(of_anna), Some(of_ben)], "as they were");
 }

@@ -15,7 +15,7 @@ use super::watcher::{Course, Dice, Seen, Shown, entry, just_before, watch_conver
 const SETTLE: Duration = Duration::from_secs(12);
 const STEPS: usize = 120;
 
-/// What was acknowledged.
+/// Acknowledged writes.
 #[derive(Default)]
 struct Done {
     sent: Vec<Arc<Message>>,

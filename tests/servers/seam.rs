@@ -1,5 +1,5 @@
-//! What one server wrote, on the other: at once in reads, soon in subscriptions, and never lost, whatever the clocks say, however late a
-//! write is, and whoever died.
+//! Writes of one server on the other: at once in reads, soon in subscriptions, and never lost, whatever the clocks show, however late a
+//! write is, and whichever server dies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,14 +55,14 @@ fn is_added(id: MessageId) -> impl FnMut(&ConversationEvent) -> bool {
 async fn what_one_wrote_the_other_reads_at_once() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben] = people(["anna", "ben"]);
-    let room = one.group(&anna, &[&ben]).await;
+    let conversation = one.group(&anna, &[&ben]).await;
     for number in 1..=20_u32 {
-        let message = one.send(&anna, room, "hello").await;
-        let (row, unread) = entry(&other, &ben, room).await;
+        let message = one.send(&anna, conversation, "hello").await;
+        let (row, unread) = entry(&other, &ben, conversation).await;
         assert_eq!(row.unwrap().last_message, Some(message.id));
         assert_eq!(unread.unwrap().count, 1, "{number}");
-        other.chat.mark_read(&ben, room, None).await.unwrap();
-        assert_eq!(entry(&one, &ben, room).await.1.unwrap().count, 0);
+        other.chat.mark_read(&ben, conversation, None).await.unwrap();
+        assert_eq!(entry(&one, &ben, conversation).await.1.unwrap().count, 0);
     }
 }
 
@@ -70,20 +70,20 @@ async fn what_one_wrote_the_other_reads_at_once() {
 async fn what_one_wrote_the_others_clients_hear_soon() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben] = people(["anna", "ben"]);
-    let room = one.group(&anna, &[&ben]).await;
-    let mut messages = other.chat.message_updates(&ben, room, None).await.unwrap();
-    let mut events = other.chat.conversation_updates(&ben, room, None).await.unwrap();
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut messages = other.chat.message_updates(&ben, conversation, None).await.unwrap();
+    let mut events = other.chat.conversation_updates(&ben, conversation, None).await.unwrap();
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
-        let message = one.send(&anna, room, "hello").await;
+        let message = one.send(&anna, conversation, "hello").await;
         let sent_at = Instant::now();
         hear(&mut messages, message.id).await;
         hear_event(&mut events, is_added(message.id)).await;
         soon(async {
             loop {
-                hear_entry(&mut inbox, room).await;
-                if entry(&other, &ben, room).await.0.unwrap().last_message == Some(message.id) {
+                hear_entry(&mut inbox, conversation).await;
+                if entry(&other, &ben, conversation).await.0.unwrap().last_message == Some(message.id) {
                     return;
                 }
             }
@@ -93,26 +93,26 @@ async fn what_one_wrote_the_others_clients_hear_soon() {
     }
     println!("the slowest of ten sends was heard on the other server after {slowest:?}");
 
-    let message = one.send(&anna, room, "to be changed").await;
-    one.chat.edit(&anna, room, message.id, "changed".to_owned()).await.unwrap();
+    let message = one.send(&anna, conversation, "to be changed").await;
+    one.chat.edit(&anna, conversation, message.id, "changed".to_owned()).await.unwrap();
     hear_event(&mut events, |event| {
         matches!(event, ConversationEvent::MessageChanged(_, there)
             if there.id == message.id && there.content.as_ref().is_some_and(|content| content.body.as_str() == "changed"))
     })
     .await;
-    one.chat.mark_read(&anna, room, None).await.unwrap();
-    one.chat.mark_delivered(&ben, room, Some(message.id)).await.unwrap();
+    one.chat.mark_read(&anna, conversation, None).await.unwrap();
+    one.chat.mark_delivered(&ben, conversation, Some(message.id)).await.unwrap();
     hear_event(&mut events, |event| matches!(event, ConversationEvent::MarkerMoved(user) if *user == ben)).await;
-    one.chat.rename(&anna, room, "another name").await.unwrap();
+    one.chat.rename(&anna, conversation, "another name").await.unwrap();
     hear_event(&mut events, |event| matches!(event, ConversationEvent::Renamed)).await;
-    assert_eq!(other.chat.conversation(&ben, room).await.unwrap().unwrap().name.as_ref().unwrap().as_str(), "another name");
+    assert_eq!(other.chat.conversation(&ben, conversation).await.unwrap().unwrap().name.as_ref().unwrap().as_str(), "another name");
     let muted = EntrySettings { muted: Some(true), ..EntrySettings::default() };
-    one.chat.update_entry(&ben, room, muted).await.unwrap();
+    one.chat.update_entry(&ben, conversation, muted).await.unwrap();
     soon(async {
-        while !entry(&other, &ben, room).await.0.unwrap().flags.is_muted {
-            hear_entry(&mut inbox, room).await;
+        while !entry(&other, &ben, conversation).await.0.unwrap().flags.is_muted {
+            hear_entry(&mut inbox, conversation).await;
         }
-        hear_entry(&mut inbox, room).await;
+        hear_entry(&mut inbox, conversation).await;
     })
     .await;
 }
@@ -122,18 +122,18 @@ async fn what_one_wrote_the_others_clients_hear_soon() {
 async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben] = people(["anna", "ben"]);
-    let room = one.group(&anna, &[&ben]).await;
-    let mut live = other.chat.message_updates(&ben, room, None).await.unwrap();
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut live = other.chat.message_updates(&ben, conversation, None).await.unwrap();
     let inbox_position = other.chat.updates_position();
     one.slow.set_delay(Duration::from_secs(13));
-    let late = one.try_send(&anna, room, "late", None).await;
+    let late = one.try_send(&anna, conversation, "late", None).await;
     assert_eq!(late.unwrap_err().to_string(), wideroom::chat::Error::OutcomeUnknown.to_string());
     tokio::time::sleep(Duration::from_secs(7)).await;
-    let early = other.send(&ben, room, "early").await;
+    let early = other.send(&ben, conversation, "early").await;
     let history = wideroom::chat::HistoryRequest::Page { page: wideroom::model::PageRequest::first(5), from: None, until: None };
     let late = soon(async {
         loop {
-            let page = other.chat.history(room, &history).await.unwrap();
+            let page = other.chat.history(conversation, &history).await.unwrap();
             if let Some(late) = page.items.iter().find(|message| message.sender == anna) {
                 return late.id;
             }
@@ -146,11 +146,11 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
     // The log of what is late is written after it, and told of when it is there.
     let after = Some(early.id.order_key());
     for server in [&one, &other] {
-        hear(&mut server.chat.message_updates(&ben, room, after).await.unwrap(), late).await;
-        hear_event(&mut server.chat.conversation_updates(&ben, room, after).await.unwrap(), is_added(late)).await;
+        hear(&mut server.chat.message_updates(&ben, conversation, after).await.unwrap(), late).await;
+        hear_event(&mut server.chat.conversation_updates(&ben, conversation, after).await.unwrap(), is_added(late)).await;
     }
     let mut inbox = one.chat.inbox_updates(&ben, Some(inbox_position)).await.unwrap();
-    hear_entry(&mut inbox, room).await;
+    hear_entry(&mut inbox, conversation).await;
 }
 
 /// The claim is there, and nothing else: whoever made it is no more.
@@ -158,23 +158,26 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
 async fn a_send_whose_server_died_after_its_claim_is_finished_by_the_other() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben] = people(["anna", "ben"]);
-    let room = one.group(&anna, &[&ben]).await;
-    let mut live = [one.chat.message_updates(&ben, room, None).await.unwrap(), other.chat.message_updates(&ben, room, None).await.unwrap()];
+    let conversation = one.group(&anna, &[&ben]).await;
+    let mut live = [
+        one.chat.message_updates(&ben, conversation, None).await.unwrap(),
+        other.chat.message_updates(&ben, conversation, None).await.unwrap(),
+    ];
     let id = IdGenerator::random().next(SystemClock.now().plus_micros(-30_000_000));
-    let newest = other.send(&ben, room, "meanwhile").await;
-    claim(room, &anna, "its-key", id, "finish me").await;
-    let sent = other.try_send(&anna, room, "finish me", Some("its-key")).await.unwrap();
+    let newest = other.send(&ben, conversation, "meanwhile").await;
+    claim(conversation, &anna, "its-key", id, "finish me").await;
+    let sent = other.try_send(&anna, conversation, "finish me", Some("its-key")).await.unwrap();
     assert_eq!(sent.id, id, "the id of the first try");
-    assert!(matches!(other.try_send(&anna, room, "another", Some("its-key")).await, Err(wideroom::chat::Error::Conflict)));
+    assert!(matches!(other.try_send(&anna, conversation, "another", Some("its-key")).await, Err(wideroom::chat::Error::Conflict)));
     for (server, live) in [&one, &other].into_iter().zip(&mut live) {
-        assert_eq!(server.try_send(&anna, room, "finish me", Some("its-key")).await.unwrap().id, id);
+        assert_eq!(server.try_send(&anna, conversation, "finish me", Some("its-key")).await.unwrap().id, id);
         hear(live, id).await;
-        let mut resumed = server.chat.message_updates(&ben, room, Some(newest.id.order_key())).await.unwrap();
+        let mut resumed = server.chat.message_updates(&ben, conversation, Some(newest.id.order_key())).await.unwrap();
         hear(&mut resumed, id).await;
     }
 }
 
-async fn claim(room: ConversationId, sender: &UserId, key: &str, id: MessageId, body: &str) {
+async fn claim(conversation: ConversationId, sender: &UserId, key: &str, id: MessageId, body: &str) {
     let keyspace = keyspace().await.unwrap().keyspace;
     let InputHash(hash) = InputHash::of_send(&content(body), None);
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -184,7 +187,7 @@ async fn claim(room: ConversationId, sender: &UserId, key: &str, id: MessageId, 
     let statement = format!(
         "INSERT INTO {keyspace}.sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) \
          VALUES ({}, '{sender}', '{key}', {}, 0, {start}, 0x{hash}) IF NOT EXISTS",
-        room.0,
+        conversation.0,
         id.uuid()
     );
     shared().await.unwrap().session().await.query_unpaged(statement, ()).await.unwrap();
@@ -194,10 +197,10 @@ async fn claim(room: ConversationId, sender: &UserId, key: &str, id: MessageId, 
 async fn an_answer_lies_after_what_it_answers_whatever_the_clocks_say() {
     let (Some(ahead), Some(behind)) = (Server::open(1_500_000).await, Server::open(0).await) else { return };
     let [anna, ben] = people(["anna", "ben"]);
-    let room = ahead.group(&anna, &[&ben]).await;
+    let conversation = ahead.group(&anna, &[&ben]).await;
     for _ in 0..10 {
-        let question = ahead.send(&anna, room, "why?").await;
-        let answer = behind.send(&ben, room, "because").await;
+        let question = ahead.send(&anna, conversation, "why?").await;
+        let answer = behind.send(&ben, conversation, "because").await;
         assert!(answer.id > question.id);
     }
 }
@@ -207,52 +210,52 @@ async fn an_answer_lies_after_what_it_answers_whatever_the_clocks_say() {
 async fn what_is_set_on_an_entry_lies_after_what_a_clock_ahead_has_written() {
     let Some(ahead) = Server::open(1_500_000).await else { return };
     let [anna, ben] = people(["anna", "ben"]);
-    let room = ahead.group(&anna, &[&ben]).await;
-    let question = ahead.send(&anna, room, "why?").await;
-    ahead.send(&ben, room, "because").await;
+    let conversation = ahead.group(&anna, &[&ben]).await;
+    let question = ahead.send(&anna, conversation, "why?").await;
+    ahead.send(&ben, conversation, "because").await;
     let behind = Server::open(0).await.unwrap();
-    behind.chat.mark_unread(&ben, room, question.id).await.unwrap();
-    assert_eq!(entry(&behind, &ben, room).await.1.unwrap().count, 1);
+    behind.chat.mark_unread(&ben, conversation, question.id).await.unwrap();
+    assert_eq!(entry(&behind, &ben, conversation).await.1.unwrap().count, 1);
     let behind = Server::open(0).await.unwrap();
     let archive = EntrySettings { archived: Some(true), ..EntrySettings::default() };
-    assert!(behind.chat.update_entry(&anna, room, archive).await.unwrap().is_archived());
+    assert!(behind.chat.update_entry(&anna, conversation, archive).await.unwrap().is_archived());
 }
 
-/// Whoever is in it at the end has the newest message in their entry, and who was removed hears nothing more.
+/// At the end, every participant has the newest message in the inbox entry, and removed users receive nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_membership_changes_on_one_while_the_other_sends() {
     let Some((one, other)) = two().await else { return };
     let names = ["anna", "ben", "gus", "hal", "ida", "jon"];
     let [anna, ben, guests @ ..] = people(names);
-    let room = one.group(&anna, &[&ben]).await;
+    let conversation = one.group(&anna, &[&ben]).await;
     let sends = async {
         for number in 0..60 {
-            other.send(&ben, room, &format!("{number}")).await;
+            other.send(&ben, conversation, &format!("{number}")).await;
         }
     };
     let changes = async {
         for guest in &guests {
-            one.chat.add_participants(&anna, room, &[guest.as_str().to_owned()]).await.unwrap();
+            one.chat.add_participants(&anna, conversation, &[guest.as_str().to_owned()]).await.unwrap();
         }
         for guest in &guests[..2] {
-            one.chat.remove_participant(&anna, room, guest.as_str()).await.unwrap();
+            one.chat.remove_participant(&anna, conversation, guest.as_str()).await.unwrap();
         }
     };
     tokio::join!(sends, changes);
-    let newest = one.chat.last_messages(&[room]).await.unwrap().pop().flatten();
+    let newest = one.chat.last_messages(&[conversation]).await.unwrap().pop().flatten();
     for user in [&anna, &ben].into_iter().chain(&guests[2..]) {
         for server in [&one, &other] {
-            assert_eq!(entry(server, user, room).await.0.unwrap().last_message, newest, "{user}");
+            assert_eq!(entry(server, user, conversation).await.0.unwrap().last_message, newest, "{user}");
         }
     }
     for user in &guests[..2] {
-        assert_eq!(entry(&other, user, room).await.0, None);
+        assert_eq!(entry(&other, user, conversation).await.0, None);
     }
     let ida = &guests[2];
-    let mut messages = other.chat.message_updates(ida, room, None).await.unwrap();
-    let mut events = other.chat.conversation_updates(ida, room, None).await.unwrap();
+    let mut messages = other.chat.message_updates(ida, conversation, None).await.unwrap();
+    let mut events = other.chat.conversation_updates(ida, conversation, None).await.unwrap();
     let mut inbox = other.chat.inbox_updates(ida, None).await.unwrap();
-    one.chat.remove_participant(&anna, room, ida.as_str()).await.unwrap();
+    one.chat.remove_participant(&anna, conversation, ida.as_str()).await.unwrap();
     let removed_at = Instant::now();
     soon(async { while messages.next().await.is_some() {} }).await;
     hear_event(&mut events, |event| matches!(event, ConversationEvent::ParticipantRemoved(user) if user == ida)).await;
@@ -260,8 +263,8 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     soon(async { while events.next().await.is_some() {} }).await;
     soon(async {
         loop {
-            hear_entry(&mut inbox, room).await;
-            if entry(&other, ida, room).await.0.is_none() {
+            hear_entry(&mut inbox, conversation).await;
+            if entry(&other, ida, conversation).await.0.is_none() {
                 return;
             }
         }
@@ -276,26 +279,26 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
     let [anna, ben] = people(["anna", "ben"]);
     let crowd: Vec<_> = (0..40).map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap()).collect();
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
-    let room = one.group(&anna, &everybody).await;
+    let conversation = one.group(&anna, &everybody).await;
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
     for _ in 0..5 {
         // Known from now on, as it was.
-        entry(&other, &ben, room).await;
-        let message = one.send(&anna, room, "hello, all").await;
+        entry(&other, &ben, conversation).await;
+        let message = one.send(&anna, conversation, "hello, all").await;
         let sent_at = Instant::now();
         soon(async {
             loop {
-                hear_entry(&mut inbox, room).await;
-                if entry(&other, &ben, room).await.0.unwrap().last_message == Some(message.id) {
+                hear_entry(&mut inbox, conversation).await;
+                if entry(&other, &ben, conversation).await.0.unwrap().last_message == Some(message.id) {
                     return;
                 }
             }
         })
         .await;
         println!("told of a large conversation after {:?}", sent_at.elapsed());
-        let after = one.send(&anna, room, "and again").await;
+        let after = one.send(&anna, conversation, "and again").await;
         let read_at = Instant::now();
-        while entry(&other, &ben, room).await.0.unwrap().last_message != Some(after.id) {
+        while entry(&other, &ben, conversation).await.0.unwrap().last_message != Some(after.id) {
             assert!(read_at.elapsed() < Duration::from_secs(2), "a head is known for a second");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -325,19 +328,19 @@ async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
     let crowd: Vec<_> = (0..30).map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap()).collect();
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
-    let room = one.group(&anna, &everybody).await;
+    let conversation = one.group(&anna, &everybody).await;
     // Told when it is found, and once more for the last time: from then on nothing is left to be told of its making.
-    hear_entry(&mut inbox, room).await;
-    hear_entry(&mut inbox, room).await;
-    assert!(!other.chat.conversation(&ben, room).await.unwrap().unwrap().is_large);
-    one.chat.add_participants(&anna, room, &[format!("31-{anna}")]).await.unwrap();
-    assert!(other.chat.conversation(&ben, room).await.unwrap().unwrap().is_large);
+    hear_entry(&mut inbox, conversation).await;
+    hear_entry(&mut inbox, conversation).await;
+    assert!(!other.chat.conversation(&ben, conversation).await.unwrap().unwrap().is_large);
+    one.chat.add_participants(&anna, conversation, &[format!("31-{anna}")]).await.unwrap();
+    assert!(other.chat.conversation(&ben, conversation).await.unwrap().unwrap().is_large);
     for _ in 0..3 {
-        let message = one.send(&anna, room, "hello, all").await;
+        let message = one.send(&anna, conversation, "hello, all").await;
         soon(async {
             loop {
-                hear_entry(&mut inbox, room).await;
-                if entry(&other, &ben, room).await.0.unwrap().last_message == Some(message.id) {
+                hear_entry(&mut inbox, conversation).await;
+                if entry(&other, &ben, conversation).await.0.unwrap().last_message == Some(message.id) {
                     return;
                 }
             }

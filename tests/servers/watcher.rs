@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// Where a client is: on which server, and until when.
+/// Servers that a client switches between at random, until it is stopped.
 pub(super) struct Course {
     pub(super) servers: Arc<[Server; 2]>,
     pub(super) dice: Dice,
@@ -48,7 +48,7 @@ impl Course {
         Instant::now() + Duration::from_millis(u64::from(200 + self.dice.below(3_000)))
     }
 
-    /// What comes next: `None` when the connection is cut.
+    /// Next item, or `None` when the connection is cut.
     async fn next<T>(&self, cut: Instant, next: impl Future<Output = T>) -> Option<T> {
         let cut = tokio::time::Instant::from_std(cut);
         tokio::select! {

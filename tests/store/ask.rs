@@ -99,7 +99,7 @@ pub async fn mark(store: &dyn Store, user: &UserId, conversation: ConversationId
     store.move_read_marker(user, &moved).await.unwrap();
 }
 
-/// Where a marker goes, and whether receipts hear of it.
+/// Target of a marker, and whether it also advances the receipt.
 #[derive(Clone, Copy)]
 pub struct MarkTo {
     pub epoch: u64,
@@ -118,7 +118,7 @@ pub fn assert_newest(answer: Option<TimeUuid>, expected: Option<TimeUuid>) {
     }
 }
 
-/// That the store takes writes. One that several servers share also watches the clock, which here stands still in the past.
+/// Asserts that the store accepts writes. A shared store also checks the clock, which is stopped in the past here.
 pub fn assert_healthy(store: &dyn Store) {
     if !is_among_others() {
         assert_eq!(store.health(), Ok(()));

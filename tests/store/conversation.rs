@@ -9,77 +9,77 @@ use super::ask::{
     assert_healthy, assert_newest, assert_page, inbox_ids, make, only, participant, participants, requests, row, runner, send_as, slice,
     try_row,
 };
-use crate::support::words::{START, change, crowd, direct, group, id, key, longest_user, room, salted, user, users};
+use crate::support::words::{START, change, conversation_id, crowd, direct, group, id, key, longest_user, salted, user, users};
 
 pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    let mut new = group(room(1), &[ann.clone(), ben.clone()]);
+    let mut new = group(conversation_id(1), &[ann.clone(), ben.clone()]);
     new.conversation.name = Some(GroupName::parse("Räder & Äpfel").unwrap());
     new.conversation.created_by = Some(ann.clone());
     assert_eq!(store.create_conversation(&new).await.unwrap(), Created::New);
     for (user, role) in [(&ann, Role::Owner), (&ben, Role::Member)] {
-        let seat = only(store.seats(user, &[room(1)]).await.unwrap()).unwrap();
+        let seat = only(store.seats(user, &[conversation_id(1)]).await.unwrap()).unwrap();
         assert_eq!(*seat.conversation, new.conversation);
         assert_eq!((seat.membership.state, seat.membership.role), (MembershipState::Joined, role));
-        let participant = participant(store, room(1), user).await.unwrap();
-        assert_eq!((participant.conversation, &participant.user), (room(1), user));
+        let participant = participant(store, conversation_id(1), user).await.unwrap();
+        assert_eq!((participant.conversation, &participant.user), (conversation_id(1), user));
         assert_eq!((participant.membership, participant.read_up_to), (seat.membership, OrderKey::MIN));
-        assert_eq!(inbox_ids(store, user).await, [room(1)]);
+        assert_eq!(inbox_ids(store, user).await, [conversation_id(1)]);
     }
-    assert_eq!(participants(store, room(1)).await, [ann, ben]);
-    assert_eq!(store.participant_counts(&[room(1), room(2)]).await.unwrap(), [2, 0]);
+    assert_eq!(participants(store, conversation_id(1)).await, [ann, ben]);
+    assert_eq!(store.participant_counts(&[conversation_id(1), conversation_id(2)]).await.unwrap(), [2, 0]);
 }
 
 pub async fn a_stranger_has_no_seat(store: &dyn Store) {
     let [ann, ben, stranger, ann_a] = users(["ann", "ben", "stranger", "ann a"]);
-    make(store, room(1), &[ann.clone(), ben]).await;
+    make(store, conversation_id(1), &[ann.clone(), ben]).await;
     for nobody in [&stranger, &ann_a, &user("an")] {
-        assert!(only(store.seats(nobody, &[room(1)]).await.unwrap()).is_none(), "{nobody}");
-        assert_eq!(participant(store, room(1), nobody).await, None, "{nobody}");
+        assert!(only(store.seats(nobody, &[conversation_id(1)]).await.unwrap()).is_none(), "{nobody}");
+        assert_eq!(participant(store, conversation_id(1), nobody).await, None, "{nobody}");
     }
-    assert!(only(store.seats(&ann, &[room(2)]).await.unwrap()).is_none(), "there is no such conversation");
+    assert!(only(store.seats(&ann, &[conversation_id(2)]).await.unwrap()).is_none(), "there is no such conversation");
 }
 
 pub async fn seats_come_in_the_order_of_their_keys(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     for (number, people) in [(1, &ann), (2, &ben), (3, &ann)] {
-        make(store, room(number), std::slice::from_ref(people)).await;
+        make(store, conversation_id(number), std::slice::from_ref(people)).await;
     }
-    let asked = [3, 9, 1, 2, 3, 1].map(room);
+    let asked = [3, 9, 1, 2, 3, 1].map(conversation_id);
     let seats = store.seats(&ann, &asked).await.unwrap();
     let there: Vec<_> = seats.into_iter().map(|seat| seat.map(|seat| seat.conversation.id)).collect();
-    assert_eq!(there, [Some(room(3)), None, Some(room(1)), None, Some(room(3)), Some(room(1))]);
+    assert_eq!(there, [Some(conversation_id(3)), None, Some(conversation_id(1)), None, Some(conversation_id(3)), Some(conversation_id(1))]);
     assert_eq!(store.participant_counts(&asked).await.unwrap(), [1, 0, 1, 1, 1, 1]);
     assert!(store.seats(&ann, &[]).await.unwrap().is_empty());
 }
 
 pub async fn making_it_again_changes_nothing(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
-    let first = group(room(1), &[ann.clone(), ben.clone()]);
+    let first = group(conversation_id(1), &[ann.clone(), ben.clone()]);
     assert_eq!(store.create_conversation(&first).await.unwrap(), Created::New);
-    let sent = send_as(store, room(1), id(5), &ann).await;
+    let sent = send_as(store, conversation_id(1), id(5), &ann).await;
     assert_eq!(sent.users.unwrap().len(), 2);
-    let before = row(store, &ben, room(1)).await;
+    let before = row(store, &ben, conversation_id(1)).await;
 
-    let mut second = group(room(1), &[eve.clone(), ann.clone()]);
+    let mut second = group(conversation_id(1), &[eve.clone(), ann.clone()]);
     second.conversation.name = Some(GroupName::parse("another").unwrap());
     second.conversation.created_at = START.plus_micros(900);
     second.change = change(900);
     let Created::Existing(there) = store.create_conversation(&second).await.unwrap() else { panic!("the id is taken") };
     assert_eq!(*there, first.conversation);
-    assert_eq!(participants(store, room(1)).await, [ann.clone(), ben.clone()]);
-    assert_eq!(row(store, &ben, room(1)).await, before);
-    assert_eq!(try_row(store, &eve, room(1)).await, None);
+    assert_eq!(participants(store, conversation_id(1)).await, [ann.clone(), ben.clone()]);
+    assert_eq!(row(store, &ben, conversation_id(1)).await, before);
+    assert_eq!(try_row(store, &eve, conversation_id(1)).await, None);
     assert!(inbox_ids(store, &eve).await.is_empty());
     // Nothing of the second was kept.
     assert_newest(store.newest_id().await.unwrap(), Some(id(5)));
-    assert_eq!(only(store.seats(&ann, &[room(1)]).await.unwrap()).unwrap().membership.role, Role::Owner);
+    assert_eq!(only(store.seats(&ann, &[conversation_id(1)]).await.unwrap()).unwrap().membership.role, Role::Owner);
 }
 
 pub async fn of_two_who_make_it_at_once_one_does(store: &dyn Store) {
     for round in 1..=20 {
         let people = [user(&format!("a{round}")), user(&format!("b{round}"))];
-        let (same, other) = (group(room(round), &people), direct(&people[0], &people[1]));
+        let (same, other) = (group(conversation_id(round), &people), direct(&people[0], &people[1]));
         for new in [same, other] {
             let tries: Vec<NewConversation> = (0..4).map(|n| NewConversation { change: change(n), ..new.clone() }).collect();
             let answers = futures_util::future::join_all(tries.iter().map(|new| store.create_conversation(new))).await;
@@ -100,15 +100,15 @@ pub async fn a_pair_that_is_taken_stays_as_it_is(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     let mut first = direct(&ann, &ben);
     // As an import may have brought one: with an id that does not follow from the names.
-    first.conversation.id = room(7);
+    first.conversation.id = conversation_id(7);
     assert_eq!(store.create_conversation(&first).await.unwrap(), Created::New);
-    assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), Some(room(7)));
-    assert_eq!(store.direct_conversation(&ben, &ann).await.unwrap(), Some(room(7)));
+    assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), Some(conversation_id(7)));
+    assert_eq!(store.direct_conversation(&ben, &ann).await.unwrap(), Some(conversation_id(7)));
 
     let second = direct(&ben, &ann);
-    assert!(is_existing(&store.create_conversation(&second).await.unwrap(), room(7)));
-    assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), Some(room(7)));
-    assert_eq!(inbox_ids(store, &ann).await, [room(7)]);
+    assert!(is_existing(&store.create_conversation(&second).await.unwrap(), conversation_id(7)));
+    assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), Some(conversation_id(7)));
+    assert_eq!(inbox_ids(store, &ann).await, [conversation_id(7)]);
     assert!(only(store.seats(&ann, &[second.conversation.id]).await.unwrap()).is_none());
 }
 
@@ -149,24 +149,24 @@ fn hard_names() -> Vec<UserId> {
 
 pub async fn participants_are_in_the_order_of_their_names_bytes(store: &dyn Store) {
     let names = hard_names();
-    make(store, room(1), &names).await;
-    make(store, room(2), &names[3..5]).await;
+    make(store, conversation_id(1), &names).await;
+    make(store, conversation_id(2), &names[3..5]).await;
     let mut sorted = names;
     sorted.sort_by(|one, other| one.as_str().as_bytes().cmp(other.as_str().as_bytes()));
-    assert_eq!(participants(store, room(1)).await, sorted);
+    assert_eq!(participants(store, conversation_id(1)).await, sorted);
     for name in &sorted {
-        assert!(only(store.seats(name, &[room(1)]).await.unwrap()).is_some(), "{name}");
-        assert!(inbox_ids(store, name).await.contains(&room(1)), "{name}");
+        assert!(only(store.seats(name, &[conversation_id(1)]).await.unwrap()).is_some(), "{name}");
+        assert!(inbox_ids(store, name).await.contains(&conversation_id(1)), "{name}");
     }
 }
 
 pub fn a_page_of_participants_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
     let names = hard_names();
     let list = runtime.block_on(async {
-        make(store, room(1), &names).await;
+        make(store, conversation_id(1), &names).await;
         let mut list = Vec::new();
         for name in &names {
-            list.push(participant(store, room(1), name).await.unwrap());
+            list.push(participant(store, conversation_id(1), name).await.unwrap());
         }
         list.sort_by(|one, other| one.user.as_str().cmp(other.user.as_str()));
         list
@@ -177,7 +177,7 @@ pub fn a_page_of_participants_is_the_slice_of_its_list(runtime: &Runtime, store:
     cursors.extend(["!", "\u{10ffff}"].map(|name| UserId::parse(name).unwrap()));
     let case = requests(prop::sample::select(cursors));
     let outcome = runner(200).run(&case, |request| {
-        let answer = runtime.block_on(store.participants(room(1), &request)).unwrap();
+        let answer = runtime.block_on(store.participants(conversation_id(1), &request)).unwrap();
         let expected = slice(&list, |one| one.user.as_str().to_owned(), |user: &UserId| user.as_str().to_owned(), &request);
         assert_page(&request, &answer, &expected);
         Ok(())
@@ -187,9 +187,15 @@ pub fn a_page_of_participants_is_the_slice_of_its_list(runtime: &Runtime, store:
 
 pub async fn participants_by_name_come_in_the_order_of_their_keys(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    make(store, room(2), std::slice::from_ref(&ben)).await;
-    let keys = [(room(2), ben.clone()), (room(2), ann.clone()), (room(1), ann.clone()), (room(3), ann), (room(2), ben)];
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
+    let keys = [
+        (conversation_id(2), ben.clone()),
+        (conversation_id(2), ann.clone()),
+        (conversation_id(1), ann.clone()),
+        (conversation_id(3), ann),
+        (conversation_id(2), ben),
+    ];
     let answers = store.participants_by_name(&keys).await.unwrap();
     let there: Vec<_> = answers.into_iter().map(|answer| answer.map(|one| (one.conversation, one.user))).collect();
     let [first, _, third, _, fifth] = keys;
@@ -199,18 +205,18 @@ pub async fn participants_by_name_come_in_the_order_of_their_keys(store: &dyn St
 pub async fn more_than_the_fan_out_make_a_conversation_large(store: &dyn Store) {
     let people = crowd(60);
     for (number, count) in [(1, Conversation::FAN_OUT_MAX), (2, Conversation::FAN_OUT_MAX + 1), (3, 60)] {
-        make(store, room(number), &people[..count]).await;
+        make(store, conversation_id(number), &people[..count]).await;
         let is_large = count > Conversation::FAN_OUT_MAX;
-        let seat = only(store.seats(&people[0], &[room(number)]).await.unwrap()).unwrap();
+        let seat = only(store.seats(&people[0], &[conversation_id(number)]).await.unwrap()).unwrap();
         assert_eq!(seat.conversation.is_large, is_large, "{count} participants");
-        assert_eq!(participants(store, room(number)).await, people[..count]);
-        let audience = send_as(store, room(number), id(number.into()), &people[0]).await;
+        assert_eq!(participants(store, conversation_id(number)).await, people[..count]);
+        let audience = send_as(store, conversation_id(number), id(number.into()), &people[0]).await;
         assert_eq!(audience.users.is_none(), is_large, "{count} participants");
     }
     let mut large = store.large_conversations(&people[7]).await.unwrap();
     large.sort_unstable();
-    assert_eq!(large, [room(2), room(3)]);
-    assert_eq!(store.large_conversations(&people[50]).await.unwrap(), [room(3)]);
+    assert_eq!(large, [conversation_id(2), conversation_id(3)]);
+    assert_eq!(store.large_conversations(&people[50]).await.unwrap(), [conversation_id(3)]);
     assert!(store.large_conversations(&user("stranger")).await.unwrap().is_empty());
 }
 
@@ -231,17 +237,17 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
     let ann = user("ann");
     assert_newest(store.newest_id().await.unwrap(), None);
     assert!(inbox_ids(store, &ann).await.is_empty());
-    assert!(store.participants(room(1), &PageRequest::first(5)).await.unwrap().items.is_empty());
-    let page = store.history(room(1), &wideroom::model::Cut::default(), &PageRequest::last(5)).await.unwrap();
+    assert!(store.participants(conversation_id(1), &PageRequest::first(5)).await.unwrap().items.is_empty());
+    let page = store.history(conversation_id(1), &wideroom::model::Cut::default(), &PageRequest::last(5)).await.unwrap();
     assert!(page.items.is_empty() && !page.has_previous && !page.has_next);
-    assert_eq!(store.messages(&[(room(1), id(1))]).await.unwrap(), [None]);
-    assert_eq!(store.messages_at(&[(room(1), OrderKey::MAX)]).await.unwrap(), [None]);
-    assert_eq!(store.last_messages(&[room(1)]).await.unwrap(), [None]);
-    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [0]);
+    assert_eq!(store.messages(&[(conversation_id(1), id(1))]).await.unwrap(), [None]);
+    assert_eq!(store.messages_at(&[(conversation_id(1), OrderKey::MAX)]).await.unwrap(), [None]);
+    assert_eq!(store.last_messages(&[conversation_id(1)]).await.unwrap(), [None]);
+    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [0]);
     assert_eq!(store.inbox_changes(&ann, OrderKey::MIN, 5).await.unwrap(), Some(Vec::new()));
-    assert_eq!(store.earlier_sends(room(1), &[(ann.clone(), key("k"))]).await.unwrap(), [None]);
+    assert_eq!(store.earlier_sends(conversation_id(1), &[(ann.clone(), key("k"))]).await.unwrap(), [None]);
     assert_eq!(store.profiles(std::slice::from_ref(&ann)).await.unwrap(), [None]);
-    let question = UnreadQuestion { conversation: room(1), after: OrderKey::MIN };
+    let question = UnreadQuestion { conversation: conversation_id(1), after: OrderKey::MIN };
     assert_eq!(only(store.unread(&ann, &[question], 9).await.unwrap()).count, 0);
     assert_healthy(store);
     assert!(!store.to_string().is_empty());

@@ -22,7 +22,7 @@ use crate::support::words::{
 
 const PARTITION_MESSAGES_MAX: i64 = 100_000;
 const PARTITION_BYTES_MAX: usize = 50_000_000;
-/// What a page is read with: pieces of the index, one of each width, and the few buckets that hold it.
+/// Statements of a page: parts of the bucket index, one for each width, and the few buckets with its messages.
 const PAGE_STATEMENTS_MAX: u64 = 12;
 const YEAR: i64 = 365 * 24 * HOUR;
 const MINUTE: i64 = 60_000_000;
@@ -157,12 +157,12 @@ fn years(count: usize) -> Vec<MessageId> {
 async fn a_history_of_many_years_lies_in_bounded_partitions_and_its_pages_cost_the_same_everywhere() {
     let Some(place) = Place::open().await else { return };
     let (count, _) = sizes();
-    let (room, [ann, _]) = (ConversationId::random(), users(["ann", "ben"]));
+    let (conversation, [ann, _]) = (ConversationId::random(), users(["ann", "ben"]));
     let ids = years(count);
     let start = Instant::now();
-    place.import(room, ids.iter().map(|id| text(room, *id, &ann)), 1_000).await;
+    place.import(conversation, ids.iter().map(|id| text(conversation, *id, &ann)), 1_000).await;
     println!("{count} messages imported in {:.1} s", start.elapsed().as_secs_f64());
-    assert_bounded("years", &place.buckets(room).await, count);
+    assert_bounded("years", &place.buckets(conversation).await, count);
 
     let store = open(&place.address).await;
     let mut costs = Vec::new();
@@ -173,17 +173,17 @@ async fn a_history_of_many_years_lies_in_bounded_partitions_and_its_pages_cost_t
         let around = ids[spot].order_key();
         let older: Vec<_> = ids[spot - PAGE..spot].iter().rev().copied().collect();
         let request = PageRequest { after: Some(around), ..PageRequest::first(PAGE) };
-        costs.push(page_cost(&store, room, &request, &older).await);
+        costs.push(page_cost(&store, conversation, &request, &older).await);
         let newer: Vec<_> = ids[spot + 1..].iter().take(PAGE).rev().copied().collect();
         let request = PageRequest { before: Some(around), ..PageRequest::last(PAGE) };
-        costs.push(page_cost(&store, room, &request, &newer).await);
+        costs.push(page_cost(&store, conversation, &request, &newer).await);
     }
     let newest: Vec<_> = ids.iter().rev().take(PAGE).copied().collect();
-    costs.push(page_cost(&store, room, &PageRequest::first(PAGE), &newest).await);
+    costs.push(page_cost(&store, conversation, &PageRequest::first(PAGE), &newest).await);
     // A server that has read nothing yet.
-    let cold = page_cost(&open(&place.address).await, room, &PageRequest::first(PAGE), &newest).await;
+    let cold = page_cost(&open(&place.address).await, conversation, &PageRequest::first(PAGE), &newest).await;
     costs.sort_unstable();
-    let most = walk_both_ways(&store, room, &ids).await.max(*costs.last().unwrap());
+    let most = walk_both_ways(&store, conversation, &ids).await.max(*costs.last().unwrap());
     println!("statements of a page: median {}, most {most}, the newest page of a new server {cold}", costs[costs.len() / 2]);
     assert!(most.max(cold) <= PAGE_STATEMENTS_MAX, "{costs:?}, {cold}");
 }
@@ -193,8 +193,8 @@ async fn a_minute_with_very_many_messages_is_paged_across_its_buckets_without_ga
     let Some(place) = Place::open().await else { return };
     let (_, count) = sizes();
     let people = users(["ann", "ben"]);
-    let room = ConversationId::random();
-    place.store.create_conversation(&group(room, &people)).await.unwrap();
+    let conversation = ConversationId::random();
+    place.store.create_conversation(&group(conversation, &people)).await.unwrap();
     let minute = NOW.micros() - NOW.micros() % MINUTE - MINUTE;
     let id =
         |number: usize| id_at(Timestamp::from_micros(minute + MINUTE * i64::try_from(number).unwrap() / i64::try_from(count).unwrap()));
@@ -202,15 +202,15 @@ async fn a_minute_with_very_many_messages_is_paged_across_its_buckets_without_ga
     assert_eq!(ids[0].moment().micros() / MINUTE, ids[count - 1].moment().micros() / MINUTE);
     let start = Instant::now();
     for batch in ids.chunks(BATCH) {
-        let batch: Vec<_> = batch.iter().map(|id| new(text(room, *id, &people[0]))).collect();
-        assert!(place.store.append_messages(room, &batch).await.unwrap().taken.is_empty());
+        let batch: Vec<_> = batch.iter().map(|id| new(text(conversation, *id, &people[0]))).collect();
+        assert!(place.store.append_messages(conversation, &batch).await.unwrap().taken.is_empty());
     }
     println!("{count} messages of one minute sent in {:.1} s", start.elapsed().as_secs_f64());
-    let buckets = place.buckets(room).await;
+    let buckets = place.buckets(conversation).await;
     assert_bounded("a minute", &buckets, count);
     assert!(buckets.len() > 1, "pages cross buckets");
 
-    let most = walk_both_ways(&place.store, room, &ids).await;
+    let most = walk_both_ways(&place.store, conversation, &ids).await;
     println!("statements of a page: most {most}");
     assert!(most <= PAGE_STATEMENTS_MAX, "{most} statements for a page");
 }
@@ -219,14 +219,14 @@ async fn a_minute_with_very_many_messages_is_paged_across_its_buckets_without_ga
 async fn long_messages_fill_a_partition_by_their_bytes() {
     const LONG: usize = 800;
     let Some(place) = Place::open().await else { return };
-    let (room, [ann, _]) = (ConversationId::random(), users(["ann", "ben"]));
+    let (conversation, [ann, _]) = (ConversationId::random(), users(["ann", "ben"]));
     let long = content(&"x".repeat(16_384));
     let ids = (0..LONG).map(|number| id_at(START.plus_micros(10 * MINUTE * i64::try_from(number).unwrap() / 100)));
-    place.import(room, ids.map(|id| Message { content: Some(long.clone()), ..text(room, id, &ann) }), 50).await;
-    let buckets = place.buckets(room).await;
+    place.import(conversation, ids.map(|id| Message { content: Some(long.clone()), ..text(conversation, id, &ann) }), 50).await;
+    let buckets = place.buckets(conversation).await;
     assert_bounded("long ones", &buckets, LONG);
     for (bucket, _) in &buckets {
-        let bytes = place.bytes(room, *bucket).await;
+        let bytes = place.bytes(conversation, *bucket).await;
         assert!(bytes < PARTITION_BYTES_MAX, "{bytes} bytes");
     }
     assert!(buckets.len() > 1, "13 MB do not lie in one bucket");

@@ -1,4 +1,4 @@
-//! What operations of the API cost on Cassandra, in statements: bounds that they keep, and figures with `--nocapture`.
+//! Cost of API operations on Cassandra, in statements: bounds, and figures with `--nocapture`.
 
 use std::sync::Arc;
 
@@ -80,15 +80,16 @@ async fn a_send_costs_as_many_statements_however_many_take_part() {
     let people = crowd(40);
     let viewer = &people[0];
     for count in [2, 8, 32, 33, 40] {
-        let room = door.group(&people[..count]).await;
-        let room = room.as_str();
+        let conversation = door.group(&people[..count]).await;
+        let conversation = conversation.as_str();
         // The first one reads who takes part.
-        door.ask(viewer, SEND, json!({"c": room})).await;
-        let unkeyed = async |door: &Door, _| drop(door.ask(viewer, SEND, json!({"c": room})).await);
+        door.ask(viewer, SEND, json!({"c": conversation})).await;
+        let unkeyed = async |door: &Door, _| drop(door.ask(viewer, SEND, json!({"c": conversation})).await);
         door.note(&format!("a send, {count} people"), 5, unkeyed).await;
-        let keyed = async |door: &Door, number| drop(door.ask(viewer, SEND, json!({"c": room, "k": format!("key {number}")})).await);
+        let keyed =
+            async |door: &Door, number| drop(door.ask(viewer, SEND, json!({"c": conversation, "k": format!("key {number}")})).await);
         door.note(&format!("a send with a key, {count} people"), 6, keyed).await;
-        let with_entry = async |door: &Door, _| drop(door.ask(viewer, SEND_WITH_ENTRY, json!({"c": room})).await);
+        let with_entry = async |door: &Door, _| drop(door.ask(viewer, SEND_WITH_ENTRY, json!({"c": conversation})).await);
         // The entry is shown beside its conversation alone, which is read again as the viewer sees it now.
         door.note(&format!("a send with its entry, {count} people"), 9, with_entry).await;
     }
@@ -99,19 +100,20 @@ async fn a_send_costs_as_many_statements_however_many_take_part() {
 async fn a_page_and_a_marker_cost_few_statements() {
     let Some(mut door) = Door::open().await else { return };
     let [ann, ben] = crowd(2).try_into().unwrap();
-    let room = door.group(&[ann.clone(), ben.clone()]).await;
-    let room = room.as_str();
+    let conversation = door.group(&[ann.clone(), ben.clone()]).await;
+    let conversation = conversation.as_str();
     for _ in 0..60 {
-        door.ask(&ben, SEND, json!({"c": room})).await;
+        door.ask(&ben, SEND, json!({"c": conversation})).await;
     }
-    let newest = door.ask(&ann, PAGE, json!({"c": room})).await;
+    let newest = door.ask(&ann, PAGE, json!({"c": conversation})).await;
     let cursor = newest["conversation"]["messages"]["pageInfo"]["endCursor"].clone();
-    door.note("the newest page", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": room})).await)).await;
-    door.note("a page further back", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": room, "a": cursor})).await)).await;
+    door.note("the newest page", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": conversation})).await)).await;
+    door.note("a page further back", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": conversation, "a": cursor})).await))
+        .await;
     // Each time there is something to read.
     let read = async |door: &Door, _| {
-        door.ask(&ben, SEND, json!({"c": room})).await;
-        door.ask(&ann, MARK_READ, json!({"c": room})).await;
+        door.ask(&ben, SEND, json!({"c": conversation})).await;
+        door.ask(&ann, MARK_READ, json!({"c": conversation})).await;
     };
     door.note("a send and markRead", 5 + 7, read).await;
     door.judge();
@@ -122,15 +124,15 @@ async fn a_page_of_the_inbox_costs_a_few_statements_an_entry() {
     let Some(mut door) = Door::open().await else { return };
     let people = crowd(21);
     for other in &people[1..] {
-        let room = door.group(&[other.clone(), people[0].clone()]).await;
-        door.ask(other, SEND, json!({"c": room})).await;
+        let conversation = door.group(&[other.clone(), people[0].clone()]).await;
+        door.ask(other, SEND, json!({"c": conversation})).await;
     }
     let page = async |door: &Door, _| {
         let page = door.ask(&people[0], INBOX, json!({})).await;
         let edges = page["inbox"]["edges"].as_array().unwrap();
         assert!(edges.len() == 20 && edges.iter().all(|edge| edge["node"]["unreadCount"] == 1));
     };
-    // Of each entry: the conversation and the seat, the index and the rows of what is unread, the last message.
+    // Statements for each entry: the conversation, the participant, the bucket index, the unread messages and the last message.
     door.note("a page of the inbox", 2 + 20 * 5, page).await;
     door.judge();
 }

@@ -76,24 +76,24 @@ impl Bench {
     }
 
     async fn put(&self, message: &Message, width: usize) {
-        let (start, number, room) = (bucket_start(message.id, width), i8::try_from(width).unwrap(), message.conversation.0);
+        let (start, number, conversation) = (bucket_start(message.id, width), i8::try_from(width).unwrap(), message.conversation.0);
         let content = postcard::to_extend(message.content.as_ref().unwrap(), vec![1]).unwrap();
         let (id, at) = (CqlTimeuuid::from(message.id.uuid()), message.id.moment().micros());
-        let row = (room, number, start, id, message.sender.as_str(), message.kind as i8, content, at);
+        let row = (conversation, number, start, id, message.sender.as_str(), message.kind as i8, content, at);
         self.session.execute_unpaged(&self.message, row).await.unwrap();
-        self.session.execute_unpaged(&self.bucket, (room, number, start)).await.unwrap();
+        self.session.execute_unpaged(&self.bucket, (conversation, number, start)).await.unwrap();
     }
 
     async fn put_all(&self, rows: &[(Message, usize)]) {
         futures_util::stream::iter(rows).for_each_concurrent(64, |(message, width)| self.put(message, *width)).await;
     }
 
-    /// What an edit leaves beside a message that never came.
-    async fn put_remnant(&self, room: ConversationId, id: MessageId, width: usize) {
+    /// Writes the remnant of an edit whose message was never persisted.
+    async fn put_remnant(&self, conversation: ConversationId, id: MessageId, width: usize) {
         let (start, number) = (bucket_start(id, width), i8::try_from(width).unwrap());
-        let row = (vec![1_u8, 0], room.0, number, start, CqlTimeuuid::from(id.uuid()));
+        let row = (vec![1_u8, 0], conversation.0, number, start, CqlTimeuuid::from(id.uuid()));
         self.session.execute_unpaged(&self.remnant, row).await.unwrap();
-        self.session.execute_unpaged(&self.bucket, (room.0, number, start)).await.unwrap();
+        self.session.execute_unpaged(&self.bucket, (conversation.0, number, start)).await.unwrap();
     }
 
     /// Writes a message that comes late, as a batch does that knows of counts.
@@ -112,15 +112,15 @@ impl Bench {
         sent - self.sent.swap(sent, Ordering::Relaxed)
     }
 
-    async fn page(&self, room: ConversationId, request: &PageRequest<OrderKey>) -> (usize, u64) {
+    async fn page(&self, conversation: ConversationId, request: &PageRequest<OrderKey>) -> (usize, u64) {
         self.statements();
-        let page = self.store.history(room, &Cut::default(), request).await.unwrap();
+        let page = self.store.history(conversation, &Cut::default(), request).await.unwrap();
         (page.items.len(), self.statements())
     }
 
-    async fn count(&self, room: ConversationId) -> (u64, u64) {
+    async fn count(&self, conversation: ConversationId) -> (u64, u64) {
         self.statements();
-        let count = only(self.store.message_counts(&[room]).await.unwrap());
+        let count = only(self.store.message_counts(&[conversation]).await.unwrap());
         (count, self.statements())
     }
 }
@@ -130,7 +130,7 @@ fn bucket_start(id: MessageId, width: usize) -> i64 {
     micros - micros % WIDTHS[width]
 }
 
-fn new_room() -> ConversationId {
+fn new_conversation() -> ConversationId {
     ConversationId(Uuid::new_v4())
 }
 
@@ -146,8 +146,8 @@ fn at(micros: i64) -> MessageId {
     id_with(micros, [0x80, 0, 1, 0, 0, 0, 0, 0])
 }
 
-fn say(room: ConversationId, id: MessageId, width: usize) -> (Message, usize) {
-    (text(room, id, &ben()), width)
+fn say(conversation: ConversationId, id: MessageId, width: usize) -> (Message, usize) {
+    (text(conversation, id, &ben()), width)
 }
 
 /// Ids across years, at the ends of buckets, of one tick, and of the last seconds.
@@ -191,19 +191,19 @@ fn any_rows() -> impl Strategy<Value = Rows> {
 }
 
 async fn prepare(bench: &Bench, rows: &Rows) -> (ConversationId, Vec<Arc<Message>>) {
-    let room = new_room();
+    let conversation = new_conversation();
     let sender = |n: usize| if n.is_multiple_of(5) { ann() } else { ben() };
     let mut all = Vec::new();
     for (n, (id, (width, is_message))) in rows.iter().enumerate() {
         if *is_message {
             let kind = if n % 7 == 3 { MessageKind::System } else { MessageKind::Text };
-            all.push((Message { kind, ..text(room, *id, &sender(n)) }, *width));
+            all.push((Message { kind, ..text(conversation, *id, &sender(n)) }, *width));
         } else {
-            bench.put_remnant(room, *id, *width).await;
+            bench.put_remnant(conversation, *id, *width).await;
         }
     }
     bench.put_all(&all).await;
-    (room, all.into_iter().rev().map(|(message, _)| Arc::new(message)).collect())
+    (conversation, all.into_iter().rev().map(|(message, _)| Arc::new(message)).collect())
 }
 
 #[test]
@@ -213,10 +213,10 @@ fn pages_tile_a_history_of_overlapping_buckets() {
     let sizes = prop::collection::vec(1..30_usize, 1..4);
     let outcome = runner(24).run(&(any_rows(), any_cut(), sizes), |(rows, cut, sizes)| {
         runtime.block_on(async {
-            let (room, all) = prepare(&bench, &rows).await;
+            let (conversation, all) = prepare(&bench, &rows).await;
             for cut in [Cut::default(), cut] {
                 let expected: Vec<_> = all.iter().filter(|message| is_in(&cut, &message.id.order_key())).cloned().collect();
-                let page = async |request: &PageRequest<OrderKey>| bench.store.history(room, &cut, request).await.unwrap();
+                let page = async |request: &PageRequest<OrderKey>| bench.store.history(conversation, &cut, request).await.unwrap();
                 let key = |message: &Arc<Message>| message.id.order_key();
                 assert_eq!(walk(Direction::Forward, &sizes, key, page).await, expected, "forward");
                 assert_eq!(walk(Direction::Backward, &sizes, key, page).await, expected, "backward");
@@ -235,15 +235,15 @@ fn every_question_is_answered_as_a_sorted_list_does() {
     let places = prop::collection::vec(any_place(), 1..6);
     let outcome = runner(24).run(&(any_rows(), asked, places, 1..40_u32), |(rows, asked, places, cap)| {
         runtime.block_on(async {
-            let (room, all) = prepare(&bench, &rows).await;
+            let (conversation, all) = prepare(&bench, &rows).await;
             let store = &bench.store;
             for (cut, request) in asked {
                 let list: Vec<_> = all.iter().filter(|message| is_in(&cut, &message.id.order_key())).cloned().collect();
-                let answer = store.history(room, &cut, &request).await.unwrap();
+                let answer = store.history(conversation, &cut, &request).await.unwrap();
                 let expected = slice(&list, |message| Reverse(message.id.order_key()), |key| Reverse(*key), &request);
                 assert_page(&request, &answer, &expected);
             }
-            let keyed: Vec<_> = places.iter().map(|place| (room, *place)).collect();
+            let keyed: Vec<_> = places.iter().map(|place| (conversation, *place)).collect();
             let found = store.messages_at(&keyed).await.unwrap();
             let unread = keyed.iter().map(|(conversation, after)| UnreadQuestion { conversation: *conversation, after: *after });
             let unread = store.unread(&ann(), &unread.collect::<Vec<_>>(), cap).await.unwrap();
@@ -259,11 +259,11 @@ fn every_question_is_answered_as_a_sorted_list_does() {
                 );
             }
             for _ in 0..2 {
-                let keys: Vec<_> = rows.keys().map(|id| (room, *id)).collect();
+                let keys: Vec<_> = rows.keys().map(|id| (conversation, *id)).collect();
                 let by_key = store.messages(&keys).await.unwrap();
                 let there: Vec<_> = by_key.into_iter().flatten().rev().collect();
                 assert_eq!(there, all);
-                assert_eq!(only(store.message_counts(&[room]).await.unwrap()), all.len() as u64);
+                assert_eq!(only(store.message_counts(&[conversation]).await.unwrap()), all.len() as u64);
             }
         });
         Ok(())
@@ -274,17 +274,17 @@ fn every_question_is_answered_as_a_sorted_list_does() {
 #[tokio::test]
 async fn an_index_of_many_buckets_is_read_by_pieces() {
     let Some(bench) = Bench::open().await else { return };
-    let room = new_room();
+    let conversation = new_conversation();
     // A minute's bucket every 50 minutes, an hour's every fifth hour, a day's every third day: for more than two months.
     let mut rows = Vec::new();
     for n in 0..2_000_i64 {
-        rows.push(say(room, at(TODAY - 5 * SECOND - n * 50 * 60 * SECOND), MINUTE));
+        rows.push(say(conversation, at(TODAY - 5 * SECOND - n * 50 * 60 * SECOND), MINUTE));
     }
     for n in 0..320_i64 {
-        rows.push(say(room, at(TODAY - 7 * SECOND - n * 5 * HOUR), ONE_HOUR));
+        rows.push(say(conversation, at(TODAY - 7 * SECOND - n * 5 * HOUR), ONE_HOUR));
     }
     for n in 0..22_i64 {
-        rows.push(say(room, at(TODAY - 9 * SECOND - n * 3 * DAY), ONE_DAY));
+        rows.push(say(conversation, at(TODAY - 9 * SECOND - n * 3 * DAY), ONE_DAY));
     }
     bench.put_all(&rows).await;
     rows.sort_by_key(|(message, _)| Reverse(message.id));
@@ -298,7 +298,7 @@ async fn an_index_of_many_buckets_is_read_by_pieces() {
             Direction::Backward => (PageRequest::last(100).before(place), all[from - 100..from].to_vec()),
         };
         bench.statements();
-        let page = bench.store.history(room, &Cut::default(), &request).await.unwrap();
+        let page = bench.store.history(conversation, &Cut::default(), &request).await.unwrap();
         assert_eq!(page.items.iter().map(|message| message.id).collect::<Vec<_>>(), expected);
         assert!(page.has_next && page.has_previous);
         let statements = bench.statements();
@@ -306,14 +306,14 @@ async fn an_index_of_many_buckets_is_read_by_pieces() {
         assert!(statements <= statements_max, "{direction:?} from {from}: {statements}");
     }
     // All of it, in both directions.
-    let page = async |request: &PageRequest<OrderKey>| bench.store.history(room, &Cut::default(), request).await.unwrap();
+    let page = async |request: &PageRequest<OrderKey>| bench.store.history(conversation, &Cut::default(), request).await.unwrap();
     for direction in [Direction::Forward, Direction::Backward] {
         let seen = walk(direction, &[100], |message| message.id.order_key(), page).await;
         assert_eq!(seen.iter().map(|message| message.id).collect::<Vec<_>>(), all);
     }
-    let (count, first) = bench.count(room).await;
+    let (count, first) = bench.count(conversation).await;
     assert_eq!(count, all.len() as u64);
-    let (count, again) = bench.count(room).await;
+    let (count, again) = bench.count(conversation).await;
     println!("count of {} buckets: {first} statements, then {again}", all.len());
     assert_eq!(count, all.len() as u64);
     assert!(again <= 8, "{again} statements for a count that was kept");
@@ -322,10 +322,10 @@ async fn an_index_of_many_buckets_is_read_by_pieces() {
 #[tokio::test]
 async fn a_page_costs_the_same_however_long_the_history_is() {
     let Some(bench) = Bench::open().await else { return };
-    let room = new_room();
+    let conversation = new_conversation();
     // 300 a day for ten days, then nothing for five years, then the last hour.
-    let mut rows: Vec<_> = (0..3_000_i64).map(|n| say(room, at(-5 * YEAR + n * DAY / 300), ONE_DAY)).collect();
-    rows.extend((0..200_i64).map(|n| say(room, at(TODAY - 5 * SECOND - n * 15 * SECOND), TEN_DAYS)));
+    let mut rows: Vec<_> = (0..3_000_i64).map(|n| say(conversation, at(-5 * YEAR + n * DAY / 300), ONE_DAY)).collect();
+    rows.extend((0..200_i64).map(|n| say(conversation, at(TODAY - 5 * SECOND - n * 15 * SECOND), TEN_DAYS)));
     bench.put_all(&rows).await;
     rows.sort_by_key(|(message, _)| Reverse(message.id));
     let place = |n: usize| rows[n].0.id.order_key();
@@ -346,18 +346,18 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
         ("the oldest", PageRequest::last(50), 1),
     ];
     for (name, request, statements) in asked {
-        let (items, sent) = bench.page(room, &request).await;
+        let (items, sent) = bench.page(conversation, &request).await;
         println!("{name}: {sent} statements");
         assert_eq!(items, 50, "{name}");
         assert!(sent <= statements, "{name}: {sent} statements");
     }
     // Once more from another server, which remembers nothing.
     let Some(other) = Bench::open().await else { return };
-    let keyed = bench.page(room, &PageRequest::first(50).after(place(boundary + 20))).await;
-    let cold = other.page(room, &PageRequest::first(50).after(place(boundary + 20))).await;
+    let keyed = bench.page(conversation, &PageRequest::first(50).after(place(boundary + 20))).await;
+    let cold = other.page(conversation, &PageRequest::first(50).after(place(boundary + 20))).await;
     println!("deep: {} statements, first time {}", keyed.1, cold.1);
     assert_eq!((keyed.1, cold.1), (1, 2));
-    let question = |n: usize| [UnreadQuestion { conversation: room, after: place(n) }];
+    let question = |n: usize| [UnreadQuestion { conversation: conversation, after: place(n) }];
     for (name, n, statements) in [("7 unread", 7, 2), ("150 unread", 150, 2)] {
         bench.statements();
         let unread = only(bench.store.unread(&ann(), &question(n), 99).await.unwrap());
@@ -368,14 +368,14 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
     }
     for (name, statements) in [("two by id, first time", 4), ("two by id", 2)] {
         bench.statements();
-        let found = bench.store.messages(&[(room, rows[3].0.id), (room, rows[boundary].0.id)]).await.unwrap();
+        let found = bench.store.messages(&[(conversation, rows[3].0.id), (conversation, rows[boundary].0.id)]).await.unwrap();
         assert!(found.iter().all(Option::is_some));
         let sent = bench.statements();
         println!("{name}: {sent} statements");
         assert!(sent <= statements, "{name}: {sent} statements");
     }
     for (name, statements) in [("count, first time", 24), ("count", 2)] {
-        let (count, sent) = bench.count(room).await;
+        let (count, sent) = bench.count(conversation).await;
         println!("{name}: {sent} statements");
         assert_eq!(count, 3_200);
         assert!(sent <= statements, "{name}: {sent} statements");
@@ -385,31 +385,32 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
 #[tokio::test]
 async fn a_count_stays_exact_whatever_comes_late() {
     let Some(bench) = Bench::open().await else { return };
-    let room = new_room();
-    let mut rows: Vec<_> = (0..1_500_i64).map(|n| say(room, at(-DAY + n * SECOND), ONE_HOUR)).collect();
-    rows.extend((0..40_i64).map(|n| say(room, at(TODAY - n * SECOND), ONE_HOUR)));
+    let conversation = new_conversation();
+    let mut rows: Vec<_> = (0..1_500_i64).map(|n| say(conversation, at(-DAY + n * SECOND), ONE_HOUR)).collect();
+    rows.extend((0..40_i64).map(|n| say(conversation, at(TODAY - n * SECOND), ONE_HOUR)));
     bench.put_all(&rows).await;
     let mut expected = 1_540;
-    assert_eq!(bench.count(room).await.0, expected);
+    assert_eq!(bench.count(conversation).await.0, expected);
     let mut now = NOW;
     for round in 0..6_i64 {
         // Into a bucket that was counted, and into one that was not there.
         for (micros, width) in [(-DAY + 5 + round, ONE_HOUR), (-YEAR * (round + 1), MINUTE)] {
-            bench.put_late(&say(room, at(micros), width).0, width, now).await;
+            bench.put_late(&say(conversation, at(micros), width).0, width, now).await;
             expected += 1;
         }
         // Those of this server are seen at once, those of others when this one has forgotten.
         now = now.plus_micros(70 * SECOND);
         bench.clock.set(now);
         for _ in 0..2 {
-            assert_eq!(bench.count(room).await.0, expected, "round {round}");
+            assert_eq!(bench.count(conversation).await.0, expected, "round {round}");
         }
-        let fresh: Vec<_> = (0..150_i64).map(|n| say(room, at(now.micros() - NOW.micros() + TODAY - n * 1_000), ONE_HOUR)).collect();
+        let fresh: Vec<_> =
+            (0..150_i64).map(|n| say(conversation, at(now.micros() - NOW.micros() + TODAY - n * 1_000), ONE_HOUR)).collect();
         bench.put_all(&fresh).await;
         expected += 150;
-        assert_eq!(bench.count(room).await.0, expected);
+        assert_eq!(bench.count(conversation).await.0, expected);
     }
-    let (_, sent) = bench.count(room).await;
+    let (_, sent) = bench.count(conversation).await;
     println!("count after late ones: {sent} statements");
     assert!(sent <= 4);
 }

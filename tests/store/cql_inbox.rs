@@ -15,7 +15,7 @@ use wideroom::store::{Archive, FlagsChange, Store};
 use super::ask::{assert_page, inbox_order, slice, walk};
 use super::stage::{Stage, keyspace};
 use crate::support::cassandra::shared;
-use crate::support::words::{HOUR, START, change, group, id, new, room, text, user, users};
+use crate::support::words::{HOUR, START, change, conversation_id, group, id, new, text, user, users};
 
 /// A store with its keyspace at hand.
 struct Place {
@@ -261,13 +261,13 @@ struct Question<'a> {
     pieces: &'a [&'static str],
 }
 
-/// What the node says that it went through for an answer.
+/// Number of tombstones that the node read for an answer, from its trace.
 async fn tombstones_met(place: &Place, question: &Question<'_>, values: impl scylla::serialize::row::SerializeRow) -> u64 {
     let text = question.pieces.concat();
     assert!(question.pieces.iter().all(|piece| question.source.contains(piece)), "the store reads otherwise: {text}");
     let mut statement = Statement::new(text.as_str());
     statement.set_tracing(true);
-    // Of a node that is too busy a trace may lack its end.
+    // A busy node may truncate its trace.
     for _ in 0..TRACES_MAX {
         let traced = place.session.query_unpaged(statement.clone(), &values).await.unwrap().tracing_id().unwrap();
         let info = place.session.get_tracing_info(&traced).await.unwrap();
@@ -286,19 +286,19 @@ async fn tombstones_met(place: &Place, question: &Question<'_>, values: impl scy
 async fn sends_leave_no_tombstones_in_an_inbox() {
     const SENDS: i64 = 2_000;
     const HOURS: i64 = 20;
-    const ROOMS: i64 = 20;
+    const CONVERSATIONS: i64 = 20;
     let Some(place) = Place::open().await else { return };
     let sends = std::env::var("WIDEROOM_TEST_SENDS").map_or(SENDS, |sends| sends.parse().unwrap());
     let people = users(["ann", "ben"]);
     let [ann, ben] = &people;
-    join_all((0..ROOMS).map(async |number| {
-        let room = room(u8::try_from(number).unwrap());
-        place.store().create_conversation(&group(room, &people)).await.unwrap();
+    join_all((0..CONVERSATIONS).map(async |number| {
+        let conversation = conversation_id(u8::try_from(number).unwrap());
+        place.store().create_conversation(&group(conversation, &people)).await.unwrap();
         let mut send = number;
         while send < sends {
-            let message = text(room, id(send * (HOURS * HOUR / sends) + 1), ben);
-            place.store().append_messages(room, &[new(message)]).await.unwrap();
-            send += ROOMS;
+            let message = text(conversation, id(send * (HOURS * HOUR / sends) + 1), ben);
+            place.store().append_messages(conversation, &[new(message)]).await.unwrap();
+            send += CONVERSATIONS;
         }
     }))
     .await;
@@ -337,9 +337,9 @@ fn nothing(conversation: ConversationId, change: MessageId) -> FlagsChange {
 #[tokio::test]
 async fn what_was_set_last_stays_whoevers_clock_is_behind() {
     let Some(place) = Place::open().await else { return };
-    let (ann, room) = (user("ann"), ConversationId::random());
-    place.join(&ann, room, JOINED).await;
-    let at = |micros| nothing(room, change(micros));
+    let (ann, conversation) = (user("ann"), ConversationId::random());
+    place.join(&ann, conversation, JOINED).await;
+    let at = |micros| nothing(conversation, change(micros));
     let muted = Flags { is_muted: true, ..Flags::default() };
     assert_eq!(set(&place, &ann, FlagsChange { muted: Some(true), ..at(5_000_000) }).await, Some(muted));
     assert_eq!(set(&place, &ann, FlagsChange { muted: Some(false), ..at(4_000_000) }).await, Some(Flags::default()));
@@ -353,10 +353,11 @@ async fn ending_an_archive_leaves_one_that_begins_meanwhile() {
     let ann = user("ann");
     let [one, other]: [Timestamp; 2] = [10, 20].map(|micros| START.plus_micros(micros));
     for number in 0..40 {
-        let room = ConversationId::random();
-        place.join(&ann, room, JOINED).await;
-        let archive =
-            async |archive, micros| set(&place, &ann, FlagsChange { archive: Some(archive), ..nothing(room, change(micros)) }).await;
+        let conversation = ConversationId::random();
+        place.join(&ann, conversation, JOINED).await;
+        let archive = async |archive, micros| {
+            set(&place, &ann, FlagsChange { archive: Some(archive), ..nothing(conversation, change(micros)) }).await
+        };
         archive(Archive::Begin(one), 10).await.unwrap();
         // The end comes from a server whose clock is ahead, and for every other time is sent first.
         if number % 2 == 0 {
@@ -364,7 +365,7 @@ async fn ending_an_archive_leaves_one_that_begins_meanwhile() {
         } else {
             tokio::join!(archive(Archive::Begin(other), 11), archive(Archive::EndOf(one), 900));
         }
-        let row = place.store().inbox_rows(&ann, &[room]).await.unwrap()[0].unwrap();
+        let row = place.store().inbox_rows(&ann, &[conversation]).await.unwrap()[0].unwrap();
         assert_eq!(row.flags.archived_at, Some(other));
     }
 }

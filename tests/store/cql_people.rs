@@ -1,4 +1,4 @@
-//! What people cost on Cassandra, in statements: it grows with who is concerned, and never with who else is there.
+//! Cost of membership changes on Cassandra, in statements: it grows with the affected users, never with the other participants.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use wideroom::store::{Imported, Store};
 use super::membership::{changing, joins};
 use super::stage::keyspace;
 use crate::support::words::{
-    NOW, change, crowd, direct, group, group_row, id, message_row, new, new_salt_among_others, participant_row, room, text,
+    NOW, change, conversation_id, crowd, direct, group, group_row, id, message_row, new, new_salt_among_others, participant_row, text,
 };
 
 async fn open() -> Option<Cql> {
@@ -35,19 +35,19 @@ async fn questions_and_changes_cost_what_they_concern() {
     made.unwrap();
     told.push(("a direct conversation", two, 6));
     for (number, count, most) in [(1, 8, 12), (2, 50, 64)] {
-        let (spent, made) = cost(&store, store.create_conversation(&group(room(number), &people[..count]))).await;
+        let (spent, made) = cost(&store, store.create_conversation(&group(conversation_id(number), &people[..count]))).await;
         made.unwrap();
         told.push(("a group", spent, most));
     }
-    let (seat, found) = cost(&store, store.seats(&people[0], &[room(2)])).await;
+    let (seat, found) = cost(&store, store.seats(&people[0], &[conversation_id(2)])).await;
     assert!(found.unwrap()[0].is_some());
     told.push(("a seat", seat, 2));
-    let (counts, found) = cost(&store, store.participant_counts(&[room(2)])).await;
+    let (counts, found) = cost(&store, store.participant_counts(&[conversation_id(2)])).await;
     assert_eq!(found.unwrap(), [50]);
     told.push(("a count", counts, 1));
     for (number, most) in [(1, 24), (2, 24)] {
-        let change = changing(room(number), 10, Some(change(0)), &[joins(&people[55], 10)]);
-        let (spent, kept) = cost(&store, store.change_membership(room(number), &change)).await;
+        let change = changing(conversation_id(number), 10, Some(change(0)), &[joins(&people[55], 10)]);
+        let (spent, kept) = cost(&store, store.change_membership(conversation_id(number), &change)).await;
         assert!(kept.unwrap().is_some());
         told.push(("a newcomer", spent, most));
     }
@@ -82,11 +82,11 @@ async fn an_import_takes_few_statements_a_row() {
 async fn a_seat_says_what_is_newest_there_whoever_wrote_it() {
     let (Some(store), Some(other)) = (open().await, open().await) else { return };
     let people = crowd(2);
-    let newest = async || store.seats(&people[0], &[room(1)]).await.unwrap()[0].as_ref().unwrap().newest;
-    store.create_conversation(&group(room(1), &people)).await.unwrap();
-    other.append_messages(room(1), &[new(text(room(1), id(5), &people[1]))]).await.unwrap();
+    let newest = async || store.seats(&people[0], &[conversation_id(1)]).await.unwrap()[0].as_ref().unwrap().newest;
+    store.create_conversation(&group(conversation_id(1), &people)).await.unwrap();
+    other.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(5), &people[1]))]).await.unwrap();
     assert_eq!(newest().await, Some(id(5)));
     let delete = Change { id: change(7), kind: ChangeKind::MessageDeleted, message: id(5), user: people[1].clone() };
-    other.revise_message(room(1), &Revision::Deletion, &delete).await.unwrap();
+    other.revise_message(conversation_id(1), &Revision::Deletion, &delete).await.unwrap();
     assert_eq!(newest().await, Some(change(7)));
 }

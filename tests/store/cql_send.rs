@@ -1,4 +1,4 @@
-//! What sends and changes leave in the tables of a cluster, seen by a session of its own.
+//! Rows that sends and changes write to the tables of a cluster, read through a separate session.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use wideroom::store::{EarlierSend, Error, NewMessage, Store, WakePlace};
 
 use crate::support::cassandra::shared;
 use crate::support::words::{
-    HOUR, NOW, START, change, content, crowd, id, key, longest_user, new, new_salt_among_others, room, system, text, users,
+    HOUR, NOW, START, change, content, conversation_id, crowd, id, key, longest_user, new, new_salt_among_others, system, text, users,
 };
 
 /// A store on a keyspace of this test run, and a session beside it.
-struct Room {
+struct StoreFixture {
     store: Cql,
     session: Session,
     clock: Arc<ManualClock>,
 }
 
-impl Room {
+impl StoreFixture {
     async fn open() -> Option<Self> {
         static KEYSPACE: OnceCell<String> = OnceCell::const_new();
         let shared = shared().await?;
@@ -126,59 +126,67 @@ fn at(micros: i64) -> i64 {
 
 #[tokio::test]
 async fn a_send_reaches_every_table_that_it_concerns() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    on.make(room(1), &[ann.clone(), ben.clone()]).await;
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let batch = [
-        new(text(room(1), id(1), &ann)),
-        new(text(room(1), id(2), &ben)),
-        new(system(room(1), id(3), &ann)),
-        new(text(room(1), id(4), &cat)),
+        new(text(conversation_id(1), id(1), &ann)),
+        new(text(conversation_id(1), id(2), &ben)),
+        new(system(conversation_id(1), id(3), &ann)),
+        new(text(conversation_id(1), id(4), &cat)),
     ];
-    let appended = on.store.append_messages(room(1), &batch).await.unwrap();
+    let appended = on.store.append_messages(conversation_id(1), &batch).await.unwrap();
     assert_eq!(appended.audience.users.as_deref(), Some([ann.clone(), ben.clone()].as_slice()));
-    assert_eq!(on.kept(room(1)).await.iter().map(|(id, _)| *id).collect::<Vec<_>>(), (1..=4).map(id).collect::<Vec<_>>());
-    assert_eq!(on.entry(&ann, room(1)).await, Some((Some(id(4)), Some(at(4)), Some(id(1)))));
-    assert_eq!(on.entry(&ben, room(1)).await, Some((Some(id(4)), Some(at(4)), Some(id(2)))));
-    assert_eq!(on.entry(&cat, room(1)).await, Some((None, None, Some(id(4)))), "no entry of one who is not in it");
+    assert_eq!(on.kept(conversation_id(1)).await.iter().map(|(id, _)| *id).collect::<Vec<_>>(), (1..=4).map(id).collect::<Vec<_>>());
+    assert_eq!(on.entry(&ann, conversation_id(1)).await, Some((Some(id(4)), Some(at(4)), Some(id(1)))));
+    assert_eq!(on.entry(&ben, conversation_id(1)).await, Some((Some(id(4)), Some(at(4)), Some(id(2)))));
+    assert_eq!(on.entry(&cat, conversation_id(1)).await, Some((None, None, Some(id(4)))), "no entry of one who is not in it");
     let hour = i32::try_from(START.micros() / HOUR).unwrap();
     assert_eq!(on.hints(&ann).await, [(hour, at(4))]);
-    on.send(room(1), 5, &ann).await;
+    on.send(conversation_id(1), 5, &ann).await;
     assert_eq!(on.hints(&ann).await, [(hour, at(4))], "one hint an hour");
-    on.send(room(1), 2 * HOUR, &ann).await;
+    on.send(conversation_id(1), 2 * HOUR, &ann).await;
     assert_eq!(on.hints(&ben).await, [(hour + 2, at(2 * HOUR))], "the one before is gone");
     let head: Vec<(Option<Vec<u8>>, Option<i64>)> =
-        on.rows("SELECT last_message, last_activity FROM conversations WHERE conversation_id = ?", (room(1).0,)).await;
+        on.rows("SELECT last_message, last_activity FROM conversations WHERE conversation_id = ?", (conversation_id(1).0,)).await;
     assert_eq!(head[0].1, Some(at(2 * HOUR)));
     assert!(head[0].0.as_ref().unwrap().starts_with(&id(2 * HOUR).order_key().0));
 }
 
 #[tokio::test]
 async fn a_large_conversation_raises_the_senders_entry_alone() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let people = crowd(40);
-    on.make(room(1), &people).await;
-    let appended = on.store.append_messages(room(1), &[new(text(room(1), id(1), &people[3]))]).await.unwrap();
+    on.make(conversation_id(1), &people).await;
+    let appended = on.store.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(1), &people[3]))]).await.unwrap();
     assert!(appended.audience.users.is_none());
-    assert_eq!(on.entry(&people[3], room(1)).await, Some((Some(id(1)), Some(at(1)), Some(id(1)))));
-    assert_eq!(on.entry(&people[4], room(1)).await, None);
+    assert_eq!(on.entry(&people[3], conversation_id(1)).await, Some((Some(id(1)), Some(at(1)), Some(id(1)))));
+    assert_eq!(on.entry(&people[4], conversation_id(1)).await, None);
     assert!(on.hints(&people[3]).await.is_empty());
-    assert_eq!(on.kept(room(1)).await.len(), 1);
+    assert_eq!(on.kept(conversation_id(1)).await.len(), 1);
 }
 
 #[tokio::test]
 async fn one_who_came_in_meanwhile_is_written_to() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let people = crowd(33);
-    on.make(room(1), &people[..2]).await;
-    assert_eq!(on.send(room(1), 1, &people[0]).await, 2);
-    on.add(room(1), 2, &people[2..4]).await;
-    assert_eq!(on.send(room(1), 3, &people[0]).await, 4);
-    assert_eq!(on.entry(&people[3], room(1)).await, Some((Some(id(3)), Some(at(3)), None)));
+    on.make(conversation_id(1), &people[..2]).await;
+    assert_eq!(on.send(conversation_id(1), 1, &people[0]).await, 2);
+    on.add(conversation_id(1), 2, &people[2..4]).await;
+    assert_eq!(on.send(conversation_id(1), 3, &people[0]).await, 4);
+    assert_eq!(on.entry(&people[3], conversation_id(1)).await, Some((Some(id(3)), Some(at(3)), None)));
     assert_eq!(on.hints(&people[3]).await.len(), 1);
-    on.run("UPDATE conversations SET is_large = true WHERE conversation_id = ?", (room(1).0,)).await;
-    on.add(room(1), 4, &people[4..]).await;
-    assert!(on.store.append_messages(room(1), &[new(text(room(1), id(5), &people[0]))]).await.unwrap().audience.users.is_none());
+    on.run("UPDATE conversations SET is_large = true WHERE conversation_id = ?", (conversation_id(1).0,)).await;
+    on.add(conversation_id(1), 4, &people[4..]).await;
+    assert!(
+        on.store
+            .append_messages(conversation_id(1), &[new(text(conversation_id(1), id(5), &people[0]))])
+            .await
+            .unwrap()
+            .audience
+            .users
+            .is_none()
+    );
 }
 
 fn with_key(message: Message, text: &str) -> NewMessage {
@@ -187,22 +195,22 @@ fn with_key(message: Message, text: &str) -> NewMessage {
 
 #[tokio::test]
 async fn of_many_servers_that_send_under_one_key_one_keeps_its_message() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(room(1), &[ann.clone(), ben.clone()]).await;
-    let Some(other) = Room::open_in_the_same_case(&on).await else { return };
-    let sends: Vec<_> = (1..=6).map(|n| with_key(text(room(1), id(n), &ann), "key")).collect();
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else { return };
+    let sends: Vec<_> = (1..=6).map(|n| with_key(text(conversation_id(1), id(n), &ann), "key")).collect();
     let stores = [&on.store, &other];
     let outcomes = join_all(sends.iter().enumerate().map(async |(n, send)| {
         loop {
-            match stores[n % 2].append_messages(room(1), std::slice::from_ref(send)).await {
+            match stores[n % 2].append_messages(conversation_id(1), std::slice::from_ref(send)).await {
                 Err(Error::OutcomeUnknown(_) | Error::Unavailable(_)) => {}
                 done => return done.unwrap().taken,
             }
         }
     }))
     .await;
-    let kept = on.kept(room(1)).await;
+    let kept = on.kept(conversation_id(1)).await;
     let [(kept, _)] = kept[..] else { panic!("one message is kept: {kept:?}") };
     let hash = sends.iter().find(|send| send.message.id == kept).unwrap().input_hash.unwrap();
     for (send, taken) in sends.iter().zip(outcomes) {
@@ -213,7 +221,7 @@ async fn of_many_servers_that_send_under_one_key_one_keeps_its_message() {
     }
 }
 
-impl Room {
+impl StoreFixture {
     /// As another server of the same deployment.
     async fn open_in_the_same_case(on: &Self) -> Option<Cql> {
         let keyspace = on.session.get_keyspace().unwrap().to_string();
@@ -223,87 +231,87 @@ impl Room {
 
 #[tokio::test]
 async fn another_server_finishes_what_was_claimed_in_the_bucket_of_the_claim() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(room(1), &[ann.clone(), ben.clone()]).await;
-    let send = with_key(text(room(1), id(1), &ann), "key");
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let send = with_key(text(conversation_id(1), id(1), &ann), "key");
     let minute = at(0) - at(0) % 60_000_000;
     let claim =
         "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, 'key', ?, 3, ?, ?)";
     let id_bytes = CqlTimeuuid::from(id(1).uuid());
-    on.run(claim, (room(1).0, ann.as_str(), id_bytes, minute, send.input_hash.unwrap().0.to_vec())).await;
-    on.send(room(1), 2, &ben).await;
-    assert_eq!(on.append(room(1), std::slice::from_ref(&send)).await, []);
-    assert!(on.kept(room(1)).await.contains(&(id(1), (3, minute))));
-    assert_eq!(on.entry(&ben, room(1)).await.unwrap().0, Some(id(2)), "the last message is still the last");
+    on.run(claim, (conversation_id(1).0, ann.as_str(), id_bytes, minute, send.input_hash.unwrap().0.to_vec())).await;
+    on.send(conversation_id(1), 2, &ben).await;
+    assert_eq!(on.append(conversation_id(1), std::slice::from_ref(&send)).await, []);
+    assert!(on.kept(conversation_id(1)).await.contains(&(id(1), (3, minute))));
+    assert_eq!(on.entry(&ben, conversation_id(1)).await.unwrap().0, Some(id(2)), "the last message is still the last");
 }
 
 #[tokio::test]
 async fn the_same_messages_go_to_the_same_bucket_also_from_a_server_that_forgot() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(room(1), &[ann.clone(), ben.clone()]).await;
-    let rush: Vec<_> = (0..64).map(|n| new(text(room(1), id(n), &ann))).collect();
-    on.append(room(1), &rush).await;
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let rush: Vec<_> = (0..64).map(|n| new(text(conversation_id(1), id(n), &ann))).collect();
+    on.append(conversation_id(1), &rush).await;
     // A head in a narrow bucket: a server that comes new begins there.
     let last = [id(100).order_key().0.as_slice(), &[3], &at(0).to_be_bytes(), ann.as_str().as_bytes()].concat();
-    on.run("UPDATE conversations USING TIMESTAMP 1 SET last_message = ? WHERE conversation_id = ?", (last, room(1).0)).await;
-    let before = on.kept(room(1)).await;
-    on.append(room(1), &rush).await;
-    assert_eq!(on.kept(room(1)).await, before);
-    let Some(other) = Room::open_in_the_same_case(&on).await else { return };
-    other.append_messages(room(1), &rush).await.unwrap();
-    assert_eq!(on.kept(room(1)).await, before);
-    other.append_messages(room(1), &[new(text(room(1), id(200), &ben))]).await.unwrap();
-    assert_eq!(on.kept(room(1)).await.last(), Some(&(id(200), (3, at(0)))));
+    on.run("UPDATE conversations USING TIMESTAMP 1 SET last_message = ? WHERE conversation_id = ?", (last, conversation_id(1).0)).await;
+    let before = on.kept(conversation_id(1)).await;
+    on.append(conversation_id(1), &rush).await;
+    assert_eq!(on.kept(conversation_id(1)).await, before);
+    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else { return };
+    other.append_messages(conversation_id(1), &rush).await.unwrap();
+    assert_eq!(on.kept(conversation_id(1)).await, before);
+    other.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(200), &ben))]).await.unwrap();
+    assert_eq!(on.kept(conversation_id(1)).await.last(), Some(&(id(200), (3, at(0)))));
 }
 
 #[tokio::test]
 async fn the_greatest_batch_is_taken() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let people: Vec<_> = (0..32).map(|n| longest_user(char::from(b'A' + n))).collect();
-    on.make(room(1), &people).await;
+    on.make(conversation_id(1), &people).await;
     let mut all = Vec::new();
     for (first, count, bytes) in [(0, 1, 16_384), (100, 64, 600), (200, 64, 1), (300, 2, 16_384), (2 * HOUR, 1, 16_384)] {
         let batch: Vec<_> = (first..first + count)
             .map(|n| {
-                let message = text(room(1), id(n), &people[usize::try_from(n).unwrap() % 32]);
+                let message = text(conversation_id(1), id(n), &people[usize::try_from(n).unwrap() % 32]);
                 new(Message { content: Some(content(&"x".repeat(bytes))), ..message })
             })
             .collect();
-        on.append(room(1), &batch).await;
+        on.append(conversation_id(1), &batch).await;
         all.extend((first..first + count).map(id));
         let last = all.last().copied();
         for user in &people {
-            assert_eq!(on.entry(user, room(1)).await.unwrap().0, last);
+            assert_eq!(on.entry(user, conversation_id(1)).await.unwrap().0, last);
         }
     }
-    assert_eq!(on.kept(room(1)).await.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), all);
+    assert_eq!(on.kept(conversation_id(1)).await.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), all);
 }
 
 #[tokio::test]
 async fn an_append_to_nowhere_leaves_nothing() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann] = users(["ann"]);
-    let refused = on.store.append_messages(room(9), &[new(text(room(9), id(1), &ann))]).await;
+    let refused = on.store.append_messages(conversation_id(9), &[new(text(conversation_id(9), id(1), &ann))]).await;
     assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
-    assert!(on.kept(room(9)).await.is_empty());
+    assert!(on.kept(conversation_id(9)).await.is_empty());
 }
 
-async fn revise(on: &Room, message: MessageId, micros: i64, revision: &Revision, by: &UserId) -> Option<(Message, Option<usize>)> {
+async fn revise(on: &StoreFixture, message: MessageId, micros: i64, revision: &Revision, by: &UserId) -> Option<(Message, Option<usize>)> {
     let change = Change { id: change(micros), kind: revision.kind(), message, user: by.clone() };
-    let revised = on.store.revise_message(room(1), revision, &change).await.unwrap()?;
+    let revised = on.store.revise_message(conversation_id(1), revision, &change).await.unwrap()?;
     Some((Message::clone(&revised.message), revised.audience.users.map(|users| users.len())))
 }
 
 #[tokio::test]
 async fn changes_are_kept_with_their_log() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(room(1), &[ann.clone(), ben.clone()]).await;
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let day = 24 * HOUR;
     for micros in [1, 2, 3] {
-        on.send(room(1), micros, &ann).await;
+        on.send(conversation_id(1), micros, &ann).await;
     }
     let edit = |text: &str| Revision::Content(content(text));
     assert!(revise(&on, id(7), 8, &Revision::Deletion, &ann).await.is_none());
@@ -315,13 +323,13 @@ async fn changes_are_kept_with_their_log() {
     assert_eq!(revise(&on, id(1), day + 6, &Revision::Deletion, &ann).await, Some(deleted.clone()), "the same once more");
     assert_eq!(revise(&on, id(1), day + 7, &edit("too late"), &ann).await, Some((deleted.0, Some(0))));
     let late = Change { id: change(3 * day), kind: ChangeKind::MessageLate, message: id(2), user: ann.clone() };
-    on.store.log_late(room(1), std::slice::from_ref(&late)).await.unwrap();
-    let all = on.store.changes(room(1), OrderKey::MIN, 99).await.unwrap();
+    on.store.log_late(conversation_id(1), std::slice::from_ref(&late)).await.unwrap();
+    let all = on.store.changes(conversation_id(1), OrderKey::MIN, 99).await.unwrap();
     assert_eq!(all.iter().map(|change| change.id).collect::<Vec<_>>(), [4, 5, day + 6, 3 * day].map(change));
     assert_eq!(all[3], late);
-    assert_eq!(on.store.changes(room(1), change(4).order_key(), 2).await.unwrap(), all[1..3]);
-    assert_eq!(on.store.changes(room(1), change(day + 6).order_key().before(), 99).await.unwrap(), all[2..]);
-    assert!(on.store.changes(room(1), change(3 * day).order_key(), 99).await.unwrap().is_empty());
+    assert_eq!(on.store.changes(conversation_id(1), change(4).order_key(), 2).await.unwrap(), all[1..3]);
+    assert_eq!(on.store.changes(conversation_id(1), change(day + 6).order_key().before(), 99).await.unwrap(), all[2..]);
+    assert!(on.store.changes(conversation_id(1), change(3 * day).order_key(), 99).await.unwrap().is_empty());
     let told: Vec<(CqlTimeuuid,)> = {
         let first = i32::try_from(START.micros() / day).unwrap();
         let select = "SELECT change_id FROM changes_by_user WHERE user_id = ? AND day IN ?";
@@ -333,21 +341,25 @@ async fn changes_are_kept_with_their_log() {
 
 #[tokio::test]
 async fn every_write_wakes_the_other_servers() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann] = users(["ann"]);
-    on.make(room(1), std::slice::from_ref(&ann)).await;
-    let Some(other) = Room::open_in_the_same_case(&on).await else { return };
+    on.make(conversation_id(1), std::slice::from_ref(&ann)).await;
+    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else { return };
     let woken = async |since: Timestamp| {
         let wakes = other.wakes(since).await.unwrap();
-        wakes.into_iter().filter(|wake| wake.place == WakePlace::Conversation(room(1))).map(|wake| wake.id).collect::<BTreeSet<_>>()
+        wakes
+            .into_iter()
+            .filter(|wake| wake.place == WakePlace::Conversation(conversation_id(1)))
+            .map(|wake| wake.id)
+            .collect::<BTreeSet<_>>()
     };
     assert!(woken(NOW).await.is_empty());
-    on.send(room(1), 1, &ann).await;
+    on.send(conversation_id(1), 1, &ann).await;
     assert_eq!(woken(NOW).await.len(), 1);
     on.clock.set(NOW.plus_micros(12_000_000));
-    on.send(room(1), 1, &ann).await;
+    on.send(conversation_id(1), 1, &ann).await;
     let change = Change { id: change(2), kind: ChangeKind::MessageDeleted, message: id(1), user: ann.clone() };
-    on.store.revise_message(room(1), &Revision::Deletion, &change).await.unwrap();
+    on.store.revise_message(conversation_id(1), &Revision::Deletion, &change).await.unwrap();
     assert_eq!(woken(NOW.plus_micros(12_000_000)).await.len(), 3, "each try has one of its own");
     on.clock.set(NOW.plus_micros(40_000_000));
     assert!(woken(NOW.plus_micros(40_000_000)).await.is_empty());
@@ -355,21 +367,26 @@ async fn every_write_wakes_the_other_servers() {
 
 #[tokio::test]
 async fn a_rush_lies_in_partitions_within_the_bound() {
-    let Some(on) = Room::open().await else { return };
+    let Some(on) = StoreFixture::open().await else { return };
     let [ann] = users(["ann"]);
-    on.make(room(1), std::slice::from_ref(&ann)).await;
+    on.make(conversation_id(1), std::slice::from_ref(&ann)).await;
     // 25,000 within a minute.
-    let all: Vec<_> = (0..25_000).map(|n| Message { content: Some(content("hey")), ..text(room(1), id(n * 2_400), &ann) }).collect();
+    let all: Vec<_> =
+        (0..25_000).map(|n| Message { content: Some(content("hey")), ..text(conversation_id(1), id(n * 2_400), &ann) }).collect();
     for batch in all.chunks(64) {
-        on.append(room(1), &batch.iter().cloned().map(new).collect::<Vec<_>>()).await;
+        on.append(conversation_id(1), &batch.iter().cloned().map(new).collect::<Vec<_>>()).await;
     }
-    let buckets: Vec<(i8, i64)> =
-        on.rows("SELECT width, start FROM buckets_by_conversation WHERE conversation_id = ? AND width IN (0, 1, 2, 3)", (room(1).0,)).await;
+    let buckets: Vec<(i8, i64)> = on
+        .rows(
+            "SELECT width, start FROM buckets_by_conversation WHERE conversation_id = ? AND width IN (0, 1, 2, 3)",
+            (conversation_id(1).0,),
+        )
+        .await;
     assert!((2..=4).contains(&buckets.len()), "{buckets:?}");
     let mut sum = 0;
     for (width, start) in buckets {
         let select = "SELECT count(message_id) FROM messages_by_conversation WHERE conversation_id = ? AND width = ? AND start = ?";
-        let rows: Vec<(i64,)> = on.rows(select, (room(1).0, width, start)).await;
+        let rows: Vec<(i64,)> = on.rows(select, (conversation_id(1).0, width, start)).await;
         assert!(rows[0].0 <= 20_064, "{width} {start}: {rows:?}");
         sum += rows[0].0;
     }

@@ -16,31 +16,31 @@ use self::compare::{any_questions, compare};
 use super::Stage;
 use super::ask::{assert_sound, only, runner, try_row};
 use crate::support::words::{
-    START, change, conversation, crowd, deleted, direct, group, id_with, key, message_row, new, room, system, text, user,
+    START, change, conversation, conversation_id, crowd, deleted, direct, group, id_with, key, message_row, new, system, text, user,
 };
 
 /// The last two of them are large.
-const ROOMS: u8 = 8;
+const CONVERSATIONS: u8 = 8;
 const LARGE: u8 = 2;
 /// Large once all who have names are in it.
 const NEARLY_LARGE: u8 = 1;
 const NAMES: [&str; 5] = ["ann", "anna", "ben", "Ben", "é"];
 const KEYS: [&str; 3] = ["k", "kk", "K"];
 
-/// What happens. Numbers choose among what is there, and wrap around.
+/// One random step. Numbers select among the existing users and messages, and wrap around.
 #[derive(Debug, Clone)]
 enum Step {
-    Make { room: u8, people: u8, created: i64 },
+    Make { conversation: u8, people: u8, created: i64 },
     MakeDirect { one: u8, other: u8 },
-    Append { room: u8, sends: Vec<Send> },
-    Mark { room: u8, user: u8, place: u8, how: Mark },
-    Set { room: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
-    Deliver { room: u8, user: u8, micros: i64 },
+    Append { conversation: u8, sends: Vec<Send> },
+    Mark { conversation: u8, user: u8, place: u8, how: Mark },
+    Set { conversation: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
+    Deliver { conversation: u8, user: u8, micros: i64 },
     Tell { user: u8, display_name: Option<Option<bool>>, avatar_url: Option<Option<bool>> },
-    React { room: u8, user: u8, place: u8, emoji: u8, is_on: bool },
+    React { conversation: u8, user: u8, place: u8, emoji: u8, is_on: bool },
     See { user: u8, micros: i64 },
-    Turn { room: u8, turns: Vec<(u8, u8)>, is_stale: bool },
-    Rename { room: u8, name: u8 },
+    Turn { conversation: u8, turns: Vec<(u8, u8)>, is_stale: bool },
+    Rename { conversation: u8, name: u8 },
     Import(Vec<Line>),
 }
 
@@ -56,15 +56,15 @@ struct Send {
 enum Mark {
     Read,
     Unread,
-    /// Of an epoch that is over, or of a place that lies behind.
+    /// Marker with an older epoch or a smaller position.
     Late,
 }
 
 #[derive(Debug, Clone)]
 enum Line {
-    Room { room: u8, activity: Option<i64>, created: i64 },
-    Participant { room: u8, user: u8, read: Option<u8>, has_left: bool, since: Option<i64> },
-    Message { room: u8, back: i64, rest: u8, is_deleted: bool },
+    Conversation { conversation: u8, activity: Option<i64>, created: i64 },
+    Participant { conversation: u8, user: u8, read: Option<u8>, has_left: bool, since: Option<i64> },
+    Message { conversation: u8, back: i64, rest: u8, is_deleted: bool },
     User(u8),
 }
 
@@ -73,30 +73,30 @@ fn any_step() -> impl Strategy<Value = Step> {
         .prop_map(|(sender, gap, is_system, key)| Send { sender, gap, is_system, key });
     let how = prop::sample::select(vec![Mark::Read, Mark::Read, Mark::Unread, Mark::Late]);
     let line = prop_oneof![
-        2 => (0..ROOMS, proptest::option::of(0..60_i64), 0..9_i64)
-            .prop_map(|(room, activity, created)| Line::Room { room, activity, created }),
-        3 => (0..ROOMS, 0..5_u8, proptest::option::of(any::<u8>()), prop::bool::weighted(0.2), proptest::option::of(0..90_i64))
-            .prop_map(|(room, user, read, has_left, since)| Line::Participant { room, user, read, has_left, since }),
-        3 => (0..ROOMS, 0..40_i64, any::<u8>(), prop::bool::weighted(0.3))
-            .prop_map(|(room, back, rest, is_deleted)| Line::Message { room, back, rest, is_deleted }),
+        2 => (0..CONVERSATIONS, proptest::option::of(0..60_i64), 0..9_i64)
+            .prop_map(|(conversation, activity, created)| Line::Conversation { conversation, activity, created }),
+        3 => (0..CONVERSATIONS, 0..5_u8, proptest::option::of(any::<u8>()), prop::bool::weighted(0.2), proptest::option::of(0..90_i64))
+            .prop_map(|(conversation, user, read, has_left, since)| Line::Participant { conversation, user, read, has_left, since }),
+        3 => (0..CONVERSATIONS, 0..40_i64, any::<u8>(), prop::bool::weighted(0.3))
+            .prop_map(|(conversation, back, rest, is_deleted)| Line::Message { conversation, back, rest, is_deleted }),
         1 => (0..5_u8).prop_map(Line::User),
     ];
     prop_oneof![
-        3 => (0..ROOMS, 1..32_u8, 0..9_i64).prop_map(|(room, people, created)| Step::Make { room, people, created }),
+        3 => (0..CONVERSATIONS, 1..32_u8, 0..9_i64).prop_map(|(conversation, people, created)| Step::Make { conversation, people, created }),
         1 => (0..5_u8, 0..5_u8).prop_map(|(one, other)| Step::MakeDirect { one, other }),
-        8 => (0..ROOMS, prop::collection::vec(send, 1..5)).prop_map(|(room, sends)| Step::Append { room, sends }),
-        4 => (0..ROOMS, any::<u8>(), any::<u8>(), how).prop_map(|(room, user, place, how)| Step::Mark { room, user, place, how }),
-        2 => (0..ROOMS, any::<u8>(), any::<Option<bool>>(), any::<Option<bool>>(), proptest::option::of(0..6_u8))
-            .prop_map(|(room, user, muted, pinned, archive)| Step::Set { room, user, muted, pinned, archive }),
-        2 => (0..ROOMS, any::<u8>(), 0..120_i64).prop_map(|(room, user, micros)| Step::Deliver { room, user, micros }),
+        8 => (0..CONVERSATIONS, prop::collection::vec(send, 1..5)).prop_map(|(conversation, sends)| Step::Append { conversation, sends }),
+        4 => (0..CONVERSATIONS, any::<u8>(), any::<u8>(), how).prop_map(|(conversation, user, place, how)| Step::Mark { conversation, user, place, how }),
+        2 => (0..CONVERSATIONS, any::<u8>(), any::<Option<bool>>(), any::<Option<bool>>(), proptest::option::of(0..6_u8))
+            .prop_map(|(conversation, user, muted, pinned, archive)| Step::Set { conversation, user, muted, pinned, archive }),
+        2 => (0..CONVERSATIONS, any::<u8>(), 0..120_i64).prop_map(|(conversation, user, micros)| Step::Deliver { conversation, user, micros }),
         1 => (0..5_u8, any::<Option<Option<bool>>>(), any::<Option<Option<bool>>>())
             .prop_map(|(user, display_name, avatar_url)| Step::Tell { user, display_name, avatar_url }),
-        4 => (0..ROOMS, any::<u8>(), any::<u8>(), 0..3_u8, any::<bool>())
-            .prop_map(|(room, user, place, emoji, is_on)| Step::React { room, user, place, emoji, is_on }),
+        4 => (0..CONVERSATIONS, any::<u8>(), any::<u8>(), 0..3_u8, any::<bool>())
+            .prop_map(|(conversation, user, place, emoji, is_on)| Step::React { conversation, user, place, emoji, is_on }),
         1 => (0..5_u8, 0..99_i64).prop_map(|(user, micros)| Step::See { user, micros }),
-        4 => (0..ROOMS, prop::collection::vec((any::<u8>(), any::<u8>()), 1..4), prop::bool::weighted(0.1))
-            .prop_map(|(room, turns, is_stale)| Step::Turn { room, turns, is_stale }),
-        1 => (0..ROOMS, 0..3_u8).prop_map(|(room, name)| Step::Rename { room, name }),
+        4 => (0..CONVERSATIONS, prop::collection::vec((any::<u8>(), any::<u8>()), 1..4), prop::bool::weighted(0.1))
+            .prop_map(|(conversation, turns, is_stale)| Step::Turn { conversation, turns, is_stale }),
+        1 => (0..CONVERSATIONS, 0..3_u8).prop_map(|(conversation, name)| Step::Rename { conversation, name }),
         2 => prop::collection::vec(line, 1..8).prop_map(Step::Import),
     ]
 }
@@ -117,26 +117,32 @@ impl Player<'_> {
     async fn play(&mut self, step: &Step) -> String {
         self.micros += 1;
         match step {
-            Step::Make { room, people, created } => {
-                format!("{:?}", self.store.create_conversation(&self.group(*room, *people, *created)).await)
+            Step::Make { conversation, people, created } => {
+                format!("{:?}", self.store.create_conversation(&self.group(*conversation, *people, *created)).await)
             }
             Step::MakeDirect { one, other } => {
                 let new = NewConversation { change: change(self.micros), ..direct(&name(*one), &name(*other)) };
                 format!("{:?}", self.store.create_conversation(&new).await)
             }
-            Step::Append { room: number, sends } => self.append(room(*number), sends).await,
-            Step::Mark { room: number, user, place, how } => self.mark(room(*number), *user, *place, *how).await,
-            Step::Set { room: number, user, muted, pinned, archive } => {
-                let people = self.people(room(*number)).await;
+            Step::Append { conversation: number, sends } => self.append(conversation_id(*number), sends).await,
+            Step::Mark { conversation: number, user, place, how } => self.mark(conversation_id(*number), *user, *place, *how).await,
+            Step::Set { conversation: number, user, muted, pinned, archive } => {
+                let people = self.people(conversation_id(*number)).await;
                 let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else { return "nobody is there".to_owned() };
                 let archive = archive.map(any_archive);
-                let to = FlagsChange { conversation: room(*number), muted: *muted, pinned: *pinned, archive, change: change(self.micros) };
+                let to = FlagsChange {
+                    conversation: conversation_id(*number),
+                    muted: *muted,
+                    pinned: *pinned,
+                    archive,
+                    change: change(self.micros),
+                };
                 format!("{:?}", self.store.set_flags(user, &to).await)
             }
-            Step::Deliver { room: number, user, micros } => {
-                let people = self.people(room(*number)).await;
+            Step::Deliver { conversation: number, user, micros } => {
+                let people = self.people(conversation_id(*number)).await;
                 let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else { return "nobody is there".to_owned() };
-                format!("{:?}", self.store.mark_delivered(user, room(*number), id_at(*micros, 0x80).order_key()).await)
+                format!("{:?}", self.store.mark_delivered(user, conversation_id(*number), id_at(*micros, 0x80).order_key()).await)
             }
             Step::Tell { user, display_name, avatar_url } => {
                 // One of two texts, so that it may be the same again.
@@ -144,16 +150,18 @@ impl Player<'_> {
                 let to = ProfileChange { display_name: text(*display_name), avatar_url: text(*avatar_url) };
                 format!("{:?}", self.store.change_profile(&name(*user), &to).await)
             }
-            Step::React { room: number, user, place, emoji, is_on } => self.react(room(*number), *user, *place, *emoji, *is_on).await,
+            Step::React { conversation: number, user, place, emoji, is_on } => {
+                self.react(conversation_id(*number), *user, *place, *emoji, *is_on).await
+            }
             Step::See { user, micros } => format!("{:?}", self.store.mark_seen(&name(*user), START.plus_micros(*micros)).await),
-            Step::Turn { room: number, turns, is_stale } => self.turn(room(*number), turns, *is_stale).await,
-            Step::Rename { room: number, name } => {
-                let Some(message) = self.system(room(*number), 1).await else { return "nobody is there".to_owned() };
+            Step::Turn { conversation: number, turns, is_stale } => self.turn(conversation_id(*number), turns, *is_stale).await,
+            Step::Rename { conversation: number, name } => {
+                let Some(message) = self.system(conversation_id(*number), 1).await else { return "nobody is there".to_owned() };
                 let (kind, user) = (ChangeKind::ConversationRenamed, message.sender.clone());
                 let change = Change { id: self.before(&message, 1), kind, message: message.id, user };
                 let name = GroupName::parse(&format!("name {name}")).unwrap();
                 let to = Renaming { name, change, message: message.into() };
-                self.told(self.store.rename_conversation(room(*number), &to).await.map(Some))
+                self.told(self.store.rename_conversation(conversation_id(*number), &to).await.map(Some))
             }
             Step::Import(lines) => {
                 self.is_imported = true;
@@ -165,13 +173,13 @@ impl Player<'_> {
 
     fn group(&self, number: u8, people: u8, created: i64) -> NewConversation {
         let mut users: Vec<_> = (0..5).filter(|n| people >> n & 1 == 1).map(name).collect();
-        if number >= ROOMS - LARGE {
+        if number >= CONVERSATIONS - LARGE {
             users.extend(crowd(Conversation::FAN_OUT_MAX + 1));
         }
         if number == NEARLY_LARGE {
             users.extend(crowd(Conversation::FAN_OUT_MAX - 3));
         }
-        let mut new = group(room(number), &users);
+        let mut new = group(conversation_id(number), &users);
         // Never after the first message, but at the same moment as others.
         new.conversation.created_at = START.plus_micros(created - 10);
         NewConversation { change: change(self.micros), ..new }
@@ -207,7 +215,7 @@ impl Player<'_> {
         format!("{users:?} {:?}", appended.taken)
     }
 
-    /// A SYSTEM message of somebody there, with room before it for the ids of so many changes.
+    /// A SYSTEM message of somebody there, with space before it for the ids of so many changes.
     async fn system(&mut self, conversation: ConversationId, changes: i64) -> Option<Message> {
         let sender = self.people(conversation).await.into_iter().next()?;
         let last = only(self.store.newest_events(&[conversation]).await.unwrap()).map_or(0, |last| last.moment().micros() - START.micros());
@@ -298,11 +306,11 @@ impl Player<'_> {
 
     fn row(&self, line: &Line) -> ImportRow {
         match *line {
-            Line::Room { room: number, activity, created } => {
-                let made = conversation(room(number), wideroom::model::ConversationKind::Group, START.plus_micros(created));
+            Line::Conversation { conversation: number, activity, created } => {
+                let made = conversation(conversation_id(number), wideroom::model::ConversationKind::Group, START.plus_micros(created));
                 ImportRow::Conversation { conversation: made, last_activity: activity.map(|micros| START.plus_micros(micros)) }
             }
-            Line::Participant { room: number, user, read, has_left, since } => {
+            Line::Participant { conversation: number, user, read, has_left, since } => {
                 let mut membership = wideroom::model::Membership::joined(wideroom::model::Role::Member);
                 membership.since = since.map(|micros| START.plus_micros(micros));
                 if has_left {
@@ -310,12 +318,16 @@ impl Player<'_> {
                 }
                 let read_up_to = read.map(|place| id_at(place.into(), place));
                 let places = ImportPlaces { read_up_to, delivered_up_to: read_up_to, ..ImportPlaces::default() };
-                ImportRow::Participant { conversation: room(number), user: name(user), membership, places }
+                ImportRow::Participant { conversation: conversation_id(number), user: name(user), membership, places }
             }
-            Line::Message { room: number, back, rest, is_deleted } => {
+            Line::Message { conversation: number, back, rest, is_deleted } => {
                 let id = id_at((self.micros - back).max(0), rest);
                 let sender = name(rest % 5);
-                message_row(if is_deleted { deleted(room(number), id, &sender) } else { text(room(number), id, &sender) })
+                message_row(if is_deleted {
+                    deleted(conversation_id(number), id, &sender)
+                } else {
+                    text(conversation_id(number), id, &sender)
+                })
             }
             Line::User(n) => {
                 let profile = Profile { display_name: Some(format!("at {}", self.micros)), ..Profile::default() };
@@ -333,7 +345,7 @@ fn name(n: u8) -> UserId {
     user(NAMES[usize::from(n) % NAMES.len()])
 }
 
-/// Of few moments, so that one may be met again.
+/// Archive times are few, so that equal ones occur.
 fn any_archive(n: u8) -> Archive {
     let moment = START.plus_micros((n / 3).into());
     match n % 3 {
@@ -351,21 +363,21 @@ fn any_key(n: u8) -> IdempotencyKey {
     key(KEYS[usize::from(n) % KEYS.len()])
 }
 
-fn all_rooms() -> Vec<ConversationId> {
+fn all_conversations() -> Vec<ConversationId> {
     let users = NAMES.map(user);
-    let mut rooms: Vec<_> = (0..ROOMS + 1).map(room).collect();
-    rooms.extend(users.iter().flat_map(|one| users.iter().map(|other| ConversationId::direct(one, other))));
-    rooms.sort_unstable();
-    rooms.dedup();
-    rooms
+    let mut conversations: Vec<_> = (0..CONVERSATIONS + 1).map(conversation_id).collect();
+    conversations.extend(users.iter().flat_map(|one| users.iter().map(|other| ConversationId::direct(one, other))));
+    conversations.sort_unstable();
+    conversations.dedup();
+    conversations
 }
 
 pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Option<Stage>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Most conversations are made at the start, so that later steps find something.
-    let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(ROOMS));
-    let make = |(room, (people, created))| Step::Make { room, people, created };
-    // What changed since a place is compared where nothing was imported: so half of the cases import nothing.
+    let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(CONVERSATIONS));
+    let make = |(conversation, (people, created))| Step::Make { conversation, people, created };
+    // Changes after a position are compared only without imports, so half of the cases import nothing.
     let steps = (made, prop::collection::vec(any_step(), 1..60), any::<bool>()).prop_map(move |(made, steps, may_import)| {
         let steps = steps.into_iter().filter(|step| may_import || !matches!(step, Step::Import(_)));
         (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! What a store on a disk promises besides: it is there again when it is opened again, and says so when it cannot be.
+//! Promises of a store on disk: its data survives reopening, and it refuses to open with a clear error.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use wideroom::store::embedded::{Embedded, OpenError, Options};
 use wideroom::store::{Error, Store};
 
 use super::ask::{history, inbox, make, send};
-use crate::support::words::{NOW, crowd, id, new, room, text, users};
+use crate::support::words::{NOW, conversation_id, crowd, id, new, text, users};
 
 fn options(folder: &tempfile::TempDir) -> Options {
     Options { free_bytes_min: 0, ..Options::new(folder.path()) }
@@ -28,22 +28,24 @@ async fn what_was_acknowledged_is_there_when_it_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let people = users(["ann", "ben"]);
     let store = open(options(&folder)).await.unwrap();
-    make(&store, room(1), &people).await;
-    send(&store, room(1), 1, &people[0]).await;
+    make(&store, conversation_id(1), &people).await;
+    send(&store, conversation_id(1), 1, &people[0]).await;
     let was_closed = [true, false];
     let mut store = store;
     for (n, is_closed) in (2..).zip(was_closed) {
-        let before = (inbox(&store, &people[1]).await, store.newest_id().await.unwrap(), store.message_counts(&[room(1)]).await.unwrap());
+        let before =
+            (inbox(&store, &people[1]).await, store.newest_id().await.unwrap(), store.message_counts(&[conversation_id(1)]).await.unwrap());
         if is_closed {
             store.close().await.unwrap();
         }
         drop(store);
         store = open(options(&folder)).await.unwrap();
-        let after = (inbox(&store, &people[1]).await, store.newest_id().await.unwrap(), store.message_counts(&[room(1)]).await.unwrap());
+        let after =
+            (inbox(&store, &people[1]).await, store.newest_id().await.unwrap(), store.message_counts(&[conversation_id(1)]).await.unwrap());
         assert_eq!(before, after);
-        send(&store, room(1), n, &people[1]).await;
+        send(&store, conversation_id(1), n, &people[1]).await;
     }
-    let kept = history(&store, room(1)).await;
+    let kept = history(&store, conversation_id(1)).await;
     assert_eq!(kept, [id(3), id(2), id(1)]);
     store.close().await.unwrap();
 }
@@ -63,7 +65,7 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     let folder = tempfile::tempdir().unwrap();
     let people = users(["ann", "ben"]);
     let store = open(options(&folder)).await.unwrap();
-    make(&store, room(1), &people).await;
+    make(&store, conversation_id(1), &people).await;
     store.close().await.unwrap();
     drop(store);
 
@@ -71,7 +73,7 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     let saved = tempfile::tempdir().unwrap();
     copy(&folder.path().join("db"), &saved.path().join("db"));
     let store = open(options(&folder)).await.unwrap();
-    send(&store, room(1), 1, &people[0]).await;
+    send(&store, conversation_id(1), 1, &people[0]).await;
     store.close().await.unwrap();
     drop(store);
     std::fs::remove_dir_all(folder.path().join("db")).unwrap();
@@ -80,7 +82,7 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     let refusal = refusal(options(&folder)).await;
     assert!(refusal.contains("ends at commit 1, but commit 2 was acknowledged"), "{refusal}");
     let store = open(Options { accept_loss: true, ..options(&folder) }).await.unwrap();
-    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [0]);
+    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [0]);
     store.close().await.unwrap();
     drop(store);
     open(options(&folder)).await.unwrap().close().await.unwrap();
@@ -113,16 +115,16 @@ async fn on_a_full_disk_reads_go_on_and_writes_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let people = users(["ann", "ben"]);
     let store = open(options(&folder)).await.unwrap();
-    make(&store, room(1), &people).await;
-    send(&store, room(1), 1, &people[0]).await;
+    make(&store, conversation_id(1), &people).await;
+    send(&store, conversation_id(1), 1, &people[0]).await;
     store.close().await.unwrap();
     drop(store);
 
     let store = open(Options { free_bytes_min: u64::MAX, ..options(&folder) }).await.unwrap();
-    let refused = store.append_messages(room(1), &[new(text(room(1), id(2), &people[0]))]).await;
+    let refused = store.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(2), &people[0]))]).await;
     assert!(matches!(refused, Err(Error::Unavailable(_))));
     assert!(store.health().unwrap_err().contains("disk"));
-    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [1]);
+    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [1]);
     store.close().await.unwrap();
 }
 
@@ -142,13 +144,13 @@ async fn the_same_append_again_counts_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(options(&folder)).await.unwrap();
     let people = users(["ann", "ben"]);
-    make(&store, room(1), &people).await;
-    let messages = [1, 2, 3].map(|micros| new(text(room(1), id(micros), &people[0])));
-    store.append_messages(room(1), &messages[..2]).await.unwrap();
+    make(&store, conversation_id(1), &people).await;
+    let messages = [1, 2, 3].map(|micros| new(text(conversation_id(1), id(micros), &people[0])));
+    store.append_messages(conversation_id(1), &messages[..2]).await.unwrap();
     // As who was not told the outcome does: the same ones, and what came since.
-    let audience = store.append_messages(room(1), &messages).await.unwrap().audience;
+    let audience = store.append_messages(conversation_id(1), &messages).await.unwrap().audience;
     assert_eq!(audience.users.unwrap().len(), 2);
-    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [3]);
+    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [3]);
     store.close().await.unwrap();
 }
 
@@ -157,36 +159,36 @@ async fn what_memory_answers_is_what_the_disk_says_under_many_writers_and_reader
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(options(&folder)).await.unwrap());
     let people = crowd(3);
-    let rooms: Vec<_> = (1..=8).map(room).collect();
-    for room in &rooms {
-        make(&*store, *room, &people).await;
-        send(&*store, *room, 1, &people[0]).await;
+    let conversations: Vec<_> = (1..=8).map(conversation_id).collect();
+    for conversation in &conversations {
+        make(&*store, *conversation, &people).await;
+        send(&*store, *conversation, 1, &people[0]).await;
     }
     // Without states in memory: the first ones are loaded while others write.
     store.close().await.unwrap();
     drop(store);
     let store = Arc::new(open(options(&folder)).await.unwrap());
     let mut tasks = tokio::task::JoinSet::new();
-    for room in rooms.clone() {
+    for conversation in conversations.clone() {
         let (store, people) = (store.clone(), people.clone());
         tasks.spawn(async move {
             for micros in 2..=60 {
                 let sender = &people[usize::try_from(micros % 3).unwrap()];
-                send(&*store, room, micros, sender).await;
-                assert_eq!(store.message_counts(&[room]).await.unwrap(), [micros.cast_unsigned()]);
-                assert_eq!(store.last_messages(&[room]).await.unwrap(), [Some(id(micros))]);
+                send(&*store, conversation, micros, sender).await;
+                assert_eq!(store.message_counts(&[conversation]).await.unwrap(), [micros.cast_unsigned()]);
+                assert_eq!(store.last_messages(&[conversation]).await.unwrap(), [Some(id(micros))]);
             }
         });
     }
     for _ in 0..4 {
-        let (store, people, rooms) = (store.clone(), people.clone(), rooms.clone());
+        let (store, people, conversations) = (store.clone(), people.clone(), conversations.clone());
         tasks.spawn(async move {
             for _ in 0..40 {
                 let page = store.inbox(&people[0], &PageRequest::first(8)).await.unwrap();
-                assert_eq!(page.items.len(), rooms.len(), "each conversation stands once, whatever moves meanwhile");
+                assert_eq!(page.items.len(), conversations.len(), "each conversation stands once, whatever moves meanwhile");
                 assert!(page.items.is_sorted_by_key(|row| row.key()));
                 let changed = store.inbox_changes(&people[1], OrderKey::MIN, 100).await.unwrap().unwrap();
-                assert_eq!(changed.len(), rooms.len());
+                assert_eq!(changed.len(), conversations.len());
             }
         });
     }
@@ -196,6 +198,6 @@ async fn what_memory_answers_is_what_the_disk_says_under_many_writers_and_reader
     store.close().await.unwrap();
     drop(store);
     let store = open(options(&folder)).await.unwrap();
-    assert_eq!(store.message_counts(&rooms).await.unwrap(), [60; 8]);
+    assert_eq!(store.message_counts(&conversations).await.unwrap(), [60; 8]);
     store.close().await.unwrap();
 }

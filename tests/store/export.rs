@@ -1,4 +1,4 @@
-//! What an export reads: everything, once, in pieces of any size, and so that an import of it is the same.
+//! Reads of an export: every row exactly once, in batches of any size, and complete for an identical import.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use wideroom::store::{Archive, FlagsChange, ImportPlaces, ImportRow, Imported, S
 use super::ask::{MarkTo, inbox, make, mark, only, send};
 use super::stage::Stage;
 use crate::support::words::{
-    START, change, content, crowd, deleted, group_row, id, key, message_row, new, participant_row, room, salted, system, text, user, users,
+    START, change, content, conversation_id, crowd, deleted, group_row, id, key, message_row, new, participant_row, salted, system, text,
+    user, users,
 };
 
 /// All users of this case, walked so many at a time.
@@ -29,7 +30,7 @@ async fn all_users(store: &dyn Store, limit: usize) -> Vec<(UserId, Profile)> {
     }
 }
 
-/// Of these conversations, as they were met, so many at a time.
+/// Export rows of the conversations in `of`, in the order of the export, read in batches of `limit`.
 async fn all_conversations(store: &dyn Store, of: &[ConversationId], limit: usize) -> Vec<ImportRow> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
@@ -60,7 +61,7 @@ async fn all_participants(store: &dyn Store, id: ConversationId, limit: usize) -
 async fn all_reactions(store: &dyn Store, message: MessageId, limit: usize) -> Vec<(Emoji, UserId)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = store.all_reactions(room(1), message, after.as_ref(), limit).await.unwrap();
+        let page = store.all_reactions(conversation_id(1), message, after.as_ref(), limit).await.unwrap();
         let is_last = page.len() < limit;
         after = page.last().cloned();
         all.extend(page);
@@ -97,9 +98,9 @@ async fn everything(store: &dyn Store, of: &[ConversationId]) -> BTreeMap<String
 pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn Store) {
     let people = crowd(12);
     let mut rows: Vec<_> = people.iter().map(|user| ImportRow::User { user: user.clone(), profile: Profile::default() }).collect();
-    let rooms: Vec<_> = (1..=12).map(room).collect();
-    rows.extend(rooms.iter().map(|room| group_row(*room, None)));
-    rows.extend(people.iter().map(|user| participant_row(room(1), user)));
+    let conversations: Vec<_> = (1..=12).map(conversation_id).collect();
+    rows.extend(conversations.iter().map(|conversation| group_row(*conversation, None)));
+    rows.extend(people.iter().map(|user| participant_row(conversation_id(1), user)));
     assert!(store.import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
     for limit in [1, 5, 12, 500] {
         // A shared database may hold thousands of others' rows, which are walked too.
@@ -107,14 +108,15 @@ pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn Store) {
             let mut found: Vec<_> = all_users(store, limit).await.into_iter().map(|(user, _)| user).collect();
             found.sort();
             assert_eq!(found, people, "{limit} at a time");
-            let mut found: Vec<_> = all_conversations(store, &rooms, limit).await.iter().filter_map(ImportRow::conversation).collect();
+            let mut found: Vec<_> =
+                all_conversations(store, &conversations, limit).await.iter().filter_map(ImportRow::conversation).collect();
             found.sort();
-            assert_eq!(found, rooms, "{limit} at a time");
+            assert_eq!(found, conversations, "{limit} at a time");
         }
-        let found: Vec<_> = all_participants(store, room(1), limit).await.into_iter().map(|(user, ..)| user).collect();
+        let found: Vec<_> = all_participants(store, conversation_id(1), limit).await.into_iter().map(|(user, ..)| user).collect();
         assert_eq!(found, people, "{limit} at a time, by name");
     }
-    assert_eq!(all_participants(store, room(2), 5).await, [], "of a group without people");
+    assert_eq!(all_participants(store, conversation_id(2), 5).await, [], "of a group without people");
 }
 
 fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {
@@ -124,18 +126,18 @@ fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {
 
 pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
     let [ann, ben, cat, dan] = users(["ann", "ben", "cat", "dan"]);
-    make(store, room(1), &[ann.clone(), ben.clone(), cat.clone(), dan.clone()]).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone(), cat.clone(), dan.clone()]).await;
     for micros in 1..=6 {
-        send(store, room(1), micros, &dan).await;
+        send(store, conversation_id(1), micros, &dan).await;
     }
     let up_to = |micros: i64| id(micros).order_key();
     // Ann has read, ben marked as unread again what he had read, cat wrote herself and read nothing, dan wrote too.
-    mark(store, &ann, room(1), MarkTo { epoch: 0, up_to: up_to(4), receipt: true, change: change(10) }).await;
-    mark(store, &ben, room(1), MarkTo { epoch: 0, up_to: up_to(5), receipt: true, change: change(11) }).await;
-    mark(store, &ben, room(1), MarkTo { epoch: 7, up_to: up_to(3).before(), receipt: false, change: change(12) }).await;
-    send(store, room(1), 13, &cat).await;
-    store.mark_delivered(&ann, room(1), up_to(6)).await.unwrap();
-    store.set_flags(&ann, &flags_change(14, room(1))).await.unwrap();
+    mark(store, &ann, conversation_id(1), MarkTo { epoch: 0, up_to: up_to(4), receipt: true, change: change(10) }).await;
+    mark(store, &ben, conversation_id(1), MarkTo { epoch: 0, up_to: up_to(5), receipt: true, change: change(11) }).await;
+    mark(store, &ben, conversation_id(1), MarkTo { epoch: 7, up_to: up_to(3).before(), receipt: false, change: change(12) }).await;
+    send(store, conversation_id(1), 13, &cat).await;
+    store.mark_delivered(&ann, conversation_id(1), up_to(6)).await.unwrap();
+    store.set_flags(&ann, &flags_change(14, conversation_id(1))).await.unwrap();
     let places = |read: Option<i64>, unread: Option<MessageId>| ImportPlaces {
         read_up_to: read.map(id),
         unread_from: unread,
@@ -151,54 +153,64 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
         (cat, member, places(None, behind(13))),
         (dan, member, places(None, behind(6))),
     ];
-    assert_eq!(all_participants(store, room(1), 9).await, expected);
-    // Where nobody was made OWNER, nobody is read as one. Who has left is read too.
+    assert_eq!(all_participants(store, conversation_id(1), 9).await, expected);
+    // The export does not invent an OWNER. It includes participants who have left.
     let gone = Membership { state: MembershipState::Left, role: Role::Admin, since: Some(START) };
-    let left = ImportRow::Participant { conversation: room(2), user: ann.clone(), membership: gone, places: of_ann };
-    store.import(&[group_row(room(2), None), left, participant_row(room(2), &user("eve"))]).await.unwrap();
-    assert_eq!(all_participants(store, room(2), 9).await, [(ann, gone, of_ann), (user("eve"), member, ImportPlaces::default())]);
+    let left = ImportRow::Participant { conversation: conversation_id(2), user: ann.clone(), membership: gone, places: of_ann };
+    store.import(&[group_row(conversation_id(2), None), left, participant_row(conversation_id(2), &user("eve"))]).await.unwrap();
+    assert_eq!(all_participants(store, conversation_id(2), 9).await, [(ann, gone, of_ann), (user("eve"), member, ImportPlaces::default())]);
 }
 
 /// A bit of everything, sent and changed as people do it.
 async fn lived_in(store: &dyn Store, people: &[UserId]) {
     let [ann, ben, cat] = &people[..3] else { panic!("three people at least") };
-    make(store, room(1), &people[..3]).await;
-    make(store, room(2), people).await;
-    let keyed = Message { client_key: Some(key("k")), reply_to: Some(id(1)), ..text(room(1), id(3), ben) };
-    for message in [text(room(1), id(1), ann), system(room(1), id(2), ann), keyed, text(room(2), id(4), ann), text(room(1), id(5), cat)] {
+    make(store, conversation_id(1), &people[..3]).await;
+    make(store, conversation_id(2), people).await;
+    let keyed = Message { client_key: Some(key("k")), reply_to: Some(id(1)), ..text(conversation_id(1), id(3), ben) };
+    for message in [
+        text(conversation_id(1), id(1), ann),
+        system(conversation_id(1), id(2), ann),
+        keyed,
+        text(conversation_id(2), id(4), ann),
+        text(conversation_id(1), id(5), cat),
+    ] {
         store.append_messages(message.conversation, &[new(message)]).await.unwrap();
     }
     let changed = |micros, kind, message, user: &UserId| Change { id: change(micros), kind, message: id(message), user: user.clone() };
     let edited = wideroom::model::Content { edited_at: Some(START.plus_micros(20)), ..content("better") };
     let edit = changed(20, ChangeKind::MessageEdited, 1, ann);
-    store.revise_message(room(1), &Revision::Content(edited), &edit).await.unwrap().unwrap();
+    store.revise_message(conversation_id(1), &Revision::Content(edited), &edit).await.unwrap().unwrap();
     let deletion = changed(21, ChangeKind::MessageDeleted, 5, cat);
-    store.revise_message(room(1), &Revision::Deletion, &deletion).await.unwrap().unwrap();
+    store.revise_message(conversation_id(1), &Revision::Deletion, &deletion).await.unwrap().unwrap();
     for (micros, by, emoji, is_on) in [(22, ben, "👍", true), (23, cat, "👍", true), (24, cat, "🚀", true), (25, cat, "👍", false)]
     {
         let react = changed(micros, ChangeKind::ReactionsChanged, 1, by);
-        store.react(room(1), &Emoji::parse(emoji).unwrap(), is_on, &react).await.unwrap();
+        store.react(conversation_id(1), &Emoji::parse(emoji).unwrap(), is_on, &react).await.unwrap();
     }
-    mark(store, ann, room(1), MarkTo { epoch: 0, up_to: id(3).order_key(), receipt: true, change: change(26) }).await;
-    mark(store, ben, room(2), MarkTo { epoch: 9, up_to: OrderKey::MIN, receipt: false, change: change(27) }).await;
-    store.set_flags(cat, &flags_change(28, room(1))).await.unwrap();
+    mark(store, ann, conversation_id(1), MarkTo { epoch: 0, up_to: id(3).order_key(), receipt: true, change: change(26) }).await;
+    mark(store, ben, conversation_id(2), MarkTo { epoch: 9, up_to: OrderKey::MIN, receipt: false, change: change(27) }).await;
+    store.set_flags(cat, &flags_change(28, conversation_id(1))).await.unwrap();
     store.mark_seen(ann, START.plus_micros(29)).await.unwrap();
     let given = START.plus_micros(9_000);
-    let rows = [group_row(room(3), Some(given)), participant_row(room(3), ben), message_row(deleted(room(3), id(30), ben))];
+    let rows = [
+        group_row(conversation_id(3), Some(given)),
+        participant_row(conversation_id(3), ben),
+        message_row(deleted(conversation_id(3), id(30), ben)),
+    ];
     store.import(&rows).await.unwrap();
 }
 
 pub async fn what_is_read_of_one_store_makes_another_like_it(store: &dyn Store) {
     let people = crowd(35);
     lived_in(store, &people).await;
-    let rooms = [1, 2, 3].map(room);
-    let read = everything(store, &rooms).await;
+    let conversations = [1, 2, 3].map(conversation_id);
+    let read = everything(store, &conversations).await;
     let rows: Vec<_> = read.values().cloned().collect();
     let other = Stage::oracle();
     assert!(other.store().import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
     let text = |rows: &BTreeMap<String, ImportRow>| format!("{rows:#?}");
     // Whether a conversation is large follows from its people, when these are imported.
-    let read_again = everything(other.store(), &rooms).await;
+    let read_again = everything(other.store(), &conversations).await;
     assert_eq!(text(&read_again), text(&read));
     for user in &people[..4] {
         let (one, another) = (inbox(store, user).await, inbox(other.store(), user).await);
@@ -208,15 +220,18 @@ pub async fn what_is_read_of_one_store_makes_another_like_it(store: &dyn Store) 
         assert_eq!(one.iter().map(shown).collect::<Vec<_>>(), another.iter().map(shown).collect::<Vec<_>>());
     }
     let keys = [(people[1].clone(), key("k"))];
-    assert_eq!(store.earlier_sends(room(1), &keys).await.unwrap(), other.store().earlier_sends(room(1), &keys).await.unwrap());
-    assert!(only(store.earlier_sends(room(1), &keys).await.unwrap()).is_some());
+    assert_eq!(
+        store.earlier_sends(conversation_id(1), &keys).await.unwrap(),
+        other.store().earlier_sends(conversation_id(1), &keys).await.unwrap()
+    );
+    assert!(only(store.earlier_sends(conversation_id(1), &keys).await.unwrap()).is_some());
     assert!(store.import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Unchanged), "into itself");
 }
 
 pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
     let people = crowd(30);
-    make(store, room(1), &people).await;
-    send(store, room(1), 1, &people[0]).await;
+    make(store, conversation_id(1), &people).await;
+    send(store, conversation_id(1), 1, &people[0]).await;
     assert_eq!(all_reactions(store, id(1), 4).await, []);
     let emoji = ["👍", "🚀"].map(|text| Emoji::parse(text).unwrap());
     let mut expected = Vec::new();
@@ -225,7 +240,7 @@ pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
             let is_on = n % 3 != place;
             let micros = 10 + (n * 2 + place) as i64;
             let react = Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(1), user: user.clone() };
-            store.react(room(1), emoji, is_on, &react).await.unwrap();
+            store.react(conversation_id(1), emoji, is_on, &react).await.unwrap();
             if is_on {
                 expected.push((emoji.clone(), user.clone()));
             }

@@ -12,11 +12,11 @@ use wideroom::model::{
 use wideroom::store::{ImportRow, Store};
 
 use super::ask::{assert_newest, assert_page, history, is_in, make, only, requests, runner, send, send_all, slice, walk};
-use crate::support::words::{NOW, START, change, id, id_with, key, message_row, new, room, system, text, user, users};
+use crate::support::words::{NOW, START, change, conversation_id, id, id_with, key, message_row, new, system, text, user, users};
 
 pub async fn what_was_appended_is_read_back_whole(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let attachment = Attachment {
         url: "https://example.org/ü.png".to_owned(),
         mime_type: "image/png".to_owned(),
@@ -25,7 +25,7 @@ pub async fn what_was_appended_is_read_back_whole(store: &dyn Store) {
         width: Some(640),
         height: None,
     };
-    let plain = text(room(1), id(1), &ann);
+    let plain = text(conversation_id(1), id(1), &ann);
     let long = Content { body: Body::parse("ж".repeat(Body::BYTES_MAX / 2), Body::BYTES_MAX, false).unwrap(), ..Content::default() };
     let full = Content {
         body: Body::default(),
@@ -33,22 +33,24 @@ pub async fn what_was_appended_is_read_back_whole(store: &dyn Store) {
         metadata: Some(Metadata::new(&serde_json::json!({ "z": 1, "a": [null, 0.5] }), Metadata::BYTES_MAX).unwrap()),
         edited_at: Some(NOW),
     };
-    let answer = Message { reply_to: Some(id(1)), client_key: Some(key("~ key 1")), content: Some(full), ..text(room(1), id(2), &ben) };
-    let kinds = [plain, answer, Message { content: Some(long), ..text(room(1), id(3), &ann) }, system(room(1), id(4), &ann)];
-    store.append_messages(room(1), &kinds.clone().map(new)).await.unwrap();
-    let page = store.history(room(1), &Cut::default(), &PageRequest::last(4)).await.unwrap();
+    let answer =
+        Message { reply_to: Some(id(1)), client_key: Some(key("~ key 1")), content: Some(full), ..text(conversation_id(1), id(2), &ben) };
+    let kinds =
+        [plain, answer, Message { content: Some(long), ..text(conversation_id(1), id(3), &ann) }, system(conversation_id(1), id(4), &ann)];
+    store.append_messages(conversation_id(1), &kinds.clone().map(new)).await.unwrap();
+    let page = store.history(conversation_id(1), &Cut::default(), &PageRequest::last(4)).await.unwrap();
     assert_eq!(page.items.iter().rev().map(|message| (**message).clone()).collect::<Vec<_>>(), kinds);
     for message in kinds {
-        assert_eq!(only(store.messages(&[(room(1), message.id)]).await.unwrap()).as_deref(), Some(&message));
+        assert_eq!(only(store.messages(&[(conversation_id(1), message.id)]).await.unwrap()).as_deref(), Some(&message));
     }
 }
 
 pub async fn history_is_read_newest_first(store: &dyn Store) {
     let ann = user("ann");
-    make(store, room(1), std::slice::from_ref(&ann)).await;
-    send_all(store, room(1), 1..8, &ann).await;
+    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    send_all(store, conversation_id(1), 1..8, &ann).await;
     let read = async |request: PageRequest<OrderKey>| {
-        let page = store.history(room(1), &Cut::default(), &request).await.unwrap();
+        let page = store.history(conversation_id(1), &Cut::default(), &request).await.unwrap();
         (page.items.iter().map(|message| message.id).collect::<Vec<_>>(), page.has_previous, page.has_next)
     };
     let at = |micros| id(micros).order_key();
@@ -62,7 +64,7 @@ pub async fn history_is_read_newest_first(store: &dyn Store) {
     assert_eq!(read(window).await, ([5, 4].map(id).to_vec(), false, true), "the flags speak of the window");
 }
 
-/// Of one microsecond, in the order in which Cassandra has them: each byte is a signed one.
+/// Ids of one microsecond in Cassandra's order, which compares signed bytes.
 fn one_tick(micros: i64) -> [MessageId; 7] {
     [
         [0x80, 0x80, 0, 0, 0, 0, 0, 0],
@@ -78,43 +80,43 @@ fn one_tick(micros: i64) -> [MessageId; 7] {
 
 pub async fn ids_of_one_tick_are_in_the_order_of_signed_bytes(store: &dyn Store) {
     let ann = user("ann");
-    make(store, room(1), std::slice::from_ref(&ann)).await;
+    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     let ids = one_tick(5);
-    store.append_messages(room(1), &ids.map(|id| new(text(room(1), id, &ann)))).await.unwrap();
+    store.append_messages(conversation_id(1), &ids.map(|id| new(text(conversation_id(1), id, &ann)))).await.unwrap();
     let mut newest_first = ids.to_vec();
     newest_first.reverse();
-    assert_eq!(history(store, room(1)).await, newest_first);
-    assert_eq!(store.last_messages(&[room(1)]).await.unwrap(), [Some(ids[6])]);
+    assert_eq!(history(store, conversation_id(1)).await, newest_first);
+    assert_eq!(store.last_messages(&[conversation_id(1)]).await.unwrap(), [Some(ids[6])]);
     for pair in ids.windows(2) {
         let request = PageRequest::first(1).after(pair[1].order_key());
-        let page = store.history(room(1), &Cut::default(), &request).await.unwrap();
+        let page = store.history(conversation_id(1), &Cut::default(), &request).await.unwrap();
         assert_eq!(page.items[0].id, pair[0]);
-        let before = store.messages_at(&[(room(1), pair[1].order_key().before())]).await.unwrap();
+        let before = store.messages_at(&[(conversation_id(1), pair[1].order_key().before())]).await.unwrap();
         assert_eq!(only(before).unwrap().id, pair[0]);
     }
 }
 
 pub async fn a_page_of_none_is_empty(store: &dyn Store) {
     let ann = user("ann");
-    make(store, room(1), std::slice::from_ref(&ann)).await;
-    send_all(store, room(1), 1..4, &ann).await;
+    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    send_all(store, conversation_id(1), 1..4, &ann).await;
     for request in [PageRequest::first(0), PageRequest::last(0), PageRequest::first(0).after(id(2).order_key())] {
-        assert!(store.history(room(1), &Cut::default(), &request).await.unwrap().items.is_empty());
+        assert!(store.history(conversation_id(1), &Cut::default(), &request).await.unwrap().items.is_empty());
     }
     for request in [PageRequest::first(0), PageRequest::last(0)] {
         assert!(store.inbox(&ann, &request).await.unwrap().items.is_empty());
     }
-    assert!(store.participants(room(1), &PageRequest::first(0)).await.unwrap().items.is_empty());
+    assert!(store.participants(conversation_id(1), &PageRequest::first(0)).await.unwrap().items.is_empty());
 }
 
 pub async fn histories_of_neighbours_do_not_mix(store: &dyn Store) {
     let ann = user("ann");
-    let rooms: Vec<ConversationId> = [0, 1, 2, 0xfe, 0xff].map(room).to_vec();
-    for (n, conversation) in rooms.iter().enumerate() {
+    let conversations: Vec<ConversationId> = [0, 1, 2, 0xfe, 0xff].map(conversation_id).to_vec();
+    for (n, conversation) in conversations.iter().enumerate() {
         make(store, *conversation, std::slice::from_ref(&ann)).await;
         send_all(store, *conversation, 1..n as i64 + 2, &ann).await;
     }
-    for (n, conversation) in rooms.iter().enumerate() {
+    for (n, conversation) in conversations.iter().enumerate() {
         let expected: Vec<_> = (1..n as i64 + 2).rev().map(id).collect();
         assert_eq!(history(store, *conversation).await, expected);
         let page = store.history(*conversation, &Cut::default(), &PageRequest::last(100)).await.unwrap();
@@ -126,12 +128,12 @@ pub async fn histories_of_neighbours_do_not_mix(store: &dyn Store) {
 
 pub async fn the_message_at_a_place_is_the_newest_at_or_before_it(store: &dyn Store) {
     let ann = user("ann");
-    make(store, room(1), std::slice::from_ref(&ann)).await;
+    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     for micros in [10, 20, 30] {
-        send(store, room(1), micros, &ann).await;
+        send(store, conversation_id(1), micros, &ann).await;
     }
     let places = [id(20).order_key(), id(20).order_key().before(), id(29).order_key(), id(9).order_key(), OrderKey::MAX, OrderKey::MIN];
-    let at = store.messages_at(&places.map(|place| (room(1), place))).await.unwrap();
+    let at = store.messages_at(&places.map(|place| (conversation_id(1), place))).await.unwrap();
     let at: Vec<_> = at.into_iter().map(|message| message.map(|message| message.id)).collect();
     assert_eq!(at, [Some(id(20)), Some(id(10)), Some(id(20)), None, Some(id(30)), None]);
 }
@@ -139,11 +141,11 @@ pub async fn the_message_at_a_place_is_the_newest_at_or_before_it(store: &dyn St
 pub async fn messages_come_in_the_order_of_their_keys(store: &dyn Store) {
     let ann = user("ann");
     for number in [1, 2] {
-        make(store, room(number), std::slice::from_ref(&ann)).await;
-        send_all(store, room(number), 1..4, &ann).await;
+        make(store, conversation_id(number), std::slice::from_ref(&ann)).await;
+        send_all(store, conversation_id(number), 1..4, &ann).await;
     }
-    send(store, room(2), 9, &ann).await;
-    let keys = [(2, 3), (1, 9), (1, 1), (2, 9), (3, 1), (2, 3)].map(|(number, micros)| (room(number), id(micros)));
+    send(store, conversation_id(2), 9, &ann).await;
+    let keys = [(2, 3), (1, 9), (1, 1), (2, 9), (3, 1), (2, 3)].map(|(number, micros)| (conversation_id(number), id(micros)));
     let answers = store.messages(&keys).await.unwrap();
     let there: Vec<_> = answers.iter().map(|message| message.as_ref().map(|message| (message.conversation, message.id))).collect();
     assert_eq!(there, [Some(keys[0]), None, Some(keys[2]), Some(keys[3]), None, Some(keys[5])]);
@@ -151,37 +153,37 @@ pub async fn messages_come_in_the_order_of_their_keys(store: &dyn Store) {
 
 pub async fn the_last_message_and_the_count_follow_each_send(store: &dyn Store) {
     let ann = user("ann");
-    make(store, room(1), std::slice::from_ref(&ann)).await;
-    make(store, room(2), std::slice::from_ref(&ann)).await;
-    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [0]);
+    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    make(store, conversation_id(2), std::slice::from_ref(&ann)).await;
+    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [0]);
     for micros in 1..=5 {
-        send(store, room(1), micros, &ann).await;
-        let asked = [room(2), room(1), room(3), room(1)];
+        send(store, conversation_id(1), micros, &ann).await;
+        let asked = [conversation_id(2), conversation_id(1), conversation_id(3), conversation_id(1)];
         assert_eq!(store.last_messages(&asked).await.unwrap(), [None, Some(id(micros)), None, Some(id(micros))]);
         assert_eq!(store.message_counts(&asked).await.unwrap(), [0, micros, 0, micros].map(i64::cast_unsigned));
     }
-    store.append_messages(room(1), &[new(system(room(1), id(6), &ann))]).await.unwrap();
-    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [6], "a SYSTEM message counts");
-    send_all(store, room(2), 1..3_001, &ann).await;
-    assert_eq!(store.message_counts(&[room(2)]).await.unwrap(), [3_000]);
+    store.append_messages(conversation_id(1), &[new(system(conversation_id(1), id(6), &ann))]).await.unwrap();
+    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [6], "a SYSTEM message counts");
+    send_all(store, conversation_id(2), 1..3_001, &ann).await;
+    assert_eq!(store.message_counts(&[conversation_id(2)]).await.unwrap(), [3_000]);
 }
 
 pub async fn the_newest_id_is_the_greatest_kept(store: &dyn Store) {
     let ann = user("ann");
-    make(store, room(1), std::slice::from_ref(&ann)).await;
+    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     assert_newest(store.newest_id().await.unwrap(), Some(change(0)));
-    make(store, room(2), std::slice::from_ref(&ann)).await;
-    send(store, room(1), 50, &ann).await;
-    send(store, room(2), 20, &ann).await;
-    // Of all conversations.
+    make(store, conversation_id(2), std::slice::from_ref(&ann)).await;
+    send(store, conversation_id(1), 50, &ann).await;
+    send(store, conversation_id(2), 20, &ann).await;
+    // The newest id over all conversations.
     assert_newest(store.newest_id().await.unwrap(), Some(id(50)));
     let to = super::ask::MarkTo { epoch: 0, up_to: id(20).order_key(), receipt: true, change: change(60) };
-    super::ask::mark(store, &ann, room(2), to).await;
+    super::ask::mark(store, &ann, conversation_id(2), to).await;
     // Changes have ids too.
     assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
-    store.import(&[message_row(text(room(1), id(55), &ann))]).await.unwrap();
+    store.import(&[message_row(text(conversation_id(1), id(55), &ann))]).await.unwrap();
     assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
-    store.import(&[message_row(text(room(1), id(70), &ann))]).await.unwrap();
+    store.import(&[message_row(text(conversation_id(1), id(70), &ann))]).await.unwrap();
     // And what is imported.
     assert_newest(store.newest_id().await.unwrap(), Some(id(70)));
 }

@@ -8,24 +8,24 @@ use wideroom::store::{ChangedRow, ImportRow, Store};
 use super::ask::{
     MarkTo, assert_page, inbox, inbox_ids, inbox_order, make, mark, requests, row, runner, send, send_all, slice, try_row, walk,
 };
-use crate::support::words::{START, change, crowd, group, group_row, id, participant_row, room, user, users};
+use crate::support::words::{START, change, conversation_id, crowd, group, group_row, id, participant_row, user, users};
 
 pub async fn entries_of_one_moment_are_in_descending_order_of_ids(store: &dyn Store) {
     let ann = user("ann");
     for number in [7, 0x80, 1, 0xff, 0x7f, 2] {
-        make(store, room(number), std::slice::from_ref(&ann)).await;
+        make(store, conversation_id(number), std::slice::from_ref(&ann)).await;
     }
-    assert_eq!(inbox_ids(store, &ann).await, [0xff, 0x80, 0x7f, 7, 2, 1].map(room), "made at one moment");
+    assert_eq!(inbox_ids(store, &ann).await, [0xff, 0x80, 0x7f, 7, 2, 1].map(conversation_id), "made at one moment");
     for number in [2, 0x80, 7] {
-        send(store, room(number), 5, &ann).await;
+        send(store, conversation_id(number), 5, &ann).await;
     }
-    assert_eq!(inbox_ids(store, &ann).await, [0x80, 7, 2, 0xff, 0x7f, 1].map(room), "sent at one moment");
+    assert_eq!(inbox_ids(store, &ann).await, [0x80, 7, 2, 0xff, 0x7f, 1].map(conversation_id), "sent at one moment");
 }
 
 pub async fn after_thousands_of_sends_each_conversation_stands_once(store: &dyn Store) {
     let people = users(["ann", "ben"]);
-    let rooms: Vec<_> = (1..=40).map(room).collect();
-    for conversation in &rooms {
+    let conversations: Vec<_> = (1..=40).map(conversation_id).collect();
+    for conversation in &conversations {
         make(store, *conversation, &people).await;
     }
     let mut last = [0_i64; 40];
@@ -35,20 +35,20 @@ pub async fn after_thousands_of_sends_each_conversation_stands_once(store: &dyn 
         for n in 0..40 {
             let at = (n * 7 + round * 11) % 40;
             if (at + round) % 3 != 0 {
-                send_all(store, rooms[at], micros..micros + 4, &people[n % 2]).await;
+                send_all(store, conversations[at], micros..micros + 4, &people[n % 2]).await;
                 last[at] = micros + 3;
                 micros += 4;
             }
         }
     }
     assert!(micros > 3_000, "{micros} sends");
-    let mut expected: Vec<_> = rooms.iter().zip(last).map(|(room, last)| (last, *room)).collect();
+    let mut expected: Vec<_> = conversations.iter().zip(last).map(|(conversation, last)| (last, *conversation)).collect();
     expected.sort_unstable_by(|one, other| other.cmp(one));
     for user in &people {
         let inbox = inbox(store, user).await;
         assert_eq!(
             inbox.iter().map(|row| row.conversation).collect::<Vec<_>>(),
-            expected.iter().map(|(_, room)| *room).collect::<Vec<_>>()
+            expected.iter().map(|(_, conversation)| *conversation).collect::<Vec<_>>()
         );
         assert!(inbox.iter().zip(&expected).all(|(row, (last, _))| row.last_message == Some(id(*last))));
     }
@@ -58,15 +58,16 @@ pub async fn after_thousands_of_sends_each_conversation_stands_once(store: &dyn 
 async fn mixed(store: &dyn Store, people: &[UserId]) -> Vec<(Timestamp, ConversationId)> {
     let sizes = [2, 33, 5, 60, 32, 40, 1, 34];
     for (n, size) in (1..).zip(sizes) {
-        make(store, room(n), &people[..size]).await;
+        make(store, conversation_id(n), &people[..size]).await;
     }
     let mut last = [0; 8];
     for (n, micros) in (0..40_usize).zip(1..) {
         let at = (n * 3 + n / 8) % 7;
-        send(store, room(u8::try_from(at).unwrap() + 1), micros, &people[n % sizes[at]]).await;
+        send(store, conversation_id(u8::try_from(at).unwrap() + 1), micros, &people[n % sizes[at]]).await;
         last[at] = micros;
     }
-    let mut expected: Vec<_> = (1..).map(room).zip(last).map(|(room, last)| (START.plus_micros(last), room)).collect();
+    let mut expected: Vec<_> =
+        (1..).map(conversation_id).zip(last).map(|(conversation, last)| (START.plus_micros(last), conversation)).collect();
     expected.sort_unstable_by(|one, other| other.cmp(one));
     expected
 }
@@ -83,56 +84,59 @@ pub async fn large_conversations_stand_at_their_place(store: &dyn Store) {
         }
     }
     // One who is in the largest alone sees nothing of the others.
-    assert_eq!(inbox_ids(store, &people[59]).await, [room(4)]);
+    assert_eq!(inbox_ids(store, &people[59]).await, [conversation_id(4)]);
     assert_eq!(inbox_ids(store, &people[36]).await.len(), 2);
 }
 
 pub async fn a_large_conversations_sends_show_in_rows_and_changes(store: &dyn Store) {
     let people = crowd(40);
-    make(store, room(1), &people).await;
-    make(store, room(2), &people[..2]).await;
-    send(store, room(1), 10, &people[0]).await;
-    send(store, room(2), 20, &people[0]).await;
-    send(store, room(1), 30, &people[5]).await;
+    make(store, conversation_id(1), &people).await;
+    make(store, conversation_id(2), &people[..2]).await;
+    send(store, conversation_id(1), 10, &people[0]).await;
+    send(store, conversation_id(2), 20, &people[0]).await;
+    send(store, conversation_id(1), 30, &people[5]).await;
     for (user, sent) in [(&people[0], Some(id(10))), (&people[5], Some(id(30))), (&people[39], None)] {
-        let row = row(store, user, room(1)).await;
+        let row = row(store, user, conversation_id(1)).await;
         assert_eq!((row.last_message, row.last_activity, row.sent_up_to), (Some(id(30)), START.plus_micros(30), sent));
         assert_eq!(inbox(store, user).await[0], row);
     }
-    assert_eq!(changes(store, &people[1], id(5).order_key(), 9).await.unwrap(), [(id(20), room(2)), (id(30), room(1))]);
-    assert_eq!(changes(store, &people[39], id(29).order_key(), 9).await.unwrap(), [(id(30), room(1))]);
+    assert_eq!(
+        changes(store, &people[1], id(5).order_key(), 9).await.unwrap(),
+        [(id(20), conversation_id(2)), (id(30), conversation_id(1))]
+    );
+    assert_eq!(changes(store, &people[39], id(29).order_key(), 9).await.unwrap(), [(id(30), conversation_id(1))]);
     assert_eq!(changes(store, &people[39], id(30).order_key(), 9).await.unwrap(), []);
 }
 
 pub async fn rows_come_in_the_order_of_their_keys(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    make(store, room(2), std::slice::from_ref(&ben)).await;
-    make(store, room(3), std::slice::from_ref(&ann)).await;
-    let rows = store.inbox_rows(&ann, &[3, 2, 1, 9, 3].map(room)).await.unwrap();
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
+    make(store, conversation_id(3), std::slice::from_ref(&ann)).await;
+    let rows = store.inbox_rows(&ann, &[3, 2, 1, 9, 3].map(conversation_id)).await.unwrap();
     let there: Vec<_> = rows.into_iter().map(|row| row.map(|row| row.conversation)).collect();
-    assert_eq!(there, [Some(room(3)), None, Some(room(1)), None, Some(room(3))]);
+    assert_eq!(there, [Some(conversation_id(3)), None, Some(conversation_id(1)), None, Some(conversation_id(3))]);
 }
 
 pub async fn an_empty_conversation_stands_at_its_making(store: &dyn Store) {
     let ann = user("ann");
     for (number, micros) in [(1, 30), (2, 10), (3, 20)] {
-        let mut new = group(room(number), std::slice::from_ref(&ann));
+        let mut new = group(conversation_id(number), std::slice::from_ref(&ann));
         new.conversation.created_at = START.plus_micros(micros);
         store.create_conversation(&new).await.unwrap();
     }
-    assert_eq!(inbox_ids(store, &ann).await, [1, 3, 2].map(room));
-    let row = row(store, &ann, room(3)).await;
+    assert_eq!(inbox_ids(store, &ann).await, [1, 3, 2].map(conversation_id));
+    let row = row(store, &ann, conversation_id(3)).await;
     assert_eq!((row.last_activity, row.last_message, row.sent_up_to), (START.plus_micros(20), None, None));
     assert!(!row.may_be_unread());
 }
 
 pub async fn a_stranger_has_no_row(store: &dyn Store) {
     let ann = user("ann");
-    make(store, room(1), std::slice::from_ref(&ann)).await;
-    send(store, room(1), 1, &ann).await;
+    make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
+    send(store, conversation_id(1), 1, &ann).await;
     for name in ["an", "ann ", "anna", "Ann", "ben"] {
-        assert_eq!(try_row(store, &user(name), room(1)).await, None);
+        assert_eq!(try_row(store, &user(name), conversation_id(1)).await, None);
         assert!(inbox_ids(store, &user(name)).await.is_empty());
         assert_eq!(changes(store, &user(name), OrderKey::MIN, 9).await.unwrap(), []);
     }
@@ -155,29 +159,34 @@ pub async fn changes_are_ascending_and_complete(store: &dyn Store) {
     let people = users(["ann", "ben"]);
     let ann = &people[0];
     for number in 1..=4 {
-        make(store, room(number), &people).await;
+        make(store, conversation_id(number), &people).await;
     }
-    let mut later = group(room(5), &people);
+    let mut later = group(conversation_id(5), &people);
     later.change = change(40);
     store.create_conversation(&later).await.unwrap();
-    send(store, room(1), 50, ann).await;
-    send(store, room(2), 10, &people[1]).await;
-    send(store, room(2), 30, &people[1]).await;
+    send(store, conversation_id(1), 50, ann).await;
+    send(store, conversation_id(2), 10, &people[1]).await;
+    send(store, conversation_id(2), 30, &people[1]).await;
     let to = MarkTo { epoch: 0, up_to: id(10).order_key(), receipt: true, change: change(45) };
-    mark(store, ann, room(3), to).await;
-    let all = [(id(30), room(2)), (change(40), room(5)), (change(45), room(3)), (id(50), room(1))];
+    mark(store, ann, conversation_id(3), to).await;
+    let all =
+        [(id(30), conversation_id(2)), (change(40), conversation_id(5)), (change(45), conversation_id(3)), (id(50), conversation_id(1))];
     assert_eq!(changes(store, ann, id(20).order_key(), 9).await.unwrap(), all, "a row stands once, at its newest change");
     assert_eq!(changes(store, ann, id(30).order_key(), 9).await.unwrap(), all[1..], "after a place is not at it");
     assert_eq!(changes(store, ann, id(50).order_key(), 9).await.unwrap(), []);
-    assert_eq!(changes(store, &people[1], change(40).order_key(), 9).await.unwrap(), [(id(50), room(1))], "another's marker is theirs");
+    assert_eq!(
+        changes(store, &people[1], change(40).order_key(), 9).await.unwrap(),
+        [(id(50), conversation_id(1))],
+        "another's marker is theirs"
+    );
     assert_eq!(changes(store, ann, OrderKey::MIN, 9).await.unwrap().len(), 5);
 }
 
 pub async fn changes_above_the_limit_are_none(store: &dyn Store) {
     let ann = user("ann");
     for number in 1..=12 {
-        make(store, room(number), std::slice::from_ref(&ann)).await;
-        send_all(store, room(number), i64::from(number) * 10..i64::from(number) * 10 + 5, &ann).await;
+        make(store, conversation_id(number), std::slice::from_ref(&ann)).await;
+        send_all(store, conversation_id(number), i64::from(number) * 10..i64::from(number) * 10 + 5, &ann).await;
     }
     let after = change(0).order_key();
     assert_eq!(changes(store, &ann, after, 11).await, None);
@@ -188,7 +197,7 @@ pub async fn changes_above_the_limit_are_none(store: &dyn Store) {
 
 /// Inboxes of few moments, so that many entries share one.
 fn any_inbox() -> impl Strategy<Value = Vec<(u8, i64)>> {
-    prop::collection::btree_map(any_number(), 0..6_i64, 0..24).prop_map(|rooms| rooms.into_iter().collect())
+    prop::collection::btree_map(any_number(), 0..6_i64, 0..24).prop_map(|conversations| conversations.into_iter().collect())
 }
 
 /// Few enough that a key often is that of an entry.
@@ -198,7 +207,7 @@ fn any_number() -> impl Strategy<Value = u8> + Clone {
 
 fn any_key() -> impl Strategy<Value = InboxKey> + Clone {
     (any_number(), -1..7_i64)
-        .prop_map(|(number, micros)| InboxKey { activity: START.plus_micros(micros), conversation: room_at(number, micros) })
+        .prop_map(|(number, micros)| InboxKey { activity: START.plus_micros(micros), conversation: conversation_at(number, micros) })
 }
 
 /// A user of their own for each case, with these conversations, of which every fifth is large.
@@ -207,7 +216,7 @@ async fn prepare(store: &dyn Store, entries: &[(u8, i64)]) -> (UserId, Vec<Inbox
     // The numbers are shared by all cases: what is there stays, and only the new participant comes.
     let mut rows: Vec<ImportRow> = Vec::new();
     for (number, micros) in entries {
-        let conversation = room_at(*number, *micros);
+        let conversation = conversation_at(*number, *micros);
         rows.push(group_row(conversation, Some(START.plus_micros(*micros))));
         if number % 5 == 0 {
             rows.extend(crowd(33).iter().map(|user| participant_row(conversation, user)));
@@ -217,15 +226,15 @@ async fn prepare(store: &dyn Store, entries: &[(u8, i64)]) -> (UserId, Vec<Inbox
     store.import(&rows).await.unwrap();
     let mut list = Vec::new();
     for (number, micros) in entries {
-        list.push(row(store, &ann, room_at(*number, *micros)).await);
+        list.push(row(store, &ann, conversation_at(*number, *micros)).await);
     }
     list.sort_by_key(|row| inbox_order(&row.key()));
     (ann, list)
 }
 
 /// A conversation for each number and moment, so that cases do not get in each other's way.
-fn room_at(number: u8, micros: i64) -> ConversationId {
-    let mut bytes = *room(number).0.as_bytes();
+fn conversation_at(number: u8, micros: i64) -> ConversationId {
+    let mut bytes = *conversation_id(number).0.as_bytes();
     bytes[15] = micros.to_le_bytes()[0];
     ConversationId(uuid::Uuid::from_bytes(bytes))
 }

@@ -6,15 +6,15 @@ use wideroom::model::{Change, ChangeKind, ConversationId, Emoji, Message, Messag
 use wideroom::store::Store;
 
 use super::ask::{inbox_ids, make, only, row, send};
-use crate::support::words::{change, crowd, id, room, user, users};
+use crate::support::words::{change, conversation_id, crowd, id, user, users};
 
 fn emoji(text: &str) -> Emoji {
     Emoji::parse(text).unwrap()
 }
 
-/// To the message of the first microsecond in the first room.
+/// To the message of the first microsecond in the first conversation.
 async fn react(store: &dyn Store, micros: i64, by: &UserId, text: &str, is_on: bool) -> Option<Arc<Message>> {
-    react_to(store, room(1), id(1), micros, by, text, is_on).await
+    react_to(store, conversation_id(1), id(1), micros, by, text, is_on).await
 }
 
 async fn react_to(
@@ -31,7 +31,7 @@ async fn react_to(
 }
 
 async fn read(store: &dyn Store, viewer: &UserId) -> Vec<Reaction> {
-    only(store.reactions(viewer, &[(room(1), id(1))]).await.unwrap())
+    only(store.reactions(viewer, &[(conversation_id(1), id(1))]).await.unwrap())
 }
 
 fn reaction(text: &str, users: &[&UserId], has_viewer: bool) -> Reaction {
@@ -40,8 +40,8 @@ fn reaction(text: &str, users: &[&UserId], has_viewer: bool) -> Reaction {
 }
 
 async fn said(store: &dyn Store, people: &[UserId]) {
-    make(store, room(1), people).await;
-    send(store, room(1), 1, &people[0]).await;
+    make(store, conversation_id(1), people).await;
+    send(store, conversation_id(1), 1, &people[0]).await;
 }
 
 pub async fn a_reaction_is_on_until_it_is_off(store: &dyn Store) {
@@ -80,13 +80,13 @@ pub async fn reactions_come_by_emoji_and_their_users_by_name(store: &dyn Store) 
 pub async fn a_message_says_whether_there_are_any(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
-    send(store, room(1), 2, &ann).await;
+    send(store, conversation_id(1), 2, &ann).await;
     let marks = async || {
-        let messages = store.messages(&[(room(1), id(1)), (room(1), id(2))]).await.unwrap();
+        let messages = store.messages(&[(conversation_id(1), id(1)), (conversation_id(1), id(2))]).await.unwrap();
         messages.into_iter().map(|message| message.unwrap().has_reactions).collect::<Vec<_>>()
     };
     assert_eq!(marks().await, [false, false]);
-    let before = only(store.messages(&[(room(1), id(1))]).await.unwrap()).unwrap();
+    let before = only(store.messages(&[(conversation_id(1), id(1))]).await.unwrap()).unwrap();
     let reacted = react(store, 3, &ben, "👍", true).await.unwrap();
     assert_eq!(*reacted, Message { has_reactions: true, ..before.as_ref().clone() }, "nothing else of it is another");
     assert_eq!(marks().await, [true, false]);
@@ -94,38 +94,38 @@ pub async fn a_message_says_whether_there_are_any(store: &dyn Store) {
     assert_eq!(marks().await, [true, false], "what was once there is looked for again");
     let edit = Change { id: change(5), kind: ChangeKind::MessageEdited, message: id(1), user: ann.clone() };
     let content = crate::support::words::content("better");
-    store.revise_message(room(1), &Revision::Content(content), &edit).await.unwrap();
+    store.revise_message(conversation_id(1), &Revision::Content(content), &edit).await.unwrap();
     assert_eq!(marks().await, [true, false], "an edit does not unsay it");
 }
 
 pub async fn a_reaction_is_logged_and_shows_in_no_inbox(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
-    make(store, room(2), &[ann.clone(), ben.clone()]).await;
-    send(store, room(2), 2, &ann).await;
-    let before = (inbox_ids(store, &ann).await, row(store, &ann, room(1)).await);
+    make(store, conversation_id(2), &[ann.clone(), ben.clone()]).await;
+    send(store, conversation_id(2), 2, &ann).await;
+    let before = (inbox_ids(store, &ann).await, row(store, &ann, conversation_id(1)).await);
     react(store, 3, &ben, "👍", true).await.unwrap();
     react(store, 4, &ben, "👍", false).await.unwrap();
     let entry = |micros| Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(1), user: ben.clone() };
-    assert_eq!(store.changes(room(1), OrderKey::MIN, 9).await.unwrap(), [entry(3), entry(4)]);
-    assert_eq!(store.newest_events(&[room(1)]).await.unwrap(), [Some(change(4))]);
-    assert_eq!((inbox_ids(store, &ann).await, row(store, &ann, room(1)).await), before);
+    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap(), [entry(3), entry(4)]);
+    assert_eq!(store.newest_events(&[conversation_id(1)]).await.unwrap(), [Some(change(4))]);
+    assert_eq!((inbox_ids(store, &ann).await, row(store, &ann, conversation_id(1)).await), before);
     for who in [&ann, &ben] {
         assert_eq!(store.inbox_changes(who, change(2).order_key(), 9).await.unwrap(), Some(Vec::new()));
     }
-    assert_eq!(store.message_counts(&[room(1)]).await.unwrap(), [1]);
+    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [1]);
 }
 
 pub async fn nobody_reacts_to_what_is_deleted_or_was_never_there(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
-    assert!(react_to(store, room(1), id(9), 2, &ben, "👍", true).await.is_none());
+    assert!(react_to(store, conversation_id(1), id(9), 2, &ben, "👍", true).await.is_none());
     react(store, 3, &ben, "👍", true).await.unwrap();
     let deletion = Change { id: change(4), kind: ChangeKind::MessageDeleted, message: id(1), user: ann.clone() };
-    let deleted = store.revise_message(room(1), &Revision::Deletion, &deletion).await.unwrap().unwrap();
+    let deleted = store.revise_message(conversation_id(1), &Revision::Deletion, &deletion).await.unwrap().unwrap();
     let reacted = react(store, 5, &ann, "🚀", true).await.unwrap();
     assert_eq!(reacted, deleted.message);
-    assert_eq!(store.changes(room(1), change(4).order_key(), 9).await.unwrap(), []);
+    assert_eq!(store.changes(conversation_id(1), change(4).order_key(), 9).await.unwrap(), []);
 }
 
 pub async fn the_same_reaction_again_changes_nothing(store: &dyn Store) {
@@ -134,21 +134,28 @@ pub async fn the_same_reaction_again_changes_nothing(store: &dyn Store) {
     let first = react(store, 2, &ben, "👍", true).await;
     assert_eq!(react(store, 2, &ben, "👍", true).await, first);
     assert_eq!(read(store, &ben).await, [reaction("👍", &[&ben], true)]);
-    assert_eq!(store.changes(room(1), OrderKey::MIN, 9).await.unwrap().len(), 1);
+    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap().len(), 1);
 }
 
 pub async fn reactions_come_in_the_order_of_their_messages(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     for number in [1, 2] {
-        make(store, room(number), &[ann.clone(), ben.clone()]).await;
+        make(store, conversation_id(number), &[ann.clone(), ben.clone()]).await;
         for micros in 1..=3 {
-            send(store, room(number), micros, &ann).await;
+            send(store, conversation_id(number), micros, &ann).await;
         }
     }
-    react_to(store, room(1), id(2), 4, &ben, "👍", true).await.unwrap();
-    react_to(store, room(2), id(2), 4, &ben, "🚀", true).await.unwrap();
-    react_to(store, room(2), id(3), 5, &ann, "❤", true).await.unwrap();
-    let asked = [(room(2), id(3)), (room(1), id(1)), (room(1), id(2)), (room(9), id(2)), (room(2), id(2)), (room(1), id(2))];
+    react_to(store, conversation_id(1), id(2), 4, &ben, "👍", true).await.unwrap();
+    react_to(store, conversation_id(2), id(2), 4, &ben, "🚀", true).await.unwrap();
+    react_to(store, conversation_id(2), id(3), 5, &ann, "❤", true).await.unwrap();
+    let asked = [
+        (conversation_id(2), id(3)),
+        (conversation_id(1), id(1)),
+        (conversation_id(1), id(2)),
+        (conversation_id(9), id(2)),
+        (conversation_id(2), id(2)),
+        (conversation_id(1), id(2)),
+    ];
     let answers = store.reactions(&ann, &asked).await.unwrap();
     let thumb = || vec![reaction("👍", &[&ben], false)];
     let expected = [vec![reaction("❤", &[&ann], true)], vec![], thumb(), vec![], vec![reaction("🚀", &[&ben], false)], thumb()];

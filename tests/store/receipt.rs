@@ -7,25 +7,26 @@ use wideroom::model::{Membership, MembershipState, OrderKey, PageRequest, Role, 
 use wideroom::store::{ImportPlaces, ImportRow, Store};
 
 use super::ask::{assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice};
-use crate::support::words::{START, change, crowd, group_row, id, room, user, users};
+use crate::support::words::{START, change, conversation_id, crowd, group_row, id, user, users};
 
 pub async fn a_delivery_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) {
     let people = crowd(33);
     // The second one is large.
     for (number, people) in [(1, &people[..2]), (2, &people[..])] {
-        make(store, room(number), people).await;
-        send_all(store, room(number), 1..10, &people[1]).await;
+        make(store, conversation_id(number), people).await;
+        send_all(store, conversation_id(number), 1..10, &people[1]).await;
         let mut greatest = 0;
         for micros in [3, 1, 7, 5, 7] {
-            store.mark_delivered(&people[0], room(number), id(micros).order_key()).await.unwrap();
+            store.mark_delivered(&people[0], conversation_id(number), id(micros).order_key()).await.unwrap();
             greatest = greatest.max(micros);
-            let place = participant(store, room(number), &people[0]).await.unwrap();
+            let place = participant(store, conversation_id(number), &people[0]).await.unwrap();
             assert_eq!((place.delivered_up_to, place.read_up_to), (id(greatest).order_key(), OrderKey::MIN));
         }
         // From many devices at once.
-        let marks = [8, 4, 9, 6].map(async |micros| store.mark_delivered(&people[0], room(number), id(micros).order_key()).await.unwrap());
+        let marks = [8, 4, 9, 6]
+            .map(async |micros| store.mark_delivered(&people[0], conversation_id(number), id(micros).order_key()).await.unwrap());
         join_all(marks).await;
-        let page = store.participants(room(number), &PageRequest::first(2)).await.unwrap();
+        let page = store.participants(conversation_id(number), &PageRequest::first(2)).await.unwrap();
         assert_eq!(page.items[0].delivered_up_to, id(9).order_key(), "lists say the same");
         assert_eq!(page.items[1].delivered_up_to, OrderKey::MIN, "it is their own");
     }
@@ -33,11 +34,11 @@ pub async fn a_delivery_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) 
 
 pub async fn a_delivery_changes_no_inbox(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, room(1), 1..5, &ben).await;
-    let before = row(store, &ann, room(1)).await;
-    store.mark_delivered(&ann, room(1), id(4).order_key()).await.unwrap();
-    assert_eq!(row(store, &ann, room(1)).await, before);
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send_all(store, conversation_id(1), 1..5, &ben).await;
+    let before = row(store, &ann, conversation_id(1)).await;
+    store.mark_delivered(&ann, conversation_id(1), id(4).order_key()).await.unwrap();
+    assert_eq!(row(store, &ann, conversation_id(1)).await, before);
     assert_eq!(store.inbox_changes(&ann, id(4).order_key(), 9).await.unwrap(), Some(Vec::new()));
 }
 
@@ -45,14 +46,14 @@ pub async fn a_delivery_changes_no_inbox(store: &dyn Store) {
 fn came(number: u8, user: &UserId, state: MembershipState, since: Option<i64>) -> ImportRow {
     let since = since.map(|micros| START.plus_micros(micros));
     let membership = Membership { state, since, ..Membership::joined(Role::Member) };
-    ImportRow::Participant { conversation: room(number), user: user.clone(), membership, places: ImportPlaces::default() }
+    ImportRow::Participant { conversation: conversation_id(number), user: user.clone(), membership, places: ImportPlaces::default() }
 }
 
 pub async fn receivers_were_there_and_still_are(store: &dyn Store) {
     use MembershipState::{Joined, Left};
     let [ann, ben, cat, dan, eve] = users(["ann", "ben", "cat", "dan", "eve"]);
     let rows = [
-        group_row(room(1), None),
+        group_row(conversation_id(1), None),
         came(1, &ann, Joined, None),
         came(1, &ben, Joined, Some(10)),
         came(1, &cat, Left, Some(5)),
@@ -61,21 +62,21 @@ pub async fn receivers_were_there_and_still_are(store: &dyn Store) {
     ];
     store.import(&rows).await.unwrap();
     let names = async |micros: i64, sender: &UserId| {
-        let page = store.receivers(room(1), id(micros), sender, &PageRequest::first(9)).await.unwrap();
+        let page = store.receivers(conversation_id(1), id(micros), sender, &PageRequest::first(9)).await.unwrap();
         page.items.into_iter().map(|one| one.user).collect::<Vec<_>>()
     };
     assert_eq!(names(9, &eve).await, std::slice::from_ref(&ann));
     assert_eq!(names(10, &eve).await, [ann.clone(), ben.clone()], "one who came at that moment was there");
     assert_eq!(names(19, &ann).await, std::slice::from_ref(&ben));
     assert_eq!(names(30, &ben).await, [ann, dan]);
-    assert!(store.receivers(room(2), id(9), &ben, &PageRequest::first(9)).await.unwrap().items.is_empty());
+    assert!(store.receivers(conversation_id(2), id(9), &ben, &PageRequest::first(9)).await.unwrap().items.is_empty());
     assert_newest(store.newest_id().await.unwrap().filter(|newest| *newest > change(0)), None);
 }
 
 pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
     let names: Vec<_> = (0..40).map(|n| user(&format!("{}{n}", ["a", "é", "Z", "aa"][n % 4]))).collect();
     let list = runtime.block_on(async {
-        store.import(&[group_row(room(1), None)]).await.unwrap();
+        store.import(&[group_row(conversation_id(1), None)]).await.unwrap();
         let mut there = Vec::new();
         // In runs of some who came later, so that a page has much to step over.
         for (n, name) in (0..).zip(&names) {
@@ -88,7 +89,7 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
         // Once all have come: who counts as OWNER follows from all of them.
         let mut list = Vec::new();
         for name in there {
-            list.push(participant(store, room(1), name).await.unwrap());
+            list.push(participant(store, conversation_id(1), name).await.unwrap());
         }
         list.sort_by(|one, other| one.user.as_str().cmp(other.user.as_str()));
         list
@@ -96,7 +97,7 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
     let mut cursors = names.clone();
     cursors.extend([user("a"), user("\u{10ffff}"), user("!")]);
     let outcome = runner(200).run(&requests(prop::sample::select(cursors)), |request| {
-        let answer = runtime.block_on(store.receivers(room(1), id(50), &names[1], &request)).unwrap();
+        let answer = runtime.block_on(store.receivers(conversation_id(1), id(50), &names[1], &request)).unwrap();
         let expected = slice(&list, |one| one.user.as_str().to_owned(), |user: &UserId| user.as_str().to_owned(), &request);
         assert_page(&request, &answer, &expected);
         Ok(())

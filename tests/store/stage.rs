@@ -16,7 +16,7 @@ use crate::support::words::{NOW, new_salt, new_salt_among_others};
 pub struct Stage {
     store: Box<dyn Store>,
     pub clock: Arc<ManualClock>,
-    /// Where it lies, where it outlives its process. Gone with the stage.
+    /// Folder of a store on disk, deleted with the stage.
     folder: Option<tempfile::TempDir>,
 }
 

@@ -4,35 +4,40 @@ use wideroom::model::{OrderKey, ReadMarker, Unread};
 use wideroom::store::{MarkerMove, Store, UnreadQuestion};
 
 use super::ask::{MarkTo, make, mark, participant, row, send, send_all, unread};
-use crate::support::words::{START, change, crowd, deleted, id, message_row, new, room, system, text, user, users};
+use crate::support::words::{START, change, conversation_id, crowd, deleted, id, message_row, new, system, text, user, users};
 
 pub async fn messages_of_others_after_the_place_are_unread(store: &dyn Store) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    make(store, room(1), &[ann.clone(), ben.clone(), cat.clone()]).await;
-    send_all(store, room(1), 1..6, &ben).await;
-    send_all(store, room(1), 6..8, &cat).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone(), cat.clone()]).await;
+    send_all(store, conversation_id(1), 1..6, &ben).await;
+    send_all(store, conversation_id(1), 6..8, &cat).await;
     let none = Unread::default();
     let some = |count, first| Unread { count, is_capped: false, first: Some(id(first)) };
-    assert_eq!(unread(store, &ann, room(1), OrderKey::MIN, 99).await, some(7, 1));
-    assert_eq!(unread(store, &ann, room(1), id(3).order_key(), 99).await, some(4, 4));
-    assert_eq!(unread(store, &ann, room(1), id(3).order_key().before(), 99).await, some(5, 3));
-    assert_eq!(unread(store, &ann, room(1), id(7).order_key(), 99).await, none);
-    assert_eq!(unread(store, &ann, room(1), OrderKey::MAX, 99).await, none);
-    assert_eq!(unread(store, &cat, room(1), id(5).order_key(), 99).await, none);
-    assert_eq!(unread(store, &ben, room(1), OrderKey::MIN, 99).await, some(2, 6));
+    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, 99).await, some(7, 1));
+    assert_eq!(unread(store, &ann, conversation_id(1), id(3).order_key(), 99).await, some(4, 4));
+    assert_eq!(unread(store, &ann, conversation_id(1), id(3).order_key().before(), 99).await, some(5, 3));
+    assert_eq!(unread(store, &ann, conversation_id(1), id(7).order_key(), 99).await, none);
+    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MAX, 99).await, none);
+    assert_eq!(unread(store, &cat, conversation_id(1), id(5).order_key(), 99).await, none);
+    assert_eq!(unread(store, &ben, conversation_id(1), OrderKey::MIN, 99).await, some(2, 6));
 }
 
 pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    let rows = [1, 2, 7].map(|micros| message_row(deleted(room(1), id(micros), &ben)));
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let rows = [1, 2, 7].map(|micros| message_row(deleted(conversation_id(1), id(micros), &ben)));
     store.import(&rows).await.unwrap();
-    assert_eq!(unread(store, &ann, room(1), OrderKey::MIN, 9).await, Unread::default());
-    let sends = [system(room(1), id(10), &ben), text(room(1), id(11), &ann), text(room(1), id(12), &ben), system(room(1), id(13), &ben)];
-    store.append_messages(room(1), &sends.map(new)).await.unwrap();
+    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await, Unread::default());
+    let sends = [
+        system(conversation_id(1), id(10), &ben),
+        text(conversation_id(1), id(11), &ann),
+        text(conversation_id(1), id(12), &ben),
+        system(conversation_id(1), id(13), &ben),
+    ];
+    store.append_messages(conversation_id(1), &sends.map(new)).await.unwrap();
     let expected = Unread { count: 1, is_capped: false, first: Some(id(12)) };
-    assert_eq!(unread(store, &ann, room(1), OrderKey::MIN, 9).await, expected);
-    assert_eq!(unread(store, &ann, room(1), id(12).order_key(), 9).await, Unread::default());
+    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await, expected);
+    assert_eq!(unread(store, &ann, conversation_id(1), id(12).order_key(), 9).await, Unread::default());
 }
 
 /// As many as the cap is a count; one more is needed for "or more".
@@ -76,39 +81,39 @@ pub async fn the_bound_of_rows_caps_a_count_too(store: &dyn Store) {
 
 pub async fn the_cap_ends_the_count(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, room(1), 1..121, &ben).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send_all(store, conversation_id(1), 1..121, &ben).await;
     for cap in [1, 50, Unread::CAP, 119] {
         let expected = Unread { count: cap, is_capped: true, first: Some(id(1)) };
-        assert_eq!(unread(store, &ann, room(1), OrderKey::MIN, cap).await, expected);
+        assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, cap).await, expected);
     }
     let after = id(20).order_key();
-    assert_eq!(unread(store, &ann, room(1), after, 101).await, Unread { count: 100, is_capped: false, first: Some(id(21)) });
-    assert_eq!(unread(store, &ann, room(1), after, Unread::CAP_MAX).await.count, 100);
+    assert_eq!(unread(store, &ann, conversation_id(1), after, 101).await, Unread { count: 100, is_capped: false, first: Some(id(21)) });
+    assert_eq!(unread(store, &ann, conversation_id(1), after, Unread::CAP_MAX).await.count, 100);
 }
 
 pub async fn no_more_rows_are_looked_at_than_may_be(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let own = i64::try_from(Unread::ROWS_MAX).unwrap();
-    send_all(store, room(1), 1..own + 1, &ann).await;
-    send_all(store, room(1), own + 1..own + 11, &ben).await;
-    let from = async |micros: i64| unread(store, &ann, room(1), id(micros).order_key(), 99).await;
+    send_all(store, conversation_id(1), 1..own + 1, &ann).await;
+    send_all(store, conversation_id(1), own + 1..own + 11, &ben).await;
+    let from = async |micros: i64| unread(store, &ann, conversation_id(1), id(micros).order_key(), 99).await;
     assert_eq!(from(0).await, Unread { count: 0, is_capped: true, first: None }, "as many were looked at, and none was found");
     assert_eq!(from(5).await, Unread { count: 5, is_capped: true, first: Some(id(own + 1)) });
     assert_eq!(from(11).await, Unread { count: 10, is_capped: false, first: Some(id(own + 1)) }, "999 rows are all that there is");
     assert_eq!(from(own).await, Unread { count: 10, is_capped: false, first: Some(id(own + 1)) });
-    send_all(store, room(1), own + 11..own + 100, &ben).await;
+    send_all(store, conversation_id(1), own + 11..own + 100, &ben).await;
     assert_eq!(from(20).await, Unread { count: 20, is_capped: true, first: Some(id(own + 1)) }, "sends since then change it");
 }
 
 pub async fn answers_come_in_the_order_of_their_questions(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     for number in 1..=3 {
-        make(store, room(number), &[ann.clone(), ben.clone()]).await;
-        send_all(store, room(number), 1..i64::from(number) + 1, &ben).await;
+        make(store, conversation_id(number), &[ann.clone(), ben.clone()]).await;
+        send_all(store, conversation_id(number), 1..i64::from(number) + 1, &ben).await;
     }
-    let question = |number, micros| UnreadQuestion { conversation: room(number), after: id(micros).order_key() };
+    let question = |number, micros| UnreadQuestion { conversation: conversation_id(number), after: id(micros).order_key() };
     let asked = [question(3, 0), question(1, 0), question(9, 0), question(3, 2), question(2, 0), question(3, 0)];
     let counts: Vec<_> = store.unread(&ann, &asked, 99).await.unwrap().into_iter().map(|unread| unread.count).collect();
     assert_eq!(counts, [3, 1, 0, 1, 2, 3]);
@@ -121,89 +126,89 @@ fn move_to(epoch: u64, micros: i64) -> MarkTo {
 pub async fn a_marker_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) {
     let people = crowd(33);
     for (number, people) in [(1, &people[..2]), (2, &people[..])] {
-        make(store, room(number), people).await;
-        send_all(store, room(number), 1..10, &people[1]).await;
+        make(store, conversation_id(number), people).await;
+        send_all(store, conversation_id(number), 1..10, &people[1]).await;
         let mut greatest = 0;
         for micros in [3, 1, 7, 5, 7, 2] {
-            mark(store, &people[0], room(number), move_to(0, micros)).await;
+            mark(store, &people[0], conversation_id(number), move_to(0, micros)).await;
             greatest = greatest.max(micros);
-            let row = row(store, &people[0], room(number)).await;
+            let row = row(store, &people[0], conversation_id(number)).await;
             assert_eq!(row.marker, ReadMarker { epoch: 0, up_to: id(greatest).order_key() });
             assert_eq!(row.read_up_to(), id(greatest).order_key());
-            let receipt = participant(store, room(number), &people[0]).await.unwrap();
+            let receipt = participant(store, conversation_id(number), &people[0]).await.unwrap();
             assert_eq!(receipt.read_up_to, id(greatest).order_key());
         }
-        let row = row(store, &people[0], room(number)).await;
+        let row = row(store, &people[0], conversation_id(number)).await;
         assert_eq!((row.last_message, row.last_activity), (Some(id(9)), START.plus_micros(9)), "a mark is no activity");
     }
     // From many devices at once.
-    let moves = [4, 9, 8, 6].map(|micros| mark(store, &people[0], room(1), move_to(0, micros)));
+    let moves = [4, 9, 8, 6].map(|micros| mark(store, &people[0], conversation_id(1), move_to(0, micros)));
     futures_util::future::join_all(moves).await;
-    assert_eq!(row(store, &people[0], room(1)).await.read_up_to(), id(9).order_key());
+    assert_eq!(row(store, &people[0], conversation_id(1)).await.read_up_to(), id(9).order_key());
 }
 
 pub async fn a_later_epoch_wins(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, room(1), 1..10, &ben).await;
-    mark(store, &ann, room(1), move_to(0, 9)).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send_all(store, conversation_id(1), 1..10, &ben).await;
+    mark(store, &ann, conversation_id(1), move_to(0, 9)).await;
     let epoch = START.plus_micros(50).micros().cast_unsigned();
     let back = MarkTo { receipt: false, ..move_to(epoch, 3) };
-    mark(store, &ann, room(1), back).await;
+    mark(store, &ann, conversation_id(1), back).await;
     let marker = ReadMarker { epoch, up_to: id(3).order_key() };
-    assert_eq!(row(store, &ann, room(1)).await.marker, marker);
-    mark(store, &ann, room(1), move_to(0, 8)).await;
-    mark(store, &ann, room(1), move_to(epoch - 1, 9)).await;
-    assert_eq!(row(store, &ann, room(1)).await.marker, marker, "an earlier epoch comes too late");
-    mark(store, &ann, room(1), move_to(epoch, 5)).await;
-    assert_eq!(row(store, &ann, room(1)).await.marker.up_to, id(5).order_key());
+    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, marker);
+    mark(store, &ann, conversation_id(1), move_to(0, 8)).await;
+    mark(store, &ann, conversation_id(1), move_to(epoch - 1, 9)).await;
+    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, marker, "an earlier epoch comes too late");
+    mark(store, &ann, conversation_id(1), move_to(epoch, 5)).await;
+    assert_eq!(row(store, &ann, conversation_id(1)).await.marker.up_to, id(5).order_key());
     let far = ReadMarker { epoch: u64::MAX, up_to: OrderKey::MIN };
-    let to = MarkerMove { conversation: room(1), marker: far, read_up_to: None, change: change(2_000) };
+    let to = MarkerMove { conversation: conversation_id(1), marker: far, read_up_to: None, change: change(2_000) };
     store.move_read_marker(&ann, &to).await.unwrap();
-    assert_eq!(row(store, &ann, room(1)).await.marker, far);
+    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, far);
 }
 
 pub async fn receipts_never_go_back(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, room(1), 1..10, &ben).await;
-    let receipt = async || participant(store, room(1), &ann).await.unwrap().read_up_to;
-    mark(store, &ann, room(1), move_to(0, 6)).await;
-    mark(store, &ann, room(1), MarkTo { receipt: false, ..move_to(40, 2) }).await;
-    assert_eq!(row(store, &ann, room(1)).await.marker.up_to, id(2).order_key());
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send_all(store, conversation_id(1), 1..10, &ben).await;
+    let receipt = async || participant(store, conversation_id(1), &ann).await.unwrap().read_up_to;
+    mark(store, &ann, conversation_id(1), move_to(0, 6)).await;
+    mark(store, &ann, conversation_id(1), MarkTo { receipt: false, ..move_to(40, 2) }).await;
+    assert_eq!(row(store, &ann, conversation_id(1)).await.marker.up_to, id(2).order_key());
     assert_eq!(receipt().await, id(6).order_key(), "marking unread takes no receipt back");
-    mark(store, &ann, room(1), move_to(40, 4)).await;
+    mark(store, &ann, conversation_id(1), move_to(40, 4)).await;
     assert_eq!(receipt().await, id(6).order_key());
     // A marker that comes too late may still bring a receipt.
-    mark(store, &ann, room(1), move_to(0, 8)).await;
+    mark(store, &ann, conversation_id(1), move_to(0, 8)).await;
     assert_eq!(receipt().await, id(8).order_key());
-    assert_eq!(row(store, &ann, room(1)).await.marker, ReadMarker { epoch: 40, up_to: id(4).order_key() });
-    let page = store.participants(room(1), &wideroom::model::PageRequest::first(9)).await.unwrap();
+    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, ReadMarker { epoch: 40, up_to: id(4).order_key() });
+    let page = store.participants(conversation_id(1), &wideroom::model::PageRequest::first(9)).await.unwrap();
     assert_eq!(page.items[0].read_up_to, id(8).order_key(), "lists say the same");
 }
 
 pub async fn a_marker_is_its_users_alone(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     for number in [1, 2] {
-        make(store, room(number), &[ann.clone(), ben.clone()]).await;
-        send(store, room(number), 5, &user("eve")).await;
+        make(store, conversation_id(number), &[ann.clone(), ben.clone()]).await;
+        send(store, conversation_id(number), 5, &user("eve")).await;
     }
-    mark(store, &ann, room(1), move_to(0, 5)).await;
-    assert!(!row(store, &ann, room(1)).await.may_be_unread());
+    mark(store, &ann, conversation_id(1), move_to(0, 5)).await;
+    assert!(!row(store, &ann, conversation_id(1)).await.may_be_unread());
     for (user, number) in [(&ben, 1), (&ann, 2), (&ben, 2)] {
-        let row = row(store, user, room(number)).await;
+        let row = row(store, user, conversation_id(number)).await;
         assert_eq!(row.marker, ReadMarker::default());
         assert!(row.may_be_unread());
-        assert_eq!(participant(store, room(number), user).await.unwrap().read_up_to, OrderKey::MIN);
+        assert_eq!(participant(store, conversation_id(number), user).await.unwrap().read_up_to, OrderKey::MIN);
     }
 }
 
 pub async fn a_system_message_moves_no_marker(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    send(store, room(1), 1, &ben).await;
-    store.append_messages(room(1), &[new(system(room(1), id(2), &ann))]).await.unwrap();
-    let row = row(store, &ann, room(1)).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send(store, conversation_id(1), 1, &ben).await;
+    store.append_messages(conversation_id(1), &[new(system(conversation_id(1), id(2), &ann))]).await.unwrap();
+    let row = row(store, &ann, conversation_id(1)).await;
     assert_eq!((row.last_message, row.last_activity), (Some(id(2)), START.plus_micros(2)), "it is activity");
     assert_eq!(row.read_up_to(), OrderKey::MIN, "what came before it is still to be read");
 }

@@ -1,4 +1,4 @@
-//! Who looks after a server: asks at its operators' door.
+//! Operator of a server: requests to its admin listener.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Who knocks at the doors of a server: over HTTP, and over a WebSocket.
+//! Clients of a server: over HTTP, and over a WebSocket.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use super::world::PATIENCE;
 
 pub(crate) type WebSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What happens, with the one deadline for everything.
+/// Awaits a future under the deadline that all tests share.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it happens in time")
 }
@@ -45,7 +45,7 @@ async fn connect(address: SocketAddr) -> Result<Connection, Cut> {
 
 async fn exchange(connection: &mut Connection, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Cut> {
     let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
-    // What a client says that wants to be told by the status.
+    // With this header the server answers errors with an HTTP status.
     if headers.iter().all(|(name, _)| *name != "accept") {
         request = request.header("accept", "application/graphql-response+json");
     }
@@ -163,7 +163,7 @@ impl Socket {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// What the operation with this id tells next. Another one may tell something before.
+    /// Next payload of the operation with this id. Skips payloads of other operations.
     pub(crate) async fn told(&mut self, id: &str) -> Value {
         loop {
             let mut heard = self.hear().await;

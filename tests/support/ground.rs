@@ -1,4 +1,4 @@
-//! Where the store of a world lies: in a folder of its own, or in a keyspace of its own on a Cassandra.
+//! Location of a world's store: its own folder, or its own keyspace on a Cassandra.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

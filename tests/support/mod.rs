@@ -1,4 +1,4 @@
-//! What tests of several areas share.
+//! Fixtures and clients that several test areas share.
 
 pub mod admin;
 pub mod cassandra;

@@ -10,7 +10,7 @@ const START_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) struct Nats {
     port: u16,
-    /// Where it says what goes on.
+    /// Address of the monitoring endpoint.
     pub(crate) monitor: SocketAddr,
     running: Option<Running>,
 }

@@ -35,7 +35,7 @@ impl Node {
         }
     }
 
-    /// What the compilers of clients write, made once for all tests.
+    /// Output of the compilers of client libraries, generated once for all tests.
     pub(crate) fn compiled() -> Option<Self> {
         static COMPILED: OnceLock<()> = OnceLock::new();
         let node = Self::installed()?;

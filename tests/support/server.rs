@@ -69,7 +69,7 @@ impl Server {
         self.process.child.id()
     }
 
-    /// What it has in memory.
+    /// Resident memory of the server's process.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

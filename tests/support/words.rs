@@ -19,11 +19,11 @@ use wideroom::store::{ImportPlaces, ImportRow, NewConversation, NewMessage};
 /// 2026-01-01T00:00:00Z, from which tests count.
 pub const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 pub const HOUR: i64 = 3_600 * 1_000_000;
-/// Where the stores' clock stands.
+/// Time of the stores' clock.
 pub const NOW: Timestamp = START.plus_micros(HOUR);
 
 thread_local! {
-    /// Of the case that this thread runs. A case makes its words on one thread.
+    /// Salt of the test case that this thread runs. A case creates all its names and ids on one thread.
     static SALT: Cell<Option<u32>> = const { Cell::new(None) };
     static IS_AMONG_OTHERS: Cell<bool> = const { Cell::new(false) };
 }
@@ -45,12 +45,12 @@ pub fn is_among_others() -> bool {
     IS_AMONG_OTHERS.get()
 }
 
-/// What this name is in this case.
+/// Name with the salt of this test case.
 pub fn salted(name: &str) -> String {
     format!("{}{name}", prefix())
 }
 
-/// Of always the same length, so that names may be as long as names may be. Empty without a salt.
+/// Prefix of constant length, so that tests can build names of maximum length. Empty without a salt.
 fn prefix() -> String {
     SALT.get().map_or_else(String::new, |salt| format!("{salt:07x}."))
 }
@@ -75,7 +75,7 @@ pub fn crowd(count: usize) -> Vec<UserId> {
 }
 
 /// A group's id: greater ones for greater numbers.
-pub fn room(number: u8) -> ConversationId {
+pub fn conversation_id(number: u8) -> ConversationId {
     // The number comes first, so that first bytes of all kinds are met.
     let [a, b, c, d] = SALT.get().unwrap_or_default().to_be_bytes();
     ConversationId(Uuid::from_bytes([number, 0x5a, a, b, c, d, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, number]))

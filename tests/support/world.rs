@@ -34,11 +34,11 @@ pub(crate) struct Actor {
     user: Option<UserId>,
 }
 
-/// What one request was answered with.
+/// Answer to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer(pub(crate) Value);
 
-/// What a subscription answers with, one after the other.
+/// Stream of the payloads of one subscription.
 pub(crate) struct Stream(BoxStream<'static, Told>);
 
 impl World {
@@ -50,7 +50,7 @@ impl World {
         Self::without_rates(Ground::new(&SystemClock).await, bounds).await
     }
 
-    /// Where people may do things only so often. In the other worlds they do in a moment what takes others a day.
+    /// World with rate limits. Other worlds have none, because tests act faster than users.
     pub(crate) async fn with_rates(rates: RateBounds) -> Self {
         Self::open_on(Ground::new(&SystemClock).await, Bounds { rates, ..Bounds::default() }).await
     }
@@ -194,7 +194,7 @@ impl Answer {
         self.0.get("errors").is_none()
     }
 
-    /// What was answered beside an error.
+    /// Partial data of an answer with errors.
     pub(crate) fn data_beside_errors(self) -> Value {
         self.0["data"].clone()
     }
@@ -213,7 +213,7 @@ impl Answer {
 }
 
 impl Stream {
-    /// What comes next, without errors.
+    /// Data of the next payload, which must have no errors.
     pub(crate) async fn next(&mut self) -> Value {
         self.answer().await.data()
     }

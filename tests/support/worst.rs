@@ -1,6 +1,6 @@
 //! The worst documents that we could think of: each tries to cost much more than its text does.
 
-/// What it tries, and the document.
+/// Each document with the name of its attack.
 pub fn documents() -> Vec<(&'static str, String)> {
     let repeat = |text: &str, count: usize| text.repeat(count);
     let numbered = |count: usize, text: &dyn Fn(usize) -> String| (0..count).map(text).collect::<String>();

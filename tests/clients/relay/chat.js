@@ -1,4 +1,4 @@
-// What a chat's pages ask for, as Relay's compiler reads it: each kind of paging, every edge directive, and the subscriptions.
+// Queries of a chat front end for Relay's compiler: each kind of pagination, every edge directive, and the subscriptions.
 
 import { graphql } from "relay-runtime";
 

@@ -1,4 +1,4 @@
-//! What an engine and the naive store are asked after the same steps: the answers must be equal.
+//! Comparison of an engine with the naive store after the same steps: all answers must be equal.
 
 use std::ops::Bound;
 
@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use wideroom::model::{ConversationId, Cut, InboxKey, OrderKey, PageRequest, UserId};
 use wideroom::store::{Seat, Store, UnreadQuestion};
 
-use super::{NAMES, ROOMS, all_rooms, any_key, id_at, name};
+use super::{CONVERSATIONS, NAMES, all_conversations, any_key, id_at, name};
 use crate::store::ask::{assert_newest, assert_page, requests, with_keys};
-use crate::support::words::{START, change, room, user};
+use crate::support::words::{START, change, conversation_id, user};
 
-/// What is asked, besides what is always asked. Users and rooms are named by their numbers: no case has begun when this is made.
+/// Random queries of a comparison, in addition to the fixed ones. Users and conversations are numbers, because the salt of the case is not set yet.
 #[derive(Debug, Clone)]
 pub(super) struct Questions {
     history: Vec<(Cut<OrderKey>, PageRequest<OrderKey>)>,
@@ -23,7 +23,7 @@ pub(super) struct Questions {
 
 impl Questions {
     fn inbox(&self) -> Vec<PageRequest<InboxKey>> {
-        let key = |(micros, n): (i64, u8)| InboxKey { activity: START.plus_micros(micros), conversation: room(n) };
+        let key = |(micros, n): (i64, u8)| InboxKey { activity: START.plus_micros(micros), conversation: conversation_id(n) };
         self.inbox.iter().map(|request| with_keys(request, key)).collect()
     }
 
@@ -37,7 +37,8 @@ pub(super) fn any_questions() -> impl Strategy<Value = Questions> {
     let bound = prop_oneof![Just(Bound::Unbounded), place.clone().prop_map(Bound::Included), place.clone().prop_map(Bound::Excluded),];
     let cut = (bound.clone(), bound).prop_map(|(start, end)| Cut { start, end });
     let history = prop::collection::vec((cut, requests(place)), 4);
-    let (inbox, participants) = (prop::collection::vec(requests((0..120_i64, 0..ROOMS)), 6), prop::collection::vec(requests(0..5_u8), 3));
+    let (inbox, participants) =
+        (prop::collection::vec(requests((0..120_i64, 0..CONVERSATIONS)), 6), prop::collection::vec(requests(0..5_u8), 3));
     (history, inbox, participants, 1..9_u32, 0..100_i64, 0..9_usize).prop_map(
         |(history, inbox, participants, cap, changes_after, changes_limit)| Questions {
             history,
@@ -51,12 +52,12 @@ pub(super) fn any_questions() -> impl Strategy<Value = Questions> {
 }
 
 pub(super) async fn compare(engine: &dyn Store, naive: &dyn Store, questions: &Questions, is_imported: bool) {
-    let rooms = all_rooms();
+    let conversations = all_conversations();
     assert_newest(engine.newest_id().await.unwrap(), naive.newest_id().await.unwrap());
-    assert_eq!(engine.participant_counts(&rooms).await.unwrap(), naive.participant_counts(&rooms).await.unwrap());
-    assert_eq!(engine.message_counts(&rooms).await.unwrap(), naive.message_counts(&rooms).await.unwrap());
-    assert_eq!(engine.last_messages(&rooms).await.unwrap(), naive.last_messages(&rooms).await.unwrap());
-    for conversation in &rooms {
+    assert_eq!(engine.participant_counts(&conversations).await.unwrap(), naive.participant_counts(&conversations).await.unwrap());
+    assert_eq!(engine.message_counts(&conversations).await.unwrap(), naive.message_counts(&conversations).await.unwrap());
+    assert_eq!(engine.last_messages(&conversations).await.unwrap(), naive.last_messages(&conversations).await.unwrap());
+    for conversation in &conversations {
         compare_conversation(engine, naive, *conversation, questions).await;
     }
     let mut users = NAMES.map(user).to_vec();
@@ -122,12 +123,12 @@ async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversatio
 }
 
 async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, questions: &Questions) {
-    let rooms = all_rooms();
+    let conversations = all_conversations();
     let seat = |seat: Option<Seat>| seat.map(|seat| (seat.conversation, seat.membership));
-    let seats: Vec<_> = engine.seats(user, &rooms).await.unwrap().into_iter().map(seat).collect();
-    assert_eq!(seats, naive.seats(user, &rooms).await.unwrap().into_iter().map(seat).collect::<Vec<_>>(), "seats of {user}");
-    let rows = naive.inbox_rows(user, &rooms).await.unwrap();
-    assert_eq!(engine.inbox_rows(user, &rooms).await.unwrap(), rows, "rows of {user}");
+    let seats: Vec<_> = engine.seats(user, &conversations).await.unwrap().into_iter().map(seat).collect();
+    assert_eq!(seats, naive.seats(user, &conversations).await.unwrap().into_iter().map(seat).collect::<Vec<_>>(), "seats of {user}");
+    let rows = naive.inbox_rows(user, &conversations).await.unwrap();
+    assert_eq!(engine.inbox_rows(user, &conversations).await.unwrap(), rows, "rows of {user}");
     let mut large = engine.large_conversations(user).await.unwrap();
     large.sort_unstable();
     assert_eq!(large, naive.large_conversations(user).await.unwrap(), "large conversations of {user}");

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use wideroom::model::{ConversationId, IdempotencyKey, InputHash, Message, Profile, TimeUuid, Timestamp, UserId};
 use wideroom::store::{EarlierSend, ImportRow, Imported};
 
-use super::room::{Place, Room};
+use super::conversation::{OracleConversation, Place};
 
 #[derive(Default)]
 pub(super) struct Kept {
-    pub(super) rooms: BTreeMap<ConversationId, Room>,
+    pub(super) conversations: BTreeMap<ConversationId, OracleConversation>,
     pub(super) sends: HashMap<(ConversationId, UserId, IdempotencyKey), EarlierSend>,
     pub(super) profiles: BTreeMap<UserId, Profile>,
     pub(super) notes: HashMap<String, String>,
@@ -23,7 +23,10 @@ impl Kept {
     }
 
     pub(super) fn by_pair(&self, pair: &[u8]) -> Option<ConversationId> {
-        self.rooms.iter().find(|(_, room)| room.pair().is_some_and(|of_room| of_room == pair)).map(|(id, _)| *id)
+        self.conversations
+            .iter()
+            .find(|(_, stored)| stored.pair().is_some_and(|of_conversation| of_conversation == pair))
+            .map(|(id, _)| *id)
     }
 
     pub(super) fn import(&mut self, row: &ImportRow, now: Timestamp) -> Imported {
@@ -35,45 +38,45 @@ impl Kept {
                 self.profiles.insert(user.clone(), profile.clone());
             }
             ImportRow::Conversation { conversation, last_activity } => {
-                if self.rooms.contains_key(&conversation.id) {
+                if self.conversations.contains_key(&conversation.id) {
                     return Imported::Unchanged;
                 }
-                self.rooms.insert(conversation.id, Room::new(conversation.clone(), *last_activity));
+                self.conversations.insert(conversation.id, OracleConversation::new(conversation.clone(), *last_activity));
             }
             ImportRow::Participant { conversation, user, membership, places } => {
                 return self.import_participant(*conversation, user, Place::imported(*membership, places));
             }
             ImportRow::Message(message) => return self.import_message(message, now),
             ImportRow::Reaction { conversation, message, emoji, user } => {
-                let Some(room) = self.rooms.get_mut(conversation) else { return Imported::ConversationMissing };
-                return room.import_reaction(*message, emoji, user);
+                let Some(stored) = self.conversations.get_mut(conversation) else { return Imported::ConversationMissing };
+                return stored.import_reaction(*message, emoji, user);
             }
         }
         Imported::Added
     }
 
     fn import_participant(&mut self, conversation: ConversationId, user: &UserId, place: Place) -> Imported {
-        let Some(room) = self.rooms.get_mut(&conversation) else { return Imported::ConversationMissing };
-        if room.people.contains_key(user) {
+        let Some(stored) = self.conversations.get_mut(&conversation) else { return Imported::ConversationMissing };
+        if stored.people.contains_key(user) {
             return Imported::Unchanged;
         }
-        room.people.insert(user.clone(), place);
-        room.grow();
-        let Some(pair) = room.pair() else { return Imported::Added };
-        let is_taken = self.rooms.iter().any(|(id, room)| *id != conversation && room.pair().as_ref() == Some(&pair));
+        stored.people.insert(user.clone(), place);
+        stored.grow();
+        let Some(pair) = stored.pair() else { return Imported::Added };
+        let is_taken = self.conversations.iter().any(|(id, stored)| *id != conversation && stored.pair().as_ref() == Some(&pair));
         if is_taken {
-            self.rooms.get_mut(&conversation).unwrap().people.remove(user);
+            self.conversations.get_mut(&conversation).unwrap().people.remove(user);
             return Imported::Refused("another conversation is the direct one of these two");
         }
         Imported::Added
     }
 
     fn import_message(&mut self, message: &Arc<Message>, now: Timestamp) -> Imported {
-        let Some(room) = self.rooms.get_mut(&message.conversation) else { return Imported::ConversationMissing };
-        if room.messages.contains_key(&message.id) {
+        let Some(stored) = self.conversations.get_mut(&message.conversation) else { return Imported::ConversationMissing };
+        if stored.messages.contains_key(&message.id) {
             return Imported::Unchanged;
         }
-        room.messages.insert(message.id, message.clone());
+        stored.messages.insert(message.id, message.clone());
         self.saw(message.id);
         let is_young = now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
         if let (Some(key), true) = (&message.client_key, is_young) {

@@ -2,8 +2,8 @@
 //!
 //! It is what the engines are compared with, and passes the same contract, so that the contract asks for nothing impossible.
 
+mod conversation;
 mod kept;
-mod room;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,8 +21,8 @@ use wideroom::store::{
     Verified, VerifyPlace, Wake,
 };
 
+use self::conversation::{OracleConversation, Place};
 use self::kept::Kept;
-use self::room::{Place, Room};
 use super::ask::{inbox_order, is_in, slice};
 
 pub struct Naive {
@@ -40,22 +40,22 @@ impl Naive {
     }
 
     /// An answer for each of these conversations.
-    fn each<T>(&self, conversations: &[ConversationId], answer: impl Fn(&Room) -> T) -> Vec<Option<T>> {
+    fn each<T>(&self, conversations: &[ConversationId], answer: impl Fn(&OracleConversation) -> T) -> Vec<Option<T>> {
         let kept = self.kept();
-        conversations.iter().map(|id| kept.rooms.get(id).map(&answer)).collect()
+        conversations.iter().map(|id| kept.conversations.get(id).map(&answer)).collect()
     }
 
     fn changed_rows(&self, user: &UserId) -> Vec<ChangedRow> {
         let kept = self.kept();
-        let changed = |room: &Room| {
-            let (place, row) = (room.people.get(user)?, room.row(user));
-            // What was sent is news to those who are there.
+        let changed = |stored: &OracleConversation| {
+            let (place, row) = (stored.people.get(user)?, stored.row(user));
+            // A send counts as a change for current participants.
             // A large conversation has one newest change for all its people.
-            let logged = room.conversation.is_large.then(|| room.changes.iter().map(|change| change.id).max()).flatten();
-            let newest_change = place.newest_change.max(room.newest_send.max(logged).filter(|_| row.is_some()))?;
-            Some(ChangedRow { newest_change, conversation: room.conversation.id, row })
+            let logged = stored.record.is_large.then(|| stored.changes.iter().map(|change| change.id).max()).flatten();
+            let newest_change = place.newest_change.max(stored.newest_send.max(logged).filter(|_| row.is_some()))?;
+            Some(ChangedRow { newest_change, conversation: stored.record.id, row })
         };
-        kept.rooms.values().filter_map(changed).collect()
+        kept.conversations.values().filter_map(changed).collect()
     }
 }
 
@@ -76,9 +76,9 @@ impl Store for Naive {
     }
 
     async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
-        let seat = |room: &Room| {
-            let place = room.people.get(viewer)?;
-            Some(Seat { conversation: Arc::new(room.conversation.clone()), membership: room.counting(viewer, place), newest: None })
+        let seat = |stored: &OracleConversation| {
+            let place = stored.people.get(viewer)?;
+            Some(Seat { conversation: Arc::new(stored.record.clone()), membership: stored.counting(viewer, place), newest: None })
         };
         Ok(self.each(conversations, seat).into_iter().map(Option::flatten).collect())
     }
@@ -89,76 +89,76 @@ impl Store for Naive {
 
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
         let mut kept = self.kept();
-        let mut room = Room {
+        let mut stored = OracleConversation {
             made: Some(new.change),
             version: Some(new.change),
-            ..Room::new(new.conversation.clone(), Some(new.conversation.created_at))
+            ..OracleConversation::new(new.conversation.clone(), Some(new.conversation.created_at))
         };
         for (user, role) in &new.participants {
             let place = Place { newest_change: Some(new.change), ..Place::new(Membership::joined(*role)) };
-            room.people.insert(user.clone(), place);
+            stored.people.insert(user.clone(), place);
         }
-        room.grow();
-        let by_pair = room.pair().and_then(|pair| kept.by_pair(&pair));
-        if let Some(there) = kept.rooms.get(&new.conversation.id).or(by_pair.and_then(|id| kept.rooms.get(&id))) {
-            return Ok(Created::Existing(Arc::new(there.conversation.clone())));
+        stored.grow();
+        let by_pair = stored.pair().and_then(|pair| kept.by_pair(&pair));
+        if let Some(there) = kept.conversations.get(&new.conversation.id).or(by_pair.and_then(|id| kept.conversations.get(&id))) {
+            return Ok(Created::Existing(Arc::new(there.record.clone())));
         }
-        kept.rooms.insert(new.conversation.id, room);
+        kept.conversations.insert(new.conversation.id, stored);
         kept.saw(new.change);
         Ok(Created::New)
     }
 
     async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
         let all: Vec<Participant> =
-            only(self.each(&[conversation], |room| room.joined().filter_map(|(user, _)| room.participant(user)).collect()));
+            only(self.each(&[conversation], |stored| stored.joined().filter_map(|(user, _)| stored.participant(user)).collect()));
         Ok(slice(&all, |one: &Participant| one.user.as_str().to_owned(), |user| user.as_str().to_owned(), page))
     }
 
     async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
-        Ok(keys.iter().map(|(id, user)| only(self.each(&[*id], |room| room.participant(user)))).collect())
+        Ok(keys.iter().map(|(id, user)| only(self.each(&[*id], |stored| stored.participant(user)))).collect())
     }
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        Ok(self.each(conversations, |room| room.joined().count() as u64).into_iter().map(Option::unwrap_or_default).collect())
+        Ok(self.each(conversations, |stored| stored.joined().count() as u64).into_iter().map(Option::unwrap_or_default).collect())
     }
 
     async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
-        let members = |room: &Room| Members {
-            conversation: Arc::new(room.conversation.clone()),
-            version: room.version,
-            participant_count: room.joined().count() as u64,
-            memberships: users.iter().map(|user| room.people.get(user).map(|place| room.counting(user, place))).collect(),
-            successor: room.next_owner(users),
+        let members = |stored: &OracleConversation| Members {
+            conversation: Arc::new(stored.record.clone()),
+            version: stored.version,
+            participant_count: stored.joined().count() as u64,
+            memberships: users.iter().map(|user| stored.people.get(user).map(|place| stored.counting(user, place))).collect(),
+            successor: stored.next_owner(users),
         };
         Ok(self.each(&[conversation], members).pop().flatten())
     }
 
     async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
         let mut kept = self.kept();
-        let Some(room) = kept.rooms.get_mut(&conversation) else { return Err(not_there()) };
-        let was_large = room.conversation.is_large;
-        if room.version != Some(change.message.id) {
-            if room.version != change.seen {
+        let Some(stored) = kept.conversations.get_mut(&conversation) else { return Err(not_there()) };
+        let was_large = stored.record.is_large;
+        if stored.version != Some(change.message.id) {
+            if stored.version != change.seen {
                 return Ok(None);
             }
-            room.version = Some(change.message.id);
-            change.turns.iter().for_each(|turn| room.turn(turn, &change.message));
-            room.tell(&change.message, &change.changes);
-            room.grow();
+            stored.version = Some(change.message.id);
+            change.turns.iter().for_each(|turn| stored.turn(turn, &change.message));
+            stored.tell(&change.message, &change.changes);
+            stored.grow();
         }
-        let users = (!was_large).then(|| room.joined_users().into());
+        let users = (!was_large).then(|| stored.joined_users().into());
         kept.saw(change.message.id);
         Ok(Some(Audience { users }))
     }
 
     async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
         let mut kept = self.kept();
-        let Some(room) = kept.rooms.get_mut(&conversation) else { return Err(not_there()) };
-        if !room.messages.contains_key(&to.message.id) {
-            room.conversation.name = Some(to.name.clone());
-            room.tell(&to.message, std::slice::from_ref(&to.change));
+        let Some(stored) = kept.conversations.get_mut(&conversation) else { return Err(not_there()) };
+        if !stored.messages.contains_key(&to.message.id) {
+            stored.record.name = Some(to.name.clone());
+            stored.tell(&to.message, std::slice::from_ref(&to.change));
         }
-        let users = (!room.conversation.is_large).then(|| room.joined_users().into());
+        let users = (!stored.record.is_large).then(|| stored.joined_users().into());
         kept.saw(to.message.id);
         Ok(Audience { users })
     }
@@ -174,17 +174,17 @@ impl Store for Naive {
         let is_free = |index: usize| taken.iter().all(|(place, _)| *place != index);
         let messages: Vec<_> = messages.iter().enumerate().filter(|(index, _)| is_free(*index)).map(|(_, new)| new).collect();
         let mut kept = self.kept();
-        let Some(room) = kept.rooms.get_mut(&conversation) else {
+        let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
         for NewMessage { message, .. } in &messages {
-            room.messages.insert(message.id, message.clone());
-            room.newest_send = room.newest_send.max(Some(message.id));
-            if let (MessageKind::Text, Some(place)) = (message.kind, room.people.get_mut(&message.sender)) {
+            stored.messages.insert(message.id, message.clone());
+            stored.newest_send = stored.newest_send.max(Some(message.id));
+            if let (MessageKind::Text, Some(place)) = (message.kind, stored.people.get_mut(&message.sender)) {
                 place.sent_up_to = place.sent_up_to.max(Some(message.id));
             }
         }
-        let users = (!room.conversation.is_large).then(|| room.joined().map(|(user, _)| user.clone()).collect());
+        let users = (!stored.record.is_large).then(|| stored.joined().map(|(user, _)| user.clone()).collect());
         for NewMessage { message, input_hash } in messages {
             kept.saw(message.id);
             if let (Some(key), Some(input_hash)) = (&message.client_key, *input_hash) {
@@ -197,13 +197,13 @@ impl Store for Naive {
 
     async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
         let mut kept = self.kept();
-        let Some(room) = kept.rooms.get_mut(&conversation) else {
+        let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
-        let before = room.changes.len();
-        let Some((message, users)) = room.revise(revision, change) else { return Ok(None) };
-        let users = (!room.conversation.is_large).then(|| users.into());
-        if room.changes.len() > before {
+        let before = stored.changes.len();
+        let Some((message, users)) = stored.revise(revision, change) else { return Ok(None) };
+        let users = (!stored.record.is_large).then(|| users.into());
+        if stored.changes.len() > before {
             kept.saw(change.id);
         }
         Ok(Some(Revised { message, audience: Audience { users } }))
@@ -211,10 +211,10 @@ impl Store for Naive {
 
     async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
         let mut kept = self.kept();
-        let Some(room) = kept.rooms.get_mut(&conversation) else {
+        let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
-        let Some(message) = room.react(emoji, is_on, change) else { return Ok(None) };
+        let Some(message) = stored.react(emoji, is_on, change) else { return Ok(None) };
         if message.deleted_at.is_none() {
             kept.saw(change.id);
         }
@@ -222,17 +222,20 @@ impl Store for Naive {
     }
 
     async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
-        let of = |(conversation, id): &(ConversationId, MessageId)| only(self.each(&[*conversation], |room| room.reactions(viewer, *id)));
+        let of =
+            |(conversation, id): &(ConversationId, MessageId)| only(self.each(&[*conversation], |stored| stored.reactions(viewer, *id)));
         Ok(messages.iter().map(of).collect())
     }
 
     async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
-        let changes = |room: &Room| room.changes.iter().filter(|change| change.id.order_key() > after).take(limit).cloned().collect();
+        let changes = |stored: &OracleConversation| {
+            stored.changes.iter().filter(|change| change.id.order_key() > after).take(limit).cloned().collect()
+        };
         Ok(self.each(&[conversation], changes).pop().flatten().unwrap_or_default())
     }
 
     async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
-        Ok(self.each(conversations, Room::newest_event).into_iter().map(Option::flatten).collect())
+        Ok(self.each(conversations, OracleConversation::newest_event).into_iter().map(Option::flatten).collect())
     }
 
     async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
@@ -251,8 +254,8 @@ impl Store for Naive {
     }
 
     async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
-        let inside = |room: &Room| {
-            let messages = room.messages.values().rev().filter(|message| is_in(cut, &message.id.order_key()));
+        let inside = |stored: &OracleConversation| {
+            let messages = stored.messages.values().rev().filter(|message| is_in(cut, &message.id.order_key()));
             messages.cloned().collect::<Vec<_>>()
         };
         let all = only(self.each(&[conversation], inside));
@@ -260,30 +263,32 @@ impl Store for Naive {
     }
 
     async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
-        Ok(keys.iter().map(|(conversation, id)| only(self.each(&[*conversation], |room| room.messages.get(id).cloned()))).collect())
+        Ok(keys.iter().map(|(conversation, id)| only(self.each(&[*conversation], |stored| stored.messages.get(id).cloned()))).collect())
     }
 
     async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
-        let at = |room: &Room, place: OrderKey| room.messages.values().rfind(|message| message.id.order_key() <= place).cloned();
-        Ok(places.iter().map(|(conversation, place)| only(self.each(&[*conversation], |room| at(room, *place)))).collect())
+        let at = |stored: &OracleConversation, place: OrderKey| {
+            stored.messages.values().rfind(|message| message.id.order_key() <= place).cloned()
+        };
+        Ok(places.iter().map(|(conversation, place)| only(self.each(&[*conversation], |stored| at(stored, *place)))).collect())
     }
 
     async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
-        Ok(self.each(conversations, Room::last_message).into_iter().map(Option::flatten).collect())
+        Ok(self.each(conversations, OracleConversation::last_message).into_iter().map(Option::flatten).collect())
     }
 
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        Ok(self.each(conversations, |room| room.messages.len() as u64).into_iter().map(Option::unwrap_or_default).collect())
+        Ok(self.each(conversations, |stored| stored.messages.len() as u64).into_iter().map(Option::unwrap_or_default).collect())
     }
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-        let mut rows: Vec<_> = self.kept().rooms.values().filter_map(|room| room.row(user)).collect();
+        let mut rows: Vec<_> = self.kept().conversations.values().filter_map(|stored| stored.row(user)).collect();
         rows.sort_by_key(|row| inbox_order(&row.key()));
         Ok(slice(&rows, |row| inbox_order(&row.key()), inbox_order, page))
     }
 
     async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
-        Ok(self.each(conversations, |room| room.row(user)).into_iter().map(Option::flatten).collect())
+        Ok(self.each(conversations, |stored| stored.row(user)).into_iter().map(Option::flatten).collect())
     }
 
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
@@ -294,13 +299,13 @@ impl Store for Naive {
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
         let kept = self.kept();
-        let is_one = |room: &&Room| room.conversation.is_large && room.row(user).is_some();
-        Ok(kept.rooms.values().filter(is_one).map(|room| room.conversation.id).collect())
+        let is_one = |stored: &&OracleConversation| stored.record.is_large && stored.row(user).is_some();
+        Ok(kept.conversations.values().filter(is_one).map(|stored| stored.record.id).collect())
     }
 
     async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
         let answer = |UnreadQuestion { conversation, after }: &UnreadQuestion| {
-            self.each(&[*conversation], |room| room.unread(user, *after, cap)).pop().flatten().unwrap_or_default()
+            self.each(&[*conversation], |stored| stored.unread(user, *after, cap)).pop().flatten().unwrap_or_default()
         };
         Ok(questions.iter().map(answer).collect())
     }
@@ -308,7 +313,9 @@ impl Store for Naive {
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         let mut kept = self.kept();
         kept.saw(to.change);
-        let Some(place) = kept.rooms.get_mut(&to.conversation).and_then(|room| room.people.get_mut(user)) else { return Ok(()) };
+        let Some(place) = kept.conversations.get_mut(&to.conversation).and_then(|stored| stored.people.get_mut(user)) else {
+            return Ok(());
+        };
         place.marker = place.marker.max(to.marker);
         place.read_up_to = place.read_up_to.max(to.read_up_to.unwrap_or(OrderKey::MIN));
         place.newest_change = place.newest_change.max(Some(to.change));
@@ -317,7 +324,7 @@ impl Store for Naive {
 
     async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
         let mut kept = self.kept();
-        if let Some(place) = kept.rooms.get_mut(&conversation).and_then(|room| room.people.get_mut(user)) {
+        if let Some(place) = kept.conversations.get_mut(&conversation).and_then(|stored| stored.people.get_mut(user)) {
             place.delivered_up_to = place.delivered_up_to.max(up_to);
         }
         Ok(())
@@ -331,9 +338,9 @@ impl Store for Naive {
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
         let was_there = |place: &Place| place.membership.since.is_none_or(|since| since <= message.moment());
-        let receivers = |room: &Room| {
-            let others = room.joined().filter(|(user, place)| *user != sender && was_there(place));
-            others.filter_map(|(user, _)| room.participant(user)).collect::<Vec<_>>()
+        let receivers = |stored: &OracleConversation| {
+            let others = stored.joined().filter(|(user, place)| *user != sender && was_there(place));
+            others.filter_map(|(user, _)| stored.participant(user)).collect::<Vec<_>>()
         };
         let all = only(self.each(&[conversation], receivers));
         Ok(slice(&all, |one| one.user.as_str().to_owned(), |user| user.as_str().to_owned(), page))
@@ -341,7 +348,9 @@ impl Store for Naive {
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
         let mut kept = self.kept();
-        let Some(place) = kept.rooms.get_mut(&to.conversation).and_then(|room| room.people.get_mut(user)) else { return Ok(None) };
+        let Some(place) = kept.conversations.get_mut(&to.conversation).and_then(|stored| stored.people.get_mut(user)) else {
+            return Ok(None);
+        };
         let before = place.flags;
         if let Some(is_muted) = to.muted {
             place.flags.is_muted = is_muted;
@@ -410,10 +419,10 @@ impl Store for Naive {
 
     async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
         let kept = self.kept();
-        let behind = kept.rooms.values().filter(|room| after.is_none_or(|after| room.conversation.id > after));
-        let each = |room: &Room| {
-            let follows = room.last_message().map_or(room.conversation.created_at, MessageId::moment);
-            (room.conversation.clone(), Some(room.last_activity()).filter(|activity| *activity != follows))
+        let behind = kept.conversations.values().filter(|stored| after.is_none_or(|after| stored.record.id > after));
+        let each = |stored: &OracleConversation| {
+            let follows = stored.last_message().map_or(stored.record.created_at, MessageId::moment);
+            (stored.record.clone(), Some(stored.last_activity()).filter(|activity| *activity != follows))
         };
         Ok(behind.take(limit).map(each).collect())
     }
@@ -424,7 +433,7 @@ impl Store for Naive {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
-        let all = only(self.each(&[conversation], Room::as_imported));
+        let all = only(self.each(&[conversation], OracleConversation::as_imported));
         Ok(all.into_iter().filter(|(user, ..)| after.is_none_or(|after| user > after)).take(limit).collect())
     }
 
@@ -435,7 +444,7 @@ impl Store for Naive {
         after: Option<&(Emoji, UserId)>,
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
-        let all = only(self.each(&[conversation], |room| room.reactions_on(message)));
+        let all = only(self.each(&[conversation], |stored| stored.reactions_on(message)));
         Ok(all.into_iter().filter(|one| after.is_none_or(|after| one > after)).take(limit).collect())
     }
 
@@ -465,7 +474,7 @@ fn not_there() -> Error {
     Error::Corrupt { table: "conversations", cause: "it is not there".into() }
 }
 
-/// What there is of the one that was asked for, and nothing where it is not there.
+/// Answer for a single key. The default if the key does not exist.
 fn only<T: Default>(answers: Vec<Option<T>>) -> T {
     answers.into_iter().flatten().next().unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use super::{say, wait};
 /// Cassandra wants a security manager, which later ones have not.
 const JAVA: RangeInclusive<u32> = 17..=23;
 
-/// Where `tests/cassandra` lies.
+/// Path of `tests/cassandra`.
 pub(super) fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cassandra")
 }

@@ -1,7 +1,7 @@
 //! A real Apache Cassandra for tests, without Docker: `tests/cassandra` says how it runs, and what it refuses.
 //!
 //! It wants Java 17 and, once, Maven. Where they are absent a line says so and the tests on Cassandra return; in CI they fail.
-//! What is started ends with this process, however that ends, and leaves no folder behind.
+//! The nodes end with this process, however it ends, and leave no folder behind.
 
 mod jars;
 mod net;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use uuid::Uuid;
 
-/// Where the nodes of a ring are: node N at the address that ends in N, all at the same two ports.
+/// Addresses of the nodes of a ring: node N has the address that ends in N, and all nodes use the same two ports.
 pub(super) struct Net {
     /// The first three parts of every address.
     pub(super) prefix: String,
@@ -36,7 +36,7 @@ impl Net {
         format!("{}.{node}", self.prefix)
     }
 
-    /// Where a node speaks CQL.
+    /// CQL address of a node.
     pub(super) fn contact_point(&self, node: u8) -> String {
         format!("{}:{}", self.host(node), self.cql_port)
     }

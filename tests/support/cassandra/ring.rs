@@ -16,7 +16,7 @@ use super::wait::Not;
 use super::{builder, jars, session, wait};
 
 /// Ends what is left of a ring when its input ends, which it does with this process too: the nodes, then the folder of all of them.
-/// What stops the tests from the keyboard reaches it as well, and must not stop it.
+/// Guard process. Signals from the keyboard that stop the tests also reach it, and it ignores them.
 const GUARD: &str = r#"
 trap '' INT HUP TERM
 read -r _

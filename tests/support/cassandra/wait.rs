@@ -22,7 +22,7 @@ pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T
     let mut says_at = SILENT_FOR;
     let mut last = "nothing was heard".to_owned();
     loop {
-        // What hangs must not outlive the deadline either.
+        // The deadline also ends an attempt that hangs.
         let left = DEADLINE.saturating_sub(begun.elapsed());
         match tokio::time::timeout(left, look()).await {
             Ok(Ok(there)) => return Ok(there),

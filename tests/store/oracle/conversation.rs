@@ -11,8 +11,8 @@ use wideroom::model::{
 use wideroom::store::{ImportPlaces, Imported, Turn, TurnKind};
 
 /// A conversation with all that is known of it.
-pub(super) struct Room {
-    pub(super) conversation: Conversation,
+pub(super) struct OracleConversation {
+    pub(super) record: Conversation,
     pub(super) given_activity: Option<Timestamp>,
     pub(super) people: BTreeMap<UserId, Place>,
     pub(super) messages: BTreeMap<MessageId, Arc<Message>>,
@@ -22,7 +22,7 @@ pub(super) struct Room {
     pub(super) reactions: BTreeMap<MessageId, BTreeMap<(String, UserId), bool>>,
     /// Under which it was made, where it was not imported.
     pub(super) made: Option<ChangeId>,
-    /// Of the last change of its membership, or of its making.
+    /// Id of the last membership change, or of the creation.
     pub(super) version: Option<TimeUuid>,
 }
 
@@ -61,10 +61,10 @@ impl Place {
     }
 }
 
-impl Room {
+impl OracleConversation {
     pub(super) fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
         Self {
-            conversation,
+            record: conversation,
             given_activity,
             people: BTreeMap::new(),
             messages: BTreeMap::new(),
@@ -103,7 +103,7 @@ impl Room {
         let message = message.clone();
         self.changes.push(change.clone());
         let is_shown = deleted_at.is_some() || last == Some(change.message);
-        let is_told = is_shown && !self.conversation.is_large;
+        let is_told = is_shown && !self.record.is_large;
         let users: Vec<_> = self.joined().filter(|_| is_told).map(|(user, _)| user.clone()).collect();
         for user in &users {
             let place = self.people.get_mut(user).expect("it was just listed");
@@ -180,13 +180,13 @@ impl Room {
 
     pub(super) fn last_activity(&self) -> Timestamp {
         let last = self.last_message().map(MessageId::moment);
-        last.max(self.given_activity).unwrap_or(self.conversation.created_at)
+        last.max(self.given_activity).unwrap_or(self.record.created_at)
     }
 
     pub(super) fn row(&self, user: &UserId) -> Option<InboxRow> {
         let place = self.people.get(user).filter(|place| place.membership.is_joined())?;
         Some(InboxRow {
-            conversation: self.conversation.id,
+            conversation: self.record.id,
             last_activity: self.last_activity(),
             last_message: self.last_message(),
             marker: place.marker,
@@ -197,7 +197,7 @@ impl Room {
 
     pub(super) fn participant(&self, user: &UserId) -> Option<Participant> {
         self.people.get(user).map(|place| Participant {
-            conversation: self.conversation.id,
+            conversation: self.record.id,
             user: user.clone(),
             membership: self.counting(user, place),
             read_up_to: place.read_up_to,
@@ -211,10 +211,10 @@ impl Room {
         Membership { role: if is_next { Role::Owner } else { place.membership.role }, ..place.membership }
     }
 
-    /// Who is OWNER without these, where none of the others was made one.
+    /// Successor of the OWNER without these users, if no other participant is OWNER.
     pub(super) fn next_owner(&self, without: &[UserId]) -> Option<(UserId, Membership)> {
         let mut others: Vec<_> = self.joined().filter(|(user, _)| !without.contains(user)).collect();
-        if self.conversation.kind != ConversationKind::Group || others.iter().any(|(_, place)| place.membership.role == Role::Owner) {
+        if self.record.kind != ConversationKind::Group || others.iter().any(|(_, place)| place.membership.role == Role::Owner) {
             return None;
         }
         let is_admin = |place: &Place| place.membership.role == Role::Admin;
@@ -225,7 +225,7 @@ impl Room {
         others.first().map(|(user, place)| ((*user).clone(), place.membership))
     }
 
-    /// What every change of membership and name does beside: it is a send too.
+    /// Persists the SYSTEM message of a change of membership or name, which counts as a send.
     pub(super) fn tell(&mut self, message: &Arc<Message>, changes: &[Change]) {
         self.messages.insert(message.id, message.clone());
         self.newest_send = self.newest_send.max(Some(message.id));
@@ -250,15 +250,15 @@ impl Room {
 
     pub(super) fn pair(&self) -> Option<Vec<u8>> {
         let people: Vec<_> = self.people.keys().collect();
-        match (self.conversation.kind, people.as_slice()) {
+        match (self.record.kind, people.as_slice()) {
             (ConversationKind::Direct, [one, other]) => Some(pair_key(one, other)),
-            (ConversationKind::Direct, [one]) if self.conversation.id == ConversationId::direct(one, one) => Some(pair_key(one, one)),
+            (ConversationKind::Direct, [one]) if self.record.id == ConversationId::direct(one, one) => Some(pair_key(one, one)),
             (ConversationKind::Direct | ConversationKind::Group, _) => None,
         }
     }
 
     pub(super) fn grow(&mut self) {
-        self.conversation.is_large |= self.joined().count() > Conversation::FAN_OUT_MAX;
+        self.record.is_large |= self.joined().count() > Conversation::FAN_OUT_MAX;
     }
 
     pub(super) fn unread(&self, user: &UserId, after: OrderKey, cap: u32) -> Unread {
