@@ -58,7 +58,7 @@
 //!    [`chat::Chat::message_updates`], which checks that the viewer takes part.
 //! 2. That listens to the conversation's topic first, then reads the store after the cursor, and only then takes what it heard meanwhile;
 //!    what was given already is dropped by its identity.
-//!    Who comes back at the same time as others shares their reads (`chat::joined`).
+//!    Streams that resume at the same time share their reads (`chat::joined`, single-flight).
 //! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read. Where nothing in the
 //!    document is the viewer's (`graphql::free`), that is done once for all who ask the same, and they get the same bytes.
 //! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last

@@ -1,9 +1,9 @@
-//! Rate limiter: a token bucket for each of very many keys, in constant memory.
+//! Rates: how often each of very many may do something, in memory that does not grow.
 //!
-//! A bucket is one number, the time at which it will be full again (the theoretical arrival time of GCRA). A full bucket carries no
-//! information, so its slot is free. [`Buckets`] is therefore a set-associative table of fixed size that holds the keys active in the last
-//! seconds. It never sweeps, never grows and never refuses a key for lack of room. If all slots of a set are taken, the bucket nearest to
-//! full is evicted, because it loses the least.
+//! A bucket of tokens for each key, kept as one number: the moment at which it will be full again (the "theoretical arrival time" of GCRA).
+//! A bucket that is full again says nothing that is not known, and its place is free. So [`Buckets`] is a table of a fixed size whose places
+//! are taken by whoever was active in the last seconds: it never sweeps, never grows and never refuses somebody for want of room. Where too
+//! many are active at once for the place of a key, the bucket that is nearest to full is forgotten, which costs the least.
 
 use std::array;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::metrics::{self, IntCounter, Metrics};
 
-/// Sustained rate of `count` tokens in each `per`, and a burst of up to `burst` tokens.
+/// So many in each `per`, and so many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     pub count: u32,
@@ -27,36 +27,36 @@ impl Rate {
         Self { count, per: Duration::from_secs(1), burst }
     }
 
-    /// The burst is the whole hourly rate.
+    /// All of an hour's at once, if one likes.
     pub const fn per_hour(count: u32) -> Self {
         Self { count, per: Duration::from_secs(3_600), burst: count }
     }
 }
 
-/// The bucket holds too few tokens. After `retry_after` it will hold enough.
+/// There are not enough tokens now; after so long there will be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooFast {
     pub retry_after: Duration,
 }
 
-/// Slots of a set. Few, so that a set fits in two cache lines.
+/// Places in which a key may lie. Few, so that one look at the memory finds it.
 const WAYS: usize = 8;
-/// Shards with one lock each, so that concurrent callers rarely contend.
+/// Locks, so that those who ask at once rarely meet.
 const SHARDS: usize = 64;
-/// Sets of a shard. The whole table holds 131,072 buckets that are not full, at 16 bytes each.
+/// Groups of places under one lock. In all there is room for 131,072 keys whose buckets are not full, at 16 bytes each.
 const SETS: usize = 256;
 
-/// Hash of a key, and the time at which its bucket is full again, in nanoseconds since the table was created. All zeros is a free slot.
+/// A key's hash, and when its bucket is full again, in nanoseconds since the table was made. All zeros is a free place, too.
 ///
-/// Two keys with the same hash share a bucket. With 64 bits under a random secret this practically never happens.
-type Slot = (u64, u64);
+/// Two keys with one hash share a bucket. Of 64 bits under a random secret that happens to nobody.
+type Place = (u64, u64);
 
-/// Token buckets by key.
+/// A bucket for each key.
 pub struct Buckets {
-    shards: [Mutex<Box<[Slot]>>; SHARDS],
+    shards: [Mutex<Box<[Place]>>; SHARDS],
     hasher: RandomState,
     start: Instant,
-    /// Nanoseconds to refill one token, and a whole bucket.
+    /// How long one token takes to come, and a whole bucket.
     token: u64,
     full: u64,
     burst: u32,
@@ -64,7 +64,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// `what` is the label of the refusal counter.
+    /// `what` is the name under which it is counted who was refused.
     pub fn new(what: &str, rate: Rate) -> Self {
         let burst = rate.burst.max(1);
         let token = nanos(rate.per) / u64::from(rate.count.max(1));
@@ -77,37 +77,37 @@ impl Buckets {
             burst,
             refused: metrics::counter_of(
                 "wideroom_rate_refusals_total",
-                "Operations refused because a user or an address exceeded its rate limit.",
+                "What was refused because a user or an address was too fast.",
                 ("what", what),
             ),
         }
     }
 
-    /// Registers the refusal counter.
+    /// Tells how often somebody was refused.
     pub fn register(&self, metrics: &Metrics) {
         metrics.add(self.refused.clone());
     }
 
-    /// Takes this many tokens from the key's bucket, or none. A request for more tokens than a bucket holds takes a full bucket.
+    /// Takes so many tokens from the key's bucket, or none. Who wants more than a bucket holds waits for a full one.
     pub fn take(&self, key: &(impl Hash + ?Sized), tokens: u32, now: Instant) -> Result<(), TooFast> {
         let hash = self.hasher.hash_one(key);
         let now = nanos(now.saturating_duration_since(self.start));
         let cost = self.token.saturating_mul(u64::from(tokens.min(self.burst)));
         let shard = (hash >> 32) as usize % SHARDS;
         let set = (hash as u32) as usize % SETS * WAYS;
-        let mut slots = self.shards[shard].lock().expect("no panic while a shard is held");
-        let slots = &mut slots[set..set + WAYS];
-        let slot = slots.iter().position(|(key, _)| *key == hash);
-        let full_at = slot.map_or(now, |slot| slots[slot].1.max(now)).saturating_add(cost);
+        let mut places = self.shards[shard].lock().expect("no panic while a shard is held");
+        let places = &mut places[set..set + WAYS];
+        let place = places.iter().position(|(key, _)| *key == hash);
+        let full_at = place.map_or(now, |place| places[place].1.max(now)).saturating_add(cost);
         let wait = (full_at - now).saturating_sub(self.full);
         if wait > 0 {
             self.refused.inc();
             return Err(TooFast { retry_after: Duration::from_nanos(wait) });
         }
-        // A full bucket is a free slot, and counts as nearest to full.
-        let nearest_to_full = || slots.iter().enumerate().min_by_key(|(_, (_, full_at))| *full_at).map(|(slot, _)| slot);
-        if let Some(slot) = slot.or_else(nearest_to_full) {
-            slots[slot] = (hash, full_at);
+        // One that is full again is the nearest to full.
+        let nearest_to_full = || places.iter().enumerate().min_by_key(|(_, (_, full_at))| *full_at).map(|(place, _)| place);
+        if let Some(place) = place.or_else(nearest_to_full) {
+            places[place] = (hash, full_at);
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_and_then_the_sustained_rate() {
+    fn a_burst_passes_then_it_goes_at_the_rate() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         for _ in 0..30 {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_takes_no_tokens() {
+    fn one_that_is_refused_costs_nothing() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_has_its_own_bucket() {
+    fn each_has_a_bucket_of_their_own() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_above_the_burst_takes_a_full_bucket() {
+    fn what_costs_more_than_a_bucket_holds_takes_a_full_one() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         assert_eq!(buckets.take("alice", 1_000, start), Ok(()));
@@ -172,18 +172,18 @@ mod tests {
     fn a_million_users_take_no_more_memory_than_one() {
         let buckets = Buckets::new("test", RATE);
         let bytes = || {
-            let slots: usize = buckets.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
-            slots * size_of::<Slot>()
+            let places: usize = buckets.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
+            places * size_of::<Place>()
         };
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
         let at_first = bytes();
         for user in 0..1_000_000_u32 {
-            // No key is refused for lack of room, although none of these buckets refills in the meantime.
+            // Nobody is refused for want of room, although none of these buckets fills up meanwhile.
             buckets.take(&user, 1, start).unwrap();
         }
         assert_eq!(bytes(), at_first);
         assert!(at_first <= 2 * 1024 * 1024, "{at_first}");
-        assert!(buckets.take("alice", 1, start).is_err(), "a bucket nearer to full is evicted first");
+        assert!(buckets.take("alice", 1, start).is_err(), "who took much is not forgotten for those who took little");
     }
 }

@@ -1,4 +1,4 @@
-//! The shape of the code: which layer uses which, and that every file says what it is for.
+//! House rules: the layers and their directions, and the form of comments.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,14 +13,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
     ("chat", &["bus", "clock", "metrics", "model", "rate", "store"]),
-    // The store's errors are told apart where a client's code is chosen.
+    // graphql maps the store's errors to the codes of the API.
     ("graphql", &["chat", "metrics", "model", "store"]),
     ("auth", &["clock", "model"]),
     ("server", &["auth", "clock", "graphql", "metrics", "model", "rate"]),
     ("config", &["auth", "bus", "chat", "graphql", "model", "server", "store"]),
     ("telemetry", &["config"]),
     ("transfer", &["clock", "model", "store"]),
-    // A client: what it knows of a server, any client may know.
+    // A client that uses only the public API.
     ("load", &["auth", "clock", "config", "model"]),
     ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "load", "metrics", "model", "server", "store", "telemetry", "transfer"]),
 ];
@@ -53,7 +53,36 @@ fn every_file_says_what_it_is_for() {
     assert!(silent.is_empty(), "without a first line of `//! `: {silent:?}");
 }
 
-/// One that is not would be answered by its default, and never counted.
+/// First words that a line of a comment must not have: comments begin with the noun or the verb.
+const FORBIDDEN_OPENINGS: [&str; 8] = ["What", "Who", "Whoever", "Whom", "Where", "Of", "By", "That"];
+
+/// Paths whose comments do not obey [`FORBIDDEN_OPENINGS`] yet. Remove a path once it is clean.
+const COMMENTS_TO_REWRITE: &[&str] =
+    &["src/auth", "src/chat", "src/cli", "src/config", "src/graphql", "src/model", "src/server", "src/store", "src/transfer"];
+
+#[test]
+fn comments_begin_with_the_noun_or_the_verb() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut wrong = Vec::new();
+    for file in ["src", "tests"].iter().flat_map(|folder| files_in(&root.join(folder))) {
+        let relative = file.strip_prefix(root).unwrap();
+        if COMMENTS_TO_REWRITE.iter().any(|path| relative.starts_with(path)) {
+            continue;
+        }
+        let source = fs::read_to_string(&file).unwrap();
+        for (number, line) in source.lines().enumerate() {
+            if let Some(comment) = line.trim_start().strip_prefix("//")
+                && let Some(opening) = first_name(comment.trim_start_matches(['/', '!', ' ']))
+                && FORBIDDEN_OPENINGS.contains(&opening.as_str())
+            {
+                wrong.push(format!("{}:{}: {}", relative.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "comments that do not begin with the noun or the verb:\n{}", wrong.join("\n"));
+}
+
+/// A method that the wrapper does not forward would use its default, and never be counted.
 #[test]
 fn every_method_of_the_store_is_measured() {
     let read = |path: &str| fs::read_to_string(source_dir().join(path)).unwrap();
@@ -65,11 +94,11 @@ fn every_method_of_the_store_is_measured() {
     assert!(unmeasured.is_empty(), "{unmeasured:?}");
 }
 
-/// The modules that stand behind `crate::`, alone or in a group.
+/// Modules that follow `crate::`, alone or in a group.
 fn modules_used(source: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (place, path) in source.match_indices("crate::") {
-        // `wideroom_crate::` is none of ours.
+        // A longer name that ends in `crate` is another crate.
         if source[..place].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
             continue;
         }
@@ -112,8 +141,15 @@ fn source_dir() -> PathBuf {
 }
 
 fn sources() -> Vec<PathBuf> {
+    let found = files_in(&source_dir());
+    assert!(found.len() > 10, "the sources were not found");
+    found
+}
+
+/// Rust files of a folder and its sub-folders.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![source_dir()];
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -124,6 +160,5 @@ fn sources() -> Vec<PathBuf> {
             }
         }
     }
-    assert!(found.len() > 10, "the sources were not found");
     found
 }

@@ -43,9 +43,9 @@ pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn Sto
 /// As many as the cap is a count; one more is needed for "or more".
 pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
-    send_all(store, room(1), 1..100, &ben).await;
-    let from = async |micros: i64, cap| unread(store, &ann, room(1), id(micros).order_key(), cap).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    send_all(store, conversation_id(1), 1..100, &ben).await;
+    let from = async |micros: i64, cap| unread(store, &ann, conversation_id(1), id(micros).order_key(), cap).await;
     let first = Some(id(1));
     // Twice, as the second answer may come from memory.
     for _ in 0..2 {
@@ -55,10 +55,16 @@ pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
     assert_eq!(from(0, 98).await, Unread { count: 98, is_capped: true, first });
     assert_eq!(from(0, 0).await, Unread { count: 0, is_capped: true, first });
     assert_eq!(from(99, 0).await, Unread::default());
-    // What does not count is no more than the cap either.
-    store.append_messages(room(1), &[new(system(room(1), id(100), &ben)), new(text(room(1), id(101), &ann))]).await.unwrap();
+    // Messages that never count as unread do not exceed the cap either.
+    store
+        .append_messages(
+            conversation_id(1),
+            &[new(system(conversation_id(1), id(100), &ben)), new(text(conversation_id(1), id(101), &ann))],
+        )
+        .await
+        .unwrap();
     assert_eq!(from(0, Unread::CAP).await, Unread { count: 99, is_capped: false, first });
-    send(store, room(1), 102, &ben).await;
+    send(store, conversation_id(1), 102, &ben).await;
     for _ in 0..2 {
         assert_eq!(from(0, Unread::CAP).await, Unread { count: 99, is_capped: true, first });
     }
@@ -69,12 +75,12 @@ pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
 /// The bound of rows and the greatest cap meet: 999 unread in 999 rows are a count, and in a thousand rows there may be more.
 pub async fn the_bound_of_rows_caps_a_count_too(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    make(store, room(1), &[ann.clone(), ben.clone()]).await;
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let all = i64::try_from(Unread::ROWS_MAX).unwrap();
-    send_all(store, room(1), 1..all, &ben).await;
-    let from = async |micros: i64| unread(store, &ann, room(1), id(micros).order_key(), Unread::CAP_MAX).await;
+    send_all(store, conversation_id(1), 1..all, &ben).await;
+    let from = async |micros: i64| unread(store, &ann, conversation_id(1), id(micros).order_key(), Unread::CAP_MAX).await;
     assert_eq!(from(0).await, Unread { count: 999, is_capped: false, first: Some(id(1)) });
-    send(store, room(1), all, &ann).await;
+    send(store, conversation_id(1), all, &ann).await;
     assert_eq!(from(0).await, Unread { count: 999, is_capped: true, first: Some(id(1)) });
     assert_eq!(from(1).await, Unread { count: 998, is_capped: false, first: Some(id(2)) });
 }

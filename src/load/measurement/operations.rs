@@ -12,7 +12,7 @@ use crate::load::failure::Failure;
 const DIGITS: u8 = 3;
 const MICROS_MAX: u64 = 3_600_000_000;
 
-/// By code: the number of failures, and the sentence of the first.
+/// Failures by code: their number, and the sentence of the first.
 pub(crate) type Failures = BTreeMap<String, (u64, String)>;
 
 /// Statistics that many tasks write to.

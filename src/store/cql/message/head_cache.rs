@@ -119,12 +119,12 @@ impl Inner {
 
     /// To be called when another server's message in a large conversation has become known. A head may have a later change, and not it.
     pub(crate) fn saw_message(&self, conversation: ConversationId, id: MessageId) {
-        self.heads.count(conversation, has_message(id));
+        self.heads.saw(conversation, has_message(id));
     }
 
     /// To be called when a change of a large conversation was stored, and when another server's has become known.
     pub(crate) fn saw_change(&self, conversation: ConversationId, id: ChangeId) {
-        self.heads.count(conversation, has_change(id));
+        self.heads.saw(conversation, has_change(id));
     }
 
     /// Heads that are a second old at most.
@@ -210,9 +210,9 @@ mod tests {
     fn a_head_that_is_older_than_what_was_seen_is_forgotten() {
         let (heads, room) = (Heads::new(), ConversationId::random());
         heads.of(room, AGE_MAX).set(head(5)).unwrap();
-        heads.count(room, has_message(id(5)));
+        heads.saw(room, has_message(id(5)));
         assert_eq!(heads.of(room, AGE_MAX).get(), Some(&head(5)));
-        heads.count(room, has_message(id(6)));
+        heads.saw(room, has_message(id(6)));
         assert_eq!(heads.of(room, AGE_MAX).get(), None);
     }
 
@@ -222,9 +222,9 @@ mod tests {
         let changed = Head { newest_change: Some(id(9)), ..head(5) };
         let is_known = || heads.of(room, AGE_MAX).get().is_some();
         heads.of(room, AGE_MAX).set(changed).unwrap();
-        heads.count(room, has_change(id(9)));
+        heads.saw(room, has_change(id(9)));
         assert!(is_known());
-        heads.count(room, has_message(id(7)));
+        heads.saw(room, has_message(id(7)));
         assert!(!is_known(), "the message is not in it");
     }
 }
