@@ -19,7 +19,7 @@ const ELSEWHERE: [&str; 11] = [
     "api::group_events::nothing_is_said_by_one_who_was_removed",
     "api::reaction::a_reaction_is_told_once_live_and_resumed_and_in_no_inbox",
     "api::shared::equal_subscriptions_get_the_same_bytes_wherever_they_began",
-    "api::shared::one_who_is_removed_gets_none_of_what_others_share",
+    "api::shared::a_removed_user_gets_no_shared_payload",
     "api::rates::streams_that_come_back_at_once_take_turns_and_all_get_there",
     "api::subscription::a_cursor_is_good_after_a_restart",
     "api::subscription::a_stream_resumed_from_any_cursor_has_no_gap_and_no_repeat",

@@ -36,7 +36,7 @@ async fn a_direct_conversation_that_an_import_brought_is_found() {
 }
 
 #[tokio::test]
-async fn one_may_talk_to_oneself() {
+async fn a_user_may_start_a_conversation_with_themselves() {
     let world = World::open().await;
     let alice = world.user("alice");
     let id = alice.direct("alice").await;

@@ -45,7 +45,7 @@ fn conversations(inbox: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_not_given_stays() {
+async fn omitted_flags_stay_unchanged() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;

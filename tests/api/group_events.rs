@@ -119,7 +119,7 @@ async fn changes_are_told_in_order_live_and_resumed() {
 
 /// A removal ends the streams of the conversation: its own event first, and nothing of what follows.
 #[tokio::test]
-async fn who_is_removed_hears_of_it_and_no_more() {
+async fn a_removed_user_receives_the_removal_and_nothing_more() {
     for crowd in [0, 40] {
         let world = World::open().await;
         let (alice, bob) = (world.user("alice"), world.user("bob"));
@@ -161,7 +161,7 @@ async fn who_is_removed_hears_of_it_and_no_more() {
 }
 
 #[tokio::test]
-async fn who_leaves_hears_the_end_of_it() {
+async fn a_user_who_leaves_receives_the_end_of_the_stream() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("Phoenix", &["bob"]).await;
@@ -176,7 +176,7 @@ async fn who_leaves_hears_the_end_of_it() {
 
 /// A stream that lags behind its own removal reads the store, and ends there all the same.
 #[tokio::test]
-async fn one_who_did_not_listen_when_removed_gets_nothing_of_later() {
+async fn a_lagging_stream_of_a_removed_user_receives_no_later_events() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("Phoenix", &["bob"]).await;

@@ -159,7 +159,7 @@ async fn bad_inputs_are_named() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_is_told_to_nobody() {
+async fn a_change_without_effect_publishes_nothing() {
     let world = World::open().await;
     let c = group(&world).await;
     let alice = world.user("alice");
@@ -215,7 +215,7 @@ async fn history_says_what_happened() {
 }
 
 #[tokio::test]
-async fn who_comes_or_returns_sees_all_of_it_and_nothing_is_unread() {
+async fn a_user_who_joins_or_rejoins_sees_the_history_and_has_nothing_unread() {
     let world = World::open().await;
     let (alice, eve) = (world.user("alice"), world.user("eve"));
     let c = alice.group("Phoenix", &["bob"]).await;

@@ -174,7 +174,7 @@ async fn a_message_in_a_list_is_what_the_node_is() {
 }
 
 #[tokio::test]
-async fn what_is_asked_twice_above_a_list_is_put_together() {
+async fn fields_selected_twice_above_a_list_are_merged() {
     let (world, c, _) = world_with(3).await;
     let alice = world.user("alice");
     let once = "query($c: ID!) { conversation(id: $c) { messages { edges { cursor node { body sender { id username } } } } } }";
@@ -195,7 +195,7 @@ async fn what_is_asked_twice_above_a_list_is_put_together() {
 }
 
 #[tokio::test]
-async fn what_is_included_is_decided_by_variables_and_their_defaults() {
+async fn variables_and_their_defaults_decide_what_is_included() {
     let world = World::open().await;
     let alice = world.user("alice");
     let document = "query($yes: Boolean = true, $no: Boolean = false, $must: Boolean!) { viewer {

@@ -54,7 +54,7 @@ async fn presence_shows_to_those_of_a_direct_conversation_or_a_small_group() {
 }
 
 #[tokio::test]
-async fn who_shares_only_a_large_group_is_a_stranger() {
+async fn users_who_share_only_a_large_group_are_strangers() {
     let world = World::open().await;
     let names: Vec<_> = (0..33).map(|n| format!("user{n:02}")).collect();
     let alice = world.user("alice");
@@ -117,7 +117,7 @@ async fn strangers_are_silent_until_they_are_none() {
 }
 
 #[tokio::test]
-async fn who_left_the_group_is_told_nothing_more() {
+async fn a_user_who_left_the_group_receives_nothing_more() {
     let world = hasty().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("few", &["bob"]).await;

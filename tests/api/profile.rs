@@ -59,7 +59,7 @@ async fn null_takes_back_and_what_is_not_given_stays() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_shown_is_refused_and_nothing_of_it_kept() {
+async fn an_invalid_profile_is_refused_and_not_persisted() {
     let world = World::open().await;
     let alice = world.user("alice");
     for (input, path) in [

@@ -46,7 +46,7 @@ async fn sends_of_a_user_have_a_rate_over_all_conversations() {
 }
 
 #[tokio::test]
-async fn what_is_not_sent_costs_nothing() {
+async fn a_send_to_an_invisible_conversation_takes_no_tokens() {
     let world = World::with_rates(slow()).await;
     let (alice, mallory) = (world.user("alice"), world.user("mallory"));
     let conversation = alice.direct("bob").await;

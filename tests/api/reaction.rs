@@ -67,7 +67,7 @@ async fn a_heart_is_one_kind_however_it_is_spelled() {
 }
 
 #[tokio::test]
-async fn what_is_no_emoji_is_refused() {
+async fn a_text_other_than_an_emoji_is_refused() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.direct("bob").await;

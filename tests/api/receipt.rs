@@ -83,7 +83,7 @@ async fn the_least_advanced_of_the_others_counts() {
 }
 
 #[tokio::test]
-async fn who_came_later_or_has_left_has_no_receipt() {
+async fn participants_who_joined_later_or_left_have_no_receipt() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.group("all", &["bob"]).await;

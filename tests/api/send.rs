@@ -137,7 +137,7 @@ async fn bad_messages_are_refused_and_named() {
 }
 
 #[tokio::test]
-async fn one_error_does_not_null_its_siblings() {
+async fn a_field_error_does_not_null_its_siblings() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.direct("bob").await;

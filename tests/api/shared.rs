@@ -139,7 +139,7 @@ async fn told(actor: &Actor, document: &str, variables: &Value, count: usize) ->
 }
 
 #[tokio::test]
-async fn what_is_listed_as_free_is_the_same_for_every_viewer() {
+async fn viewer_independent_fields_are_equal_for_every_viewer() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let (c, after, count) = eventful(&world).await;
@@ -198,7 +198,7 @@ async fn equal_subscriptions_get_the_same_bytes_wherever_they_began() {
 }
 
 #[tokio::test]
-async fn what_is_the_viewers_own_is_shown_to_each_as_it_is() {
+async fn each_viewer_gets_their_own_values() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
@@ -219,7 +219,7 @@ async fn what_is_the_viewers_own_is_shown_to_each_as_it_is() {
 }
 
 #[tokio::test]
-async fn one_who_is_removed_gets_none_of_what_others_share() {
+async fn a_removed_user_gets_no_shared_payload() {
     let world = World::open().await;
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
     let c = alice.group("friends", &["bob", "carol"]).await;

@@ -217,7 +217,7 @@ async fn an_inbox_cursor_from_before_an_import_has_expired() {
 
 /// A phone that marks as read and is put away at once: the other devices are told all the same.
 #[tokio::test]
-async fn what_is_kept_is_told_also_when_who_asked_has_gone() {
+async fn a_persisted_message_is_published_after_its_sender_has_disconnected() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let (direct, group) = (alice.direct("bob").await, alice.group("others", &["bob"]).await);

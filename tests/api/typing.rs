@@ -37,7 +37,7 @@ async fn listen(actor: &Actor, conversation: &str) -> Stream {
 }
 
 #[tokio::test]
-async fn who_types_is_told_once_until_they_stop() {
+async fn a_typing_user_is_published_once_until_they_stop() {
     let world = patient().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;

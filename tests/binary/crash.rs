@@ -58,7 +58,7 @@ const SOAK: Pace = Pace {
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_acknowledged_survives_every_crash() {
+async fn acknowledged_writes_survive_every_crash() {
     play(CRASHES).await;
 }
 

@@ -250,7 +250,7 @@ async fn variables_are_looked_at_each_time_though_their_document_is_known() {
 }
 
 #[tokio::test]
-async fn what_one_may_not_see_is_what_is_not_there() {
+async fn an_invisible_conversation_answers_like_a_missing_one() {
     let sample = Sample::serve().await;
     for document in [
         "query($direct: ID!) { it: conversation(id: $direct) { id } }",

@@ -68,7 +68,7 @@ async fn a_bad_operation_is_told_and_the_socket_goes_on() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_protocol_closes_with_its_code_and_a_reason() {
+async fn a_protocol_violation_closes_with_its_code_and_a_reason() {
     let sample = Sample::serve().await;
     let good = json!({ "Authorization": format!("Bearer {}", sample.program.token("alice")) });
     let init = json!({ "type": "connection_init", "payload": good }).to_string();

@@ -8,7 +8,7 @@ use crate::support::admin::Admin;
 use crate::support::server::Server;
 
 #[test]
-fn what_happens_is_counted() {
+fn operations_are_counted() {
     let program = Program::new();
     let (server, admin) = Server::start_with_admin(&program, &["--demo"]);
     let token = program.token("alice");
@@ -42,7 +42,7 @@ fn what_happens_is_counted() {
 }
 
 #[test]
-fn who_is_too_fast_is_counted() {
+fn rate_limited_requests_are_counted() {
     let program = Program::new();
     let (server, admin) = Server::start_with_admin(&program, &["--query-rate", "1", "--query-burst", "1"]);
     let request = format!("GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1\r\nAuthorization: Bearer {}", program.token("alice"));

@@ -17,7 +17,7 @@ fn with_sample() -> Program {
 }
 
 #[test]
-fn what_is_exported_can_be_imported() {
+fn an_export_can_be_imported() {
     let program = with_sample();
     assert_eq!(program.run(&["export", "all.jsonl"]).succeeded(), SUMMARY);
     let file = program.dir.path().join("all.jsonl");
@@ -56,7 +56,7 @@ fn a_reader_that_goes_away_is_one_clear_line() {
 }
 
 #[test]
-fn what_cannot_be_written_or_is_not_there_is_one_clear_line() {
+fn an_unwritable_file_or_a_missing_store_is_one_line() {
     let program = Program::new();
     let data = program.data();
     program.run(&["export", "all.jsonl"]).failed(1, &format!("there is no store in {}", data.display()));

@@ -126,7 +126,7 @@ fn two_people_have_one_direct_conversation() {
 }
 
 #[test]
-fn what_cannot_be_read_is_one_clear_line() {
+fn an_unreadable_file_is_one_line() {
     let program = Program::new();
     program.run(&["import", "nowhere.jsonl"]).failed(1, "nowhere.jsonl cannot be read: No such file or directory (os error 2)");
     program.run(&["import", "."]).failed(1, ". cannot be read: is a directory");

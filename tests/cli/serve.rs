@@ -10,7 +10,7 @@ use crate::support::server::Server;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[test]
-fn it_says_where_it_listens_and_what_to_do_next() {
+fn serve_prints_its_address_and_the_next_steps() {
     let program = Program::new();
     let server = Server::start(&program, &[]);
     let url = server.url.clone();

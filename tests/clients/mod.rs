@@ -40,7 +40,7 @@ fn subscriptions_over_http_resume_where_they_were_cut() {
 }
 
 #[test]
-fn what_the_compilers_of_clients_list_is_run_and_nothing_else() {
+fn only_documents_listed_by_client_compilers_run() {
     let Some(node) = Node::compiled() else { return };
     for list in ["generated/relay.json", "generated/codegen.json"] {
         let list = node.path(list);

@@ -188,7 +188,7 @@ async fn a_message_whose_answer_is_lost_is_kept_once_and_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_too_long_is_told_that_nobody_knows_and_finds_out_with_the_key() {
+async fn a_send_that_times_out_has_an_unknown_outcome_and_its_key_reveals_it() {
     let Some(mut scene) = Scene::set().await else { return };
     sent(&scene.send("alice", "first", None).await);
     scene.line.lose(written(), usize::MAX);

@@ -38,7 +38,7 @@ async fn a_batch_is_answered_in_its_order() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_one_does_not_touch_the_others() {
+async fn a_failed_operation_of_a_batch_does_not_affect_the_others() {
     let world = world().await;
     let batch = json!([{ "query": "{ nothing }" }, { "query": "subscription { forever }" }, { "query": "{ number(n: 1) }" }]);
     let reply = post(&world, "application/json, text/event-stream", &batch).await;

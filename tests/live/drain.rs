@@ -26,7 +26,7 @@ async fn sockets_are_closed_1012_without_ending_their_subscriptions() {
 }
 
 #[tokio::test]
-async fn what_a_socket_has_asked_for_is_still_answered() {
+async fn a_draining_server_answers_pending_operations_of_a_socket() {
     let world = World::start().await;
     let mut socket = world.open().await;
     socket.subscribe("s", "subscription { forever }").await;
@@ -43,7 +43,7 @@ async fn what_a_socket_has_asked_for_is_still_answered() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_cut_off() {
+async fn the_drain_cuts_off_operations_that_do_not_end() {
     let sockets = SocketBounds { close: Duration::from_millis(50), ..SocketBounds::default() };
     let world = World::with(DoorBounds { drain: Duration::from_millis(200), sockets, ..DoorBounds::default() }).await;
     let mut socket = world.open().await;

@@ -110,7 +110,7 @@ async fn a_document_that_is_wrong_in_many_places_is_told_some_of_them() {
 }
 
 #[tokio::test]
-async fn what_a_resolver_says_is_a_success_of_http() {
+async fn a_resolver_error_is_an_http_success() {
     let world = World::start().await;
     let reply = world.post(&json!({ "query": "{ missing number(n: 1) }" })).await;
     assert_eq!((reply.status, reply.code()), (200, "NOT_FOUND"));
@@ -198,7 +198,7 @@ async fn a_viewer_is_who_the_token_names() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_unavailable_and_a_mutation_of_unknown_outcome() {
+async fn a_slow_query_is_unavailable_and_a_slow_mutation_has_an_unknown_outcome() {
     let world = World::with(brief()).await;
     let reply = world.post(&json!({ "query": "{ wait }" })).await;
     assert_refusal(&reply, 503, "UNAVAILABLE", "50 ms");
@@ -231,7 +231,7 @@ async fn a_body_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
-async fn who_never_sends_a_head_is_hung_up_on() {
+async fn a_client_that_never_sends_a_head_is_disconnected() {
     let world = World::with(DoorBounds { head: Duration::from_millis(50), ..DoorBounds::default() }).await;
     for start in ["", "POST /graphql HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = world.tcp().await;
@@ -242,14 +242,14 @@ async fn who_never_sends_a_head_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn who_finds_no_place_waits_for_one() {
+async fn a_connection_above_the_limit_waits() {
     let world = World::with(DoorBounds { connections: 1, head: Duration::from_millis(200), ..DoorBounds::default() }).await;
     let _idle = world.tcp().await;
     assert_eq!(world.post(&json!({ "query": "{ number(n: 1) }" })).await.status, 200);
 }
 
 #[tokio::test]
-async fn who_does_not_read_a_large_answer_is_hung_up_on() {
+async fn a_client_that_does_not_read_a_large_answer_is_disconnected() {
     let sockets = SocketBounds { write: Duration::from_millis(50), ..SocketBounds::default() };
     let world = World::with(DoorBounds { connections: 1, sockets, ..DoorBounds::default() }).await;
     let mut stream = world.tcp().await;
@@ -293,7 +293,7 @@ async fn a_subscription_is_sent_to_the_other_door() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_in_json() {
+async fn an_unknown_path_is_answered_in_json() {
     let world = World::start().await;
     for path in ["/graphql/", "/graphql/x", "/graphql/ws/x"] {
         assert_refusal(&world.http("GET", path, &[], b"").await, 404, "NOT_FOUND", "/graphql");

@@ -77,7 +77,7 @@ async fn queries_of_a_user_have_a_rate_whichever_door_they_take() {
 }
 
 #[tokio::test]
-async fn who_waits_as_long_as_they_are_told_is_let_in() {
+async fn a_client_that_waits_for_retry_after_is_let_in() {
     let rates = RateBounds { queries_per_second: 4, queries_burst: 1, ..slow() };
     let world = world(rates).await;
     let alice = world.token("alice", LIFE);
@@ -148,7 +148,7 @@ async fn is_answered(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn one_address_does_not_take_the_connections_of_all() {
+async fn one_address_cannot_take_all_connections() {
     let rates = RateBounds { address_connections: 2, ..RateBounds::default() };
     let world = World::with(DoorBounds { rates: rates.clone(), ..DoorBounds::default() }).await;
     let held = [world.tcp().await, world.tcp().await];

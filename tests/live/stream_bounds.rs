@@ -55,7 +55,7 @@ async fn a_server_that_stops_ends_its_streams_and_not_their_subscriptions() {
 }
 
 #[tokio::test]
-async fn who_goes_away_takes_the_stream_along() {
+async fn a_disconnected_client_ends_its_stream() {
     let world = World::start().await;
     for accept in [EVENTS, PARTS] {
         let mut reading = Reading::of(&world, accept, "subscription { forever }").await;
@@ -68,7 +68,7 @@ async fn who_goes_away_takes_the_stream_along() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_a_stream_is_cut_off() {
+async fn a_client_that_does_not_read_its_stream_is_cut_off() {
     let sockets = SocketBounds { write: SHORT, ..SocketBounds::default() };
     let world = World::with(DoorBounds { sockets, ..DoorBounds::default() }).await;
     for accept in [EVENTS, PARTS] {

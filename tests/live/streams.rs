@@ -94,7 +94,7 @@ async fn a_subscription_comes_in_parts() {
 }
 
 #[tokio::test]
-async fn what_is_told_is_told_whole_and_at_once() {
+async fn events_are_sent_whole_and_at_once() {
     let world = World::start().await;
     let mut events = Reading::of(&world, EVENTS, "subscription { forever }").await;
     events.until(":\n\nevent: next\ndata: {\"data\":{\"forever\":0}}\n\n").await;
@@ -133,7 +133,7 @@ async fn a_refused_document_is_an_event_and_to_apollo_an_answer() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_an_error_of_http() {
+async fn an_invalid_request_is_an_http_error() {
     let world = World::start().await;
     let json = ("content-type", "application/json");
     for accept in [EVENTS, PARTS] {
@@ -165,7 +165,7 @@ async fn a_viewer_listens_as_who_the_token_names() {
 }
 
 #[tokio::test]
-async fn what_a_resolver_says_is_told_as_it_is() {
+async fn a_resolver_error_is_sent_as_a_payload() {
     let world = World::start().await;
     for (query, code) in [("subscription { broken { fault } }", "UNAVAILABLE"), ("subscription { refused }", "NOT_FOUND")] {
         let said = all(&world, EVENTS, query).await;

@@ -75,7 +75,7 @@ async fn fragments_at_the_root_of_a_subscription_are_followed() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_an_error_message_and_the_socket_goes_on() {
+async fn a_refused_operation_gets_an_error_and_the_socket_stays_open() {
     let world = World::start().await;
     let mut socket = world.open().await;
     for query in [
@@ -155,7 +155,7 @@ async fn a_socket_that_goes_away_drops_its_streams() {
 }
 
 #[tokio::test]
-async fn one_who_never_stops_does_not_silence_the_others() {
+async fn one_busy_operation_does_not_starve_the_others() {
     let world = World::start().await;
     let mut socket = world.open().await;
     socket.subscribe("loud", "subscription { flood(bytes: 10) }").await;
@@ -226,7 +226,7 @@ async fn a_token_that_ends_closes_4403() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_protocol_closes_with_its_code() {
+async fn a_protocol_violation_closes_with_its_code() {
     let world = World::start().await;
     let subscribe = json!({ "type": "subscribe", "id": "1", "payload": { "query": "subscription { forever }" } });
     let init = json!({ "type": "connection_init" });

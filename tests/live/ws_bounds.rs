@@ -19,14 +19,14 @@ async fn world(change: impl FnOnce(&mut SocketBounds)) -> World {
 const SHORT: Duration = Duration::from_millis(50);
 
 #[tokio::test]
-async fn who_does_not_begin_is_closed_4408() {
+async fn a_client_without_connection_init_is_closed_4408() {
     let world = world(|bounds| bounds.init = SHORT).await;
     let mut socket = world.socket().await;
     assert_eq!(socket.closed().await, (4408, "Connection initialisation timeout".to_owned()));
 }
 
 #[tokio::test]
-async fn who_has_begun_is_pinged_and_stays_while_it_answers() {
+async fn an_idle_client_is_pinged_and_stays_while_it_answers() {
     let world = world(|bounds| (bounds.init, bounds.ping, bounds.pong) = (Duration::from_secs(20), SHORT, Duration::from_secs(20))).await;
     let mut socket = world.open().await;
     for _ in 0..3 {
@@ -36,7 +36,7 @@ async fn who_has_begun_is_pinged_and_stays_while_it_answers() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_a_ping_is_closed_4408() {
+async fn a_client_that_does_not_answer_a_ping_is_closed_4408() {
     let world = world(|bounds| (bounds.ping, bounds.pong) = (SHORT, SHORT)).await;
     let mut socket = world.open().await;
     socket.subscribe("1", "subscription { forever }").await;
@@ -73,7 +73,7 @@ async fn a_bound_of_one_operation_leaves_room_for_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn who_is_too_fast_for_a_moment_is_only_read_more_slowly() {
+async fn a_client_above_the_rate_is_read_more_slowly() {
     let world = world(|bounds| (bounds.rate_per_second, bounds.rate_burst) = (100, 5)).await;
     let mut socket = world.open().await;
     let start = Instant::now();
@@ -88,7 +88,7 @@ async fn who_is_too_fast_for_a_moment_is_only_read_more_slowly() {
 }
 
 #[tokio::test]
-async fn who_goes_on_being_too_fast_is_closed_4429() {
+async fn a_client_that_stays_above_the_rate_is_closed_4429() {
     let world = world(|bounds| bounds.rate_patience = SHORT).await;
     let mut socket = world.open().await;
     let mut flood = Vec::new();
@@ -135,7 +135,7 @@ async fn a_slow_reader_of_large_answers_gets_them_all() {
 }
 
 #[tokio::test]
-async fn who_reads_nothing_at_all_is_cut_off() {
+async fn a_client_that_reads_nothing_is_cut_off() {
     let world = world(|bounds| (bounds.write, bounds.queue_messages, bounds.queue_bytes) = (SHORT, usize::MAX, usize::MAX)).await;
     let mut socket = world.open().await;
     socket.subscribe("1", "subscription { forever }").await;

@@ -31,7 +31,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_sent_after_the_epoch_counts_as_read(epoch in 0..40_i64, read in 0..40_i64, sent in proptest::option::of(0..40_i64)) {
+    fn a_send_after_the_epoch_counts_as_read(epoch in 0..40_i64, read in 0..40_i64, sent in proptest::option::of(0..40_i64)) {
         let marker = ReadMarker { epoch: START.plus_micros(epoch).micros().cast_unsigned(), up_to: id(read).order_key() };
         let counts = marker.with_sent(sent.map(id));
         let expected = if sent.is_some_and(|sent| sent > epoch) { read.max(sent.unwrap()) } else { read };

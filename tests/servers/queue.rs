@@ -35,7 +35,7 @@ async fn waiting(metrics: &Metrics, queues: usize, jobs: usize) {
 
 /// Each begins while its user may do it, and comes to its turn when they may not any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waited_behind_a_removal_or_a_demotion_is_not_done() {
+async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ground = Ground::new(&SystemClock).await;
     let slow = Arc::new(Slow::new(ground.open(Arc::clone(&clock)).await));

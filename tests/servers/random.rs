@@ -79,7 +79,7 @@ async fn whole_history(server: &Server, conversation: ConversationId) -> Vec<Arc
     all
 }
 
-async fn what_each_client_saw_is_what_the_store_holds(skews: [i64; 2], seed: u32) {
+async fn every_client_has_seen_the_contents_of_the_store(skews: [i64; 2], seed: u32) {
     let (Some(one), Some(other)) = (Server::open(skews[0]).await, Server::open(skews[1]).await) else { return };
     let servers = Arc::new([one, other]);
     let [anna, ben, gus, hal] = people(["anna", "ben", "gus", "hal"]);
@@ -142,15 +142,15 @@ fn has_seen_all(seen: &Seen, history: &[Arc<Message>], start: OrderKey) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_between_two_servers() {
-    what_each_client_saw_is_what_the_store_holds([0, 0], 7).await;
+    every_client_has_seen_the_contents_of_the_store([0, 0], 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_where_one_clock_is_behind() {
-    what_each_client_saw_is_what_the_store_holds([0, -1_500_000], 77).await;
+    every_client_has_seen_the_contents_of_the_store([0, -1_500_000], 77).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_where_one_clock_is_ahead() {
-    what_each_client_saw_is_what_the_store_holds([0, 1_500_000], 777).await;
+    every_client_has_seen_the_contents_of_the_store([0, 1_500_000], 777).await;
 }

@@ -52,7 +52,7 @@ fn is_added(id: MessageId) -> impl FnMut(&ConversationEvent) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_wrote_the_other_reads_at_once() {
+async fn one_server_reads_the_writes_of_the_other_at_once() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.group(&anna, &[&ben]).await;
@@ -67,7 +67,7 @@ async fn what_one_wrote_the_other_reads_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_wrote_the_others_clients_hear_soon() {
+async fn subscribers_receive_the_writes_of_the_other_server_soon() {
     let Some((one, other)) = two().await else { return };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.group(&anna, &[&ben]).await;
@@ -207,7 +207,7 @@ async fn an_answer_lies_after_what_it_answers_whatever_the_clocks_say() {
 
 /// Each of them has seen nothing else of what the one that is ahead has written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_set_on_an_entry_lies_after_what_a_clock_ahead_has_written() {
+async fn a_flag_is_later_than_a_write_by_a_clock_ahead() {
     let Some(ahead) = Server::open(1_500_000).await else { return };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = ahead.group(&anna, &[&ben]).await;

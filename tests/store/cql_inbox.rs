@@ -335,7 +335,7 @@ fn nothing(conversation: ConversationId, change: MessageId) -> FlagsChange {
 }
 
 #[tokio::test]
-async fn what_was_set_last_stays_whoevers_clock_is_behind() {
+async fn the_last_write_wins_despite_a_clock_that_is_behind() {
     let Some(place) = Place::open().await else { return };
     let (ann, conversation) = (user("ann"), ConversationId::random());
     place.join(&ann, conversation, JOINED).await;

@@ -167,7 +167,7 @@ async fn a_large_conversation_raises_the_senders_entry_alone() {
 }
 
 #[tokio::test]
-async fn one_who_came_in_meanwhile_is_written_to() {
+async fn a_participant_who_joined_meanwhile_gets_the_message() {
     let Some(on) = StoreFixture::open().await else { return };
     let people = crowd(33);
     on.make(conversation_id(1), &people[..2]).await;
@@ -194,7 +194,7 @@ fn with_key(message: Message, text: &str) -> NewMessage {
 }
 
 #[tokio::test]
-async fn of_many_servers_that_send_under_one_key_one_keeps_its_message() {
+async fn one_of_many_servers_that_send_under_one_key_persists_its_message() {
     let Some(on) = StoreFixture::open().await else { return };
     let [ann, ben] = users(["ann", "ben"]);
     on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;

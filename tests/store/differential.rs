@@ -372,7 +372,7 @@ fn all_conversations() -> Vec<ConversationId> {
     conversations
 }
 
-pub fn it_answers_as_the_oracle_does(open: impl AsyncFn() -> Option<Stage>) {
+pub fn an_engine_answers_like_the_oracle(open: impl AsyncFn() -> Option<Stage>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Most conversations are made at the start, so that later steps find something.
     let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(CONVERSATIONS));

@@ -24,7 +24,7 @@ async fn refusal(options: Options) -> String {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_when_it_is_opened_again() {
+async fn acknowledged_writes_survive_a_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let people = users(["ann", "ben"]);
     let store = open(options(&folder)).await.unwrap();
@@ -155,7 +155,7 @@ async fn the_same_append_again_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_memory_answers_is_what_the_disk_says_under_many_writers_and_readers() {
+async fn caches_agree_with_the_disk_under_many_writers_and_readers() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(options(&folder)).await.unwrap());
     let people = crowd(3);

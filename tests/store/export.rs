@@ -200,7 +200,7 @@ async fn lived_in(store: &dyn Store, people: &[UserId]) {
     store.import(&rows).await.unwrap();
 }
 
-pub async fn what_is_read_of_one_store_makes_another_like_it(store: &dyn Store) {
+pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn Store) {
     let people = crowd(35);
     lived_in(store, &people).await;
     let conversations = [1, 2, 3].map(conversation_id);

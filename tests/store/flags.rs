@@ -33,7 +33,7 @@ pub async fn flags_that_are_not_given_stay(store: &dyn Store) {
     }
 }
 
-pub async fn what_changes_no_flag_is_no_change(store: &dyn Store) {
+pub async fn setting_equal_flags_is_no_change(store: &dyn Store) {
     let [ann] = users(["ann"]);
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     let mute = |micros| FlagsChange { muted: Some(true), ..nothing(conversation_id(1), change(micros)) };

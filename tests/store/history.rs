@@ -14,7 +14,7 @@ use wideroom::store::{ImportRow, Store};
 use super::ask::{assert_newest, assert_page, history, is_in, make, only, requests, runner, send, send_all, slice, walk};
 use crate::support::words::{NOW, START, change, conversation_id, id, id_with, key, message_row, new, system, text, user, users};
 
-pub async fn what_was_appended_is_read_back_whole(store: &dyn Store) {
+pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let attachment = Attachment {
@@ -65,7 +65,7 @@ pub async fn history_is_read_newest_first(store: &dyn Store) {
 }
 
 /// Ids of one microsecond in Cassandra's order, which compares signed bytes.
-fn one_tick(micros: i64) -> [MessageId; 7] {
+fn ids_of_one_tick(micros: i64) -> [MessageId; 7] {
     [
         [0x80, 0x80, 0, 0, 0, 0, 0, 0],
         [0x80, 0xff, 0, 0, 0, 0, 0, 0x7f],
@@ -81,7 +81,7 @@ fn one_tick(micros: i64) -> [MessageId; 7] {
 pub async fn ids_of_one_tick_are_in_the_order_of_signed_bytes(store: &dyn Store) {
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    let ids = one_tick(5);
+    let ids = ids_of_one_tick(5);
     store.append_messages(conversation_id(1), &ids.map(|id| new(text(conversation_id(1), id, &ann)))).await.unwrap();
     let mut newest_first = ids.to_vec();
     newest_first.reverse();

@@ -64,7 +64,7 @@ pub async fn importing_twice_is_importing_once(store: &dyn Store) {
     assert_eq!(only(store.messages(&[(conversation_id(1), id(50))]).await.unwrap()).unwrap().sender, ben);
 }
 
-pub async fn what_is_there_stays_as_it_was(store: &dyn Store) {
+pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(store, &some_rows(&ann, &ben)).await;
     let before = (inbox(store, &ann).await, participant(store, conversation_id(1), &ann).await);
@@ -248,7 +248,7 @@ pub async fn a_mark_of_unread_puts_the_marker_before_its_message(store: &dyn Sto
     assert!(marker.marker.epoch > 0, "an import that is read again after it, of an earlier epoch, comes too late");
 }
 
-pub async fn one_who_left_keeps_a_seat_but_no_entry(store: &dyn Store) {
+pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     let left = Membership { state: MembershipState::Left, role: Role::Member, since: Some(at(4)) };
     let row_of_ben =

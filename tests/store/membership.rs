@@ -62,7 +62,7 @@ async fn changed(store: &dyn Store, user: &UserId, after: i64) -> Vec<(TimeUuid,
     changed.into_iter().map(|changed| (changed.newest_change, changed.conversation, changed.row.is_some())).collect()
 }
 
-pub async fn who_joins_sees_all_and_has_nothing_unread(store: &dyn Store) {
+pub async fn a_user_who_joins_sees_the_history_and_has_nothing_unread(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     make(store, conversation_id(2), std::slice::from_ref(&eve)).await;
@@ -92,7 +92,7 @@ pub async fn who_joins_sees_all_and_has_nothing_unread(store: &dyn Store) {
     assert_newest(store.newest_id().await.unwrap(), Some(id(30)));
 }
 
-pub async fn who_leaves_has_no_entry_and_hears_no_more(store: &dyn Store) {
+pub async fn a_user_who_leaves_has_no_entry_and_no_changes(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
@@ -113,7 +113,7 @@ pub async fn who_leaves_has_no_entry_and_hears_no_more(store: &dyn Store) {
     assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1)]);
 }
 
-pub async fn who_returns_has_nothing_unread_again(store: &dyn Store) {
+pub async fn a_user_who_rejoins_has_nothing_unread(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     for micros in [10, 11, 12] {
@@ -138,7 +138,7 @@ pub async fn who_returns_has_nothing_unread_again(store: &dyn Store) {
     assert!(!back.receives(id(30), &ann), "it was not sent to them");
 }
 
-pub async fn what_was_decided_on_an_older_membership_is_not_kept(store: &dyn Store) {
+pub async fn a_change_decided_on_an_older_membership_is_not_persisted(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     let seen = version(store, conversation_id(1)).await;
@@ -314,7 +314,7 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
     assert!(owners(store, ConversationId::direct(&ann, &ben)).await.is_empty(), "two who talk have none");
 }
 
-pub async fn of_two_changes_decided_at_once_one_is_kept(store: &dyn Store) {
+pub async fn one_of_two_concurrent_membership_changes_is_persisted(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
     for round in 1..=10_u8 {
         make(store, conversation_id(round), std::slice::from_ref(&ann)).await;

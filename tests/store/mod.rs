@@ -68,8 +68,8 @@ macro_rules! contract {
 
                         #[test]
                         #[$mark]
-                        fn it_answers_as_the_oracle_does() {
-                            crate::store::differential::it_answers_as_the_oracle_does(async || Stage::$engine().await);
+                        fn an_engine_answers_like_the_oracle() {
+                            crate::store::differential::an_engine_answers_like_the_oracle(async || Stage::$engine().await);
                         }
                     }
                     #[tokio::test]
@@ -92,10 +92,10 @@ contract! {
             a_stranger_has_no_seat,
             seats_come_in_the_order_of_their_keys,
             making_it_again_changes_nothing,
-            of_two_who_make_it_at_once_one_does,
+            one_of_many_concurrent_creations_succeeds,
             a_pair_that_is_taken_stays_as_it_is,
             a_direct_conversation_with_oneself_has_one_participant,
-            nobody_is_put_into_a_pair_by_names_that_run_together,
+            names_that_concatenate_alike_are_different_pairs,
             participants_are_in_the_order_of_their_names_bytes,
             participants_by_name_come_in_the_order_of_their_keys,
             more_than_the_fan_out_make_a_conversation_large,
@@ -103,7 +103,7 @@ contract! {
             an_empty_store_answers_everything,
         }
         history {
-            what_was_appended_is_read_back_whole,
+            appended_messages_are_read_back_whole,
             history_is_read_newest_first,
             ids_of_one_tick_are_in_the_order_of_signed_bytes,
             a_page_of_none_is_empty,
@@ -127,7 +127,7 @@ contract! {
             reactions_come_by_emoji_and_their_users_by_name,
             a_message_says_whether_there_are_any,
             a_reaction_is_logged_and_shows_in_no_inbox,
-            nobody_reacts_to_what_is_deleted_or_was_never_there,
+            a_deleted_or_missing_message_takes_no_reaction,
             the_same_reaction_again_changes_nothing,
             reactions_come_in_the_order_of_their_messages,
             more_users_than_are_counted_make_it_capped,
@@ -170,22 +170,22 @@ contract! {
         }
         flags {
             flags_that_are_not_given_stay,
-            what_changes_no_flag_is_no_change,
+            setting_equal_flags_is_no_change,
             an_archive_is_ended_where_it_is_that_one,
             flags_set_at_once_all_stay,
             flags_are_their_users_alone,
         }
         membership {
-            who_joins_sees_all_and_has_nothing_unread,
-            who_leaves_has_no_entry_and_hears_no_more,
-            who_returns_has_nothing_unread_again,
-            what_was_decided_on_an_older_membership_is_not_kept,
+            a_user_who_joins_sees_the_history_and_has_nothing_unread,
+            a_user_who_leaves_has_no_entry_and_no_changes,
+            a_user_who_rejoins_has_nothing_unread,
+            a_change_decided_on_an_older_membership_is_not_persisted,
             the_same_change_once_more_changes_nothing,
             changes_of_membership_stand_in_the_log,
             another_name_is_kept_with_its_message,
             the_33rd_who_joins_makes_it_large_for_good,
             a_group_is_never_without_an_owner,
-            of_two_changes_decided_at_once_one_is_kept,
+            one_of_two_concurrent_membership_changes_is_persisted,
             a_send_at_the_moment_of_joining_misses_nobody,
         }
         receipt {
@@ -194,14 +194,14 @@ contract! {
             receivers_were_there_and_still_are,
         }
         profile {
-            what_is_not_told_anew_stays,
-            what_is_told_no_more_is_gone,
+            omitted_profile_fields_stay_unchanged,
+            a_profile_field_set_to_null_is_removed,
             parts_told_at_once_all_stay,
             when_a_user_was_seen_is_a_maximum,
         }
         import {
             importing_twice_is_importing_once,
-            what_is_there_stays_as_it_was,
+            an_import_does_not_change_existing_rows,
             messages_may_come_in_any_order,
             participants_may_come_after_the_messages,
             rows_without_their_conversation_are_not_kept,
@@ -211,7 +211,7 @@ contract! {
             an_imported_pair_is_found_and_made_no_second_time,
             markers_and_flags_are_kept,
             a_mark_of_unread_puts_the_marker_before_its_message,
-            one_who_left_keeps_a_seat_but_no_entry,
+            an_imported_participant_who_left_has_no_inbox_entry,
             the_33rd_participant_makes_it_large,
             a_deleted_message_is_counted_but_has_no_content,
             the_sends_of_the_last_day_are_recognised,
@@ -223,13 +223,13 @@ contract! {
         export {
             everything_is_read_once_whatever_the_pieces,
             participants_are_read_as_they_were_given,
-            what_is_read_of_one_store_makes_another_like_it,
+            an_export_of_one_store_imports_into_an_equal_one,
             reactions_that_are_on_are_read_in_pieces,
         }
         race {
             marks_and_sends_at_once_lose_nothing,
             a_reader_sees_each_send_as_a_whole,
-            what_is_acknowledged_is_in_each_later_read,
+            acknowledged_writes_are_in_every_later_read,
             growing_large_between_sends_loses_nothing,
         }
     }

@@ -23,7 +23,7 @@ async fn read(store: &dyn Store, user: &UserId) -> Option<Profile> {
     only(store.profiles(std::slice::from_ref(user)).await.unwrap())
 }
 
-pub async fn what_is_not_told_anew_stays(store: &dyn Store) {
+pub async fn omitted_profile_fields_stay_unchanged(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     store.change_profile(&ann, &ProfileChange::default()).await.unwrap();
     assert_eq!(read(store, &ann).await, None, "nothing was told");
@@ -39,7 +39,7 @@ pub async fn what_is_not_told_anew_stays(store: &dyn Store) {
     assert_eq!(read(store, &ben).await, Some(profile(Some("Benjamin"), None, Some(START))), "when they were seen is none of it");
 }
 
-pub async fn what_is_told_no_more_is_gone(store: &dyn Store) {
+pub async fn a_profile_field_set_to_null_is_removed(store: &dyn Store) {
     let ann = user("ann");
     let both = ProfileChange { avatar_url: avatar("https://a.example/ann.png").avatar_url, ..name("Ann") };
     store.change_profile(&ann, &both).await.unwrap();

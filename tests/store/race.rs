@@ -79,7 +79,7 @@ pub async fn a_reader_sees_each_send_as_a_whole(store: &dyn Store) {
 }
 
 /// Whatever an engine remembers of what others read meanwhile.
-pub async fn what_is_acknowledged_is_in_each_later_read(store: &dyn Store) {
+pub async fn acknowledged_writes_are_in_every_later_read(store: &dyn Store) {
     let people = users(["ann", "ben"]);
     let [ann, ben] = &people;
     make(store, conversation_id(1), &people).await;

@@ -116,7 +116,7 @@ pub async fn a_reaction_is_logged_and_shows_in_no_inbox(store: &dyn Store) {
     assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [1]);
 }
 
-pub async fn nobody_reacts_to_what_is_deleted_or_was_never_there(store: &dyn Store) {
+pub async fn a_deleted_or_missing_message_takes_no_reaction(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
     assert!(react_to(store, conversation_id(1), id(9), 2, &ben, "👍", true).await.is_none());
