@@ -134,7 +134,7 @@ async fn a_user_is_in_a_bounded_number_of_large_conversations() {
     let crowd = |from: usize| (from..from + 40).map(|i| format!("user-{i}")).collect::<Vec<_>>();
     let document = "mutation($u: [String!]!, $k: String) {
         createGroupConversation(input: {name: \"crowd\", usernames: $u, idempotencyKey: $k}) { clientMutationId } }";
-    // The second one twice: a retry asks for no room of its own.
+    // The second one is sent twice: a retry does not count towards the limit.
     for from in [0, 40, 40] {
         alice.data(document, json!({"u": crowd(from), "k": format!("crowd {from}")})).await;
     }

@@ -12,7 +12,7 @@ import chat_message from "./generated/relay/chat_message.graphql.js";
 import chat_messages from "./generated/relay/chat_messages.graphql.js";
 import chat_oldest from "./generated/relay/chat_oldest.graphql.js";
 import * as relayed from "./relay.js";
-import { ask, cuttable, room, say, until } from "./support.js";
+import { ask, cuttable, say, startConversation, until } from "./support.js";
 import * as urql from "./urql.js";
 
 const { createOperationDescriptor, fetchQuery, getSelector } = relay;
@@ -95,7 +95,7 @@ const libraries = {
 };
 
 async function run(name) {
-  const id = await room(url, alice, bob, COUNT);
+  const id = await startConversation(url, alice, bob, COUNT);
   const sockets = cuttable(url, () => alice);
   const { client, start, older, newer, fromNewest, fromOldest, send, listen } = libraries[name](id, sockets.client);
 

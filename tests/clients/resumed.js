@@ -9,7 +9,7 @@ import { createClient } from "graphql-sse";
 import { tap } from "rxjs";
 
 import { cursorOf, resuming } from "./resume.js";
-import { ask, proxy, room, say, until } from "./support.js";
+import { ask, proxy, say, startConversation, until } from "./support.js";
 
 const [url, alice, bob] = process.argv.slice(2);
 const headers = { authorization: `Bearer ${alice}` };
@@ -17,7 +17,7 @@ const ADDED = "subscription($id: ID!, $after: String) { messageAdded(conversatio
 
 /** `subscribe(url, variables, next)` is told what was said before, what is said, and after a cut what was missed, each once. */
 async function isTold(name, subscribe) {
-  const id = await room(url, alice, bob, 2);
+  const id = await startConversation(url, alice, bob, 2);
   const { messages } = (await ask(url, alice, `{ node(id: "${id}") { ... on Conversation { messages(last: 1) { edges { cursor } } } } }`)).node;
   const through = await proxy(url);
   const told = [];

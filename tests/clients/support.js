@@ -26,7 +26,7 @@ const SEND = "mutation($input: SendMessageInput!) { sendMessage(input: $input) {
 export const say = async (url, token, conversationId, body) => (await ask(url, token, SEND, { input: { conversationId, body } })).sendMessage;
 
 /** A group of alice and bob with so many messages of bob's: "1", "2" … */
-export const room = async (url, alice, bob, count) => {
+export const startConversation = async (url, alice, bob, count) => {
   const make = 'mutation { createGroupConversation(input: { name: "Clients", usernames: ["bob"] }) { conversation { id } } }';
   const { conversation } = (await ask(url, alice, make)).createGroupConversation;
   for (let number = 1; number <= count; number += 1) await say(url, bob, conversation.id, String(number));
