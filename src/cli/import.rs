@@ -21,7 +21,7 @@ enum Input {
 
 pub(super) fn run(flags: &ImportFlags) -> Result<(), Error> {
     let config = flags.given.config()?;
-    // What the store warns of is told, and nothing else.
+    // Only warnings and errors of the store are logged.
     telemetry::init("warn", config.log_format)?;
     // Before the store is opened, so that a wrong name changes nothing.
     let input = input(&flags.file)?;
@@ -85,7 +85,7 @@ fn summary(counts: &Counts) -> String {
     format!("added / unchanged: {}; broken lines: {broken_lines}", kinds.join(", "))
 }
 
-/// What it tells on stderr.
+/// Progress of an import on stderr.
 struct Teller {
     reporter: Reporter,
     /// Rows of an earlier run, which are not to this one's credit.

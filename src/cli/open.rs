@@ -25,7 +25,7 @@ pub(super) fn existing(config: &Config) -> Result<(), Error> {
     }
 }
 
-/// By which a store is told from others. Blocks.
+/// Name that identifies a store. Blocks.
 pub(super) fn name(config: &Config) -> String {
     match &config.store {
         StoreChoice::Cql(address) => address.to_string(),

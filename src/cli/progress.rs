@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Between two lines, where there is no terminal.
 const TELL_EVERY: Duration = Duration::from_secs(5);
-/// What takes less shows no bar.
+/// Shorter commands show no progress bar.
 const BAR_AFTER: Duration = Duration::from_secs(2);
 const DRAWS_A_SECOND: u8 = 10;
 

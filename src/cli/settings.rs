@@ -14,7 +14,7 @@ pub(super) const DATA: u8 = Scope::Data as u8;
 pub(super) const STORE: u8 = Scope::Store as u8;
 pub(super) const SERVE: u8 = Scope::Serve as u8;
 
-/// What was given to a command of this scope, as text.
+/// Flags of a command of this scope, as text.
 #[derive(Default)]
 pub(super) struct Given<const SCOPE: u8> {
     file: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(super) struct Given<const SCOPE: u8> {
 }
 
 const CONFIG: &str = "config";
-/// Where the help of a command shows the bounds.
+/// Heading of the bounds in the help of a command.
 pub(super) const BOUNDS_HEADING: &str = "Bounds";
 
 impl<const SCOPE: u8> Given<SCOPE> {

@@ -9,7 +9,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// How much a key may differ from the one that was probably meant.
 const LIKENESS_MIN: f64 = 0.6;
 
-/// What the file sets, each as the text that a flag would take.
+/// Reads the settings of a configuration file, each as the text that its flag would take.
 pub(super) fn read(path: &Path) -> Result<Vec<(&'static Setting, String)>, Error> {
     let broken = |reason: String| Error::File { path: path.to_owned(), reason };
     let is_long = std::fs::metadata(path).map_err(|error| broken(error.to_string()))?.len() > FILE_BYTES_MAX;

@@ -17,7 +17,7 @@ pub fn default_file() -> String {
     text
 }
 
-/// What each setting is, and who said so.
+/// Every setting with its value and the source of the value.
 pub fn in_force(config: &Config, sources: &Sources) -> String {
     let lines: Vec<_> = settings().map(|setting| (line(setting, config), sources.get(setting.name))).collect();
     let width = lines.iter().map(|(line, _)| line.chars().count()).filter(|width| *width <= 48).max().unwrap_or(0);

@@ -22,7 +22,7 @@ use crate::model::id::pair_key;
 use crate::model::{ConversationId, ConversationKind, UserId};
 use crate::store::{self, ImportRow, Imported, Store};
 
-/// Of a file's beginning, by which it is recognised.
+/// Bytes at the start of a file that identify it.
 const FINGERPRINT_BYTES: u64 = 64 * 1024;
 /// Batches that are read ahead of the store.
 const BATCHES_AHEAD: usize = 2;
@@ -30,7 +30,7 @@ const BATCHES_AHEAD: usize = 2;
 pub struct Import {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
-    /// Where lines may wait.
+    /// Folder for the spool of postponed lines.
     pub dir: PathBuf,
     /// Ends the import after the batch under way.
     pub stop: CancellationToken,
@@ -74,7 +74,7 @@ pub struct Progress {
     pub counts: Counts,
 }
 
-/// What there is to tell while it runs.
+/// Progress of a running import.
 pub enum Told<'a> {
     /// An earlier run came this far with this file.
     Resumed(&'a Progress),
@@ -103,7 +103,7 @@ pub enum Error {
 type Tell<'a> = dyn FnMut(Told<'_>) + Send + 'a;
 
 impl Import {
-    /// What can be read only once. Another run begins anew, which does no harm.
+    /// Imports an input that can be read only once. A repeated run starts from the beginning, which is harmless.
     pub async fn pipe(&self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
         let run = Run { import: self, note: None, spool: Spool::passing(&self.dir), progress: Progress::default(), has_added: false };
         run.all(input, tell).await
@@ -149,7 +149,7 @@ struct Run<'a> {
     has_added: bool,
 }
 
-/// What to do with a line whose conversation or message is not there.
+/// Handling of a line whose conversation or message does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Hold,
@@ -157,8 +157,8 @@ enum Missing {
 }
 
 impl Run<'_> {
-    /// What was given out before knows nothing of what is imported: its positions expire. Noted first, so that no crash comes between,
-    /// and taken back where nothing was new.
+    /// Expires all cursors issued before the import, because they know nothing of imported rows. The expiry is persisted first, so that a
+    /// crash cannot skip it, and revoked if the import added nothing.
     async fn all(mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
         let store = Arc::clone(&self.import.store);
         let before = store.note(store::NOTE_IMPORTED_AT).await?;

@@ -32,7 +32,7 @@ pub struct Fault {
 pub(super) struct Batch {
     pub(super) units: Vec<Unit>,
     pub(super) faults: Vec<Fault>,
-    /// Where the next batch begins: lines and bytes before it.
+    /// Start of the next batch: the number of lines and bytes before it.
     pub(super) lines: u64,
     pub(super) offset: u64,
     /// Whether the first line of an export was among them, and the last one.
@@ -56,7 +56,7 @@ pub(super) struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Of an input that stands behind this many lines and bytes.
+    /// Reader of an input that is positioned after this many lines and bytes.
     pub(super) fn new(input: R, numbering: Numbering, clock: Arc<dyn Clock>, lines: u64, offset: u64) -> Self {
         Self { input: BufReader::with_capacity(256 * 1024, input), numbering, clock, lines, offset }
     }

@@ -40,7 +40,7 @@ impl Spool {
         if file.metadata().await?.len() < bytes {
             return Ok(false);
         }
-        // What lies behind was held by a batch that was not noted, and comes again.
+        // Lines after this position belong to a batch without a checkpoint, and will be read again.
         file.set_len(bytes).await?;
         file.seek(io::SeekFrom::End(0)).await?;
         (self.file, self.bytes) = (Some(BufWriter::new(file)), bytes);

@@ -357,7 +357,7 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
     let cold = other.page(conversation, &PageRequest::first(50).after(place(boundary + 20))).await;
     println!("deep: {} statements, first time {}", keyed.1, cold.1);
     assert_eq!((keyed.1, cold.1), (1, 2));
-    let question = |n: usize| [UnreadQuestion { conversation: conversation, after: place(n) }];
+    let question = |n: usize| [UnreadQuestion { conversation, after: place(n) }];
     for (name, n, statements) in [("7 unread", 7, 2), ("150 unread", 150, 2)] {
         bench.statements();
         let unread = only(bench.store.unread(&ann(), &question(n), 99).await.unwrap());
