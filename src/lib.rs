@@ -14,13 +14,13 @@
 //!
 //! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
 //! - [`store`]: what is kept. One trait; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
-//! - [`bus`]: what is told, in this process: a broadcast per topic; and over NATS where other servers wrote.
+//! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and signals between servers over NATS.
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
 //! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages; and
 //!   [`server::admin`], the operators' own: metrics, health, backups.
-//! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is a client, which measures a server.
-//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (how often), [`metrics`] (what is counted), [`config`] and [`telemetry`].
+//! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is the load generator of `wideroom bench`.
+//! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (rate limits), [`metrics`], [`config`] and [`telemetry`] (logs).
 //!
 //! # Invariants
 //!

@@ -39,7 +39,7 @@ async fn keys_of_an_issuer_open_the_doors_and_are_changed_while_it_serves() {
     let _socket = Socket::connect(address, &old.token(Some("old"))).await;
 
     folder.write("keys.json", "broken");
-    server.logs("the ones from before stay");
+    server.logs("keeps the old ones");
     assert_eq!(ask(address, &old.token(Some("old")), "{ viewer { username } }").await.status, 200);
     folder.write("keys.json", jwks(&[new.jwk("new")]));
     let deadline = Instant::now() + PATIENCE;

@@ -97,7 +97,7 @@ fn the_usual_address_may_be_taken() {
     let _taken = TcpListener::bind(usual);
     let mut command = program.command(&["serve", "--listen", "127.0.0.1:0", "--log", "warn"]);
     let server = Server::spawn(command.env_remove("WIDEROOM_ADMIN_LISTEN"));
-    let line = server.logs("name another --admin-listen, or `off`");
+    let line = server.logs("Set --admin-listen to another address, or to `off`");
     assert!(line.contains(usual), "{line}");
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
