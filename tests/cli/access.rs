@@ -49,7 +49,7 @@ async fn keys_of_an_issuer_open_the_doors_and_are_changed_while_it_serves() {
     }
     assert_eq!(ask(address, &old.token(Some("old")), "{ viewer { username } }").await.status, 401);
     let log = end(server);
-    assert_eq!(log.matches("the ones from before stay").count(), 1, "said once: {log}");
+    assert_eq!(log.matches("keeps the old ones").count(), 1, "said once: {log}");
 }
 
 #[test]

@@ -112,7 +112,7 @@ async fn keys_that_went_wrong_are_named_by_readiness_while_the_old_ones_serve() 
         folder.write("keys.json", text);
         // A token with a key that nobody knows has the file looked at.
         ask(server.address(), &new.token(Some("new")), WHO).await;
-        let logged = server.logs("the ones from before stay");
+        let logged = server.logs("keeps the old ones");
         assert!(logged.contains("ERROR") && logged.contains(reason), "{logged}");
         let expected =
             format!("ready, but {} cannot be used for tokens: {reason}; tokens are checked by the keys from before\n", path.display());
@@ -124,5 +124,5 @@ async fn keys_that_went_wrong_are_named_by_readiness_while_the_old_ones_serve() 
     assert_eq!(admin.wait_until("/readyz", |body| body == "ready\n").0, 200);
     assert_eq!(ask(server.address(), &new.token(Some("new")), WHO).await.status, 200);
     let log = end(server);
-    assert_eq!(log.matches("the ones from before stay").count(), 2, "once for each change: {log}");
+    assert_eq!(log.matches("keeps the old ones").count(), 2, "once for each change: {log}");
 }
