@@ -35,6 +35,7 @@
 //! - Invariant: what the viewer may not see answers like what does not exist, and only `chat::access` decides it.
 //! - Invariant: no word of a store's or a library's error reaches a client: `graphql::error` chooses a code and a sentence.
 //! - Invariant: every queue, page, body, document and socket has a bound, and every wait a deadline.
+//! - Invariant: an answer is charged to a byte budget while its text is made, and to its user's account until its last byte was written.
 //!
 //! # A mutation, from the socket to the disk
 //!
@@ -49,6 +50,9 @@
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
 //!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
 //! 6. Back in the queue's task: the events go to the bus, then the answers to the senders.
+//! 7. `graphql::swift` writes pages as JSON and charges them to the budget of the answer (`graphql::budget`), which ends an execution that
+//!    goes over it. `server::pieces` cuts the text into pieces of 64 KiB; each holds the budget, and with it the place in the user's account
+//!    (`server::account`), until the connection has written it. `server::stall` cuts a reader that is too slow.
 //!
 //! # An event, from the bus to the socket
 //!
@@ -61,6 +65,8 @@
 //!    Streams that resume at the same time share their reads (`chat::joined`, single-flight).
 //! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read. Where nothing in the
 //!    document is the viewer's (`graphql::free`), that is done once for all who ask the same, and they get the same bytes.
+//!    An event over the byte bound is answered by an error with its cursor, and the stream goes on behind it: so a client neither meets the same
+//!    event for ever nor misses one without a word.
 //! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last
 //!    message; one that reads nothing for a while is closed with 4290 and comes back with its cursor.
 

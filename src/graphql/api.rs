@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
+use super::budget::AnswerBudget;
 use super::error::settle_outcomes;
 use super::scope::Session;
 use super::shared::{Shared, Told};
@@ -37,8 +38,8 @@ impl Api {
         self.documents.meter().register(metrics);
     }
 
-    fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Request {
-        request(prepared, variables).data(Session::new(self.chat.clone(), viewer))
+    fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Request {
+        request(prepared, variables).data(Session::new(self.chat.clone(), viewer, budget))
     }
 }
 
@@ -56,8 +57,8 @@ impl Executor for Api {
         self.documents.prepare(query, operation_name)
     }
 
-    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response {
-        let mut response = self.schemas.of(prepared).execute(self.request(prepared, variables, viewer)).await;
+    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Response {
+        let mut response = self.schemas.of(prepared).execute(self.request(prepared, variables, viewer, budget)).await;
         note(prepared, &response);
         if prepared.operation == OperationType::Mutation {
             settle_outcomes(&mut response.errors);
@@ -69,11 +70,17 @@ impl Executor for Api {
         Box::new(self.chat.arrive(viewer))
     }
 
-    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told> {
+    async fn subscribe(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        budget: Arc<AnswerBudget>,
+    ) -> BoxStream<'static, Told> {
         if let Some(free) = prepared.free() {
-            return self.shared.subscribe(prepared.clone(), free, variables, viewer).await;
+            return self.shared.subscribe(prepared.clone(), free, variables, viewer, budget).await;
         }
-        let responses = self.schemas.of(prepared).execute_stream(self.request(prepared, variables, viewer));
+        let responses = self.schemas.of(prepared).execute_stream(self.request(prepared, variables, viewer, budget));
         let prepared = prepared.clone();
         responses.inspect(move |response| note(&prepared, response)).map(Told::Own).boxed()
     }

@@ -85,6 +85,11 @@ impl Error {
         Self::new(Code::BadUserInput, message).with("inputPath", async_graphql::Value::List(path))
     }
 
+    /// The text of the answer went over a bound in bytes.
+    pub(super) fn answer_too_large() -> Self {
+        Self::new(Code::BadUserInput, "the answer is too large: ask for less at once, as smaller pages")
+    }
+
     /// The same, where what was asked for was done and only its answer cannot be read.
     pub(super) fn once_done(self) -> Self {
         self.with(OUTCOME, UNKNOWN)

@@ -3,6 +3,7 @@
 //! A document is prepared once (parsed, guarded, kept), then executed for a viewer; the first time under validation.
 
 mod api;
+mod budget;
 mod connection;
 mod cost;
 mod cursor;
@@ -27,6 +28,7 @@ mod updates;
 mod variable;
 
 pub use api::Api;
+pub use budget::{ANSWER_BYTES_MAX, AnswerAccount, AnswerBudget, Exceeded, HeldBytes};
 pub use cost::Cost;
 pub use cursor::{CursorKey, List};
 pub use document::{Documents, Prepared, Ready, Refused, RefusedKind};
@@ -36,6 +38,8 @@ pub use mutation::Mutation;
 pub use query::Query;
 pub use shared::{Payload, Told};
 pub use subscription::Subscription;
+
+use std::sync::Arc;
 
 use async_graphql::{Response, SDLExportOptions, Schema, ValidationMode, Value, Variables};
 use futures_util::stream::BoxStream;
@@ -51,14 +55,20 @@ pub trait Executor: Send + Sync + 'static {
     /// The parsed, guarded, cached document, or why it is refused.
     fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, Refused>;
 
-    /// Answers a query or a mutation.
-    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response;
+    /// Answers a query or a mutation. Where the text goes over the budget, the execution stops and the budget says so.
+    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Response;
 
     /// A viewer has opened something that lasts: they are here until this is dropped.
     fn arrive(&self, viewer: &UserId) -> Here;
 
-    /// Opens a subscription, which is answered until the stream is dropped.
-    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, Told>;
+    /// Opens a subscription, which is answered until the stream is dropped. The budget is that of one event: the reader rewinds it after each.
+    async fn subscribe(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        budget: Arc<AnswerBudget>,
+    ) -> BoxStream<'static, Told>;
 }
 
 /// As long as it is held, a viewer is here.

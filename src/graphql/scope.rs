@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_graphql::Context;
 
+use super::budget::AnswerBudget;
 use super::error::{Error, Result};
 use super::loader::Loaders;
 use super::updates::Desk;
@@ -16,17 +17,24 @@ pub(super) struct Session {
     chat: Chat,
     viewer: Option<UserId>,
     scope: OnceLock<Scope>,
+    /// Bytes of the answer, or of the event that is executed now.
+    pub(super) budget: Arc<AnswerBudget>,
     /// Where a stream that many may share is opened, or shown.
     pub(super) desk: Option<Desk>,
 }
 
 impl Session {
-    pub(super) fn new(chat: Chat, viewer: Option<UserId>) -> Self {
-        Self { chat, viewer, scope: OnceLock::new(), desk: None }
+    pub(super) fn new(chat: Chat, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Self {
+        Self { chat, viewer, scope: OnceLock::new(), budget, desk: None }
     }
 
-    pub(super) fn at(chat: Chat, viewer: Option<UserId>, desk: Desk) -> Self {
-        Self { desk: Some(desk), ..Self::new(chat, viewer) }
+    pub(super) fn at(chat: Chat, viewer: Option<UserId>, budget: Arc<AnswerBudget>, desk: Desk) -> Self {
+        Self { desk: Some(desk), ..Self::new(chat, viewer, budget) }
+    }
+
+    /// Charges text that the library holds until the answer is whole.
+    pub(super) fn charge(ctx: &Context<'_>, bytes: usize) -> Result<()> {
+        ctx.data_unchecked::<Self>().budget.spend(bytes).map_err(|_| Error::answer_too_large())
     }
 
     fn viewer(&self) -> Result<&UserId> {

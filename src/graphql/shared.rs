@@ -21,6 +21,7 @@ use tokio::sync::{OnceCell, mpsc};
 use tokio::time::timeout;
 
 use super::api::Schemas;
+use super::budget::{AnswerBudget, Exceeded};
 use super::document::Prepared;
 use super::error::Error;
 use super::free::Free;
@@ -54,6 +55,8 @@ const PRESSES_MAX: usize = 4;
 const MEMOS: usize = 16;
 const MEMO_ENTRIES_MAX: usize = 512;
 const MEMO_BYTES_MAX: usize = 1 << 20;
+/// A larger payload is kept for nobody: only those who wait for its execution share it.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// What makes two subscriptions equal: the document and the operation in it, and all variables but where it begins.
 type ShapeKey = (usize, Option<Name>, String);
@@ -102,6 +105,8 @@ struct Shape {
 /// An execution that waits for updates, and gives an answer for each.
 struct Press {
     feed: mpsc::Sender<(Scope, chat::Result<Update>)>,
+    /// Of the event that is executed.
+    budget: Arc<AnswerBudget>,
     answers: BoxStream<'static, Response>,
 }
 
@@ -127,15 +132,16 @@ impl Shared {
         free: Free,
         variables: Variables,
         viewer: Option<UserId>,
+        budget: Arc<AnswerBudget>,
     ) -> BoxStream<'static, Told> {
         let slot = Arc::default();
-        let session = Session::at(self.chat.clone(), viewer, Desk::Opening(Arc::clone(&slot)));
+        let session = Session::at(self.chat.clone(), viewer, Arc::clone(&budget), Desk::Opening(Arc::clone(&slot)));
         let answer = self.schemas.of(&prepared).execute_stream(self.request(&prepared, variables.clone(), session)).next().await;
         match (answer, Desk::take_over(&slot)) {
             (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
             (None, Some(updates)) => {
                 prepared.passed();
-                told(self.shape(prepared, free, variables), updates)
+                told(self.shape(prepared, free, variables), updates, budget)
             }
             (None, None) => stream::empty().boxed(),
         }
@@ -175,6 +181,13 @@ impl Memo {
             *weight = bytes;
         }
         self.forget();
+    }
+
+    /// Those who wait for its payload hold it themselves.
+    fn drop_large(&mut self, key: &MemoKey) {
+        if let Some((_, weight)) = self.shown.pop(key) {
+            self.bytes -= weight;
+        }
     }
 
     fn forget(&mut self) {
@@ -251,17 +264,23 @@ impl Drop for Shape {
 }
 
 /// What one subscriber is told, until the stream of the chat ends, or fails.
-fn told(shape: Arc<Shape>, updates: Updates) -> BoxStream<'static, Told> {
+fn told(shape: Arc<Shape>, updates: Updates, budget: Arc<AnswerBudget>) -> BoxStream<'static, Told> {
     // In a box of its own: a stream keeps room for each place that its state is moved through.
-    stream::unfold(Some(Box::new((shape, updates))), async |state| {
+    stream::unfold(Some(Box::new((shape, updates, budget))), async |state| {
         let mut state = state?;
-        let (shape, updates) = &mut *state;
+        let (shape, updates, budget) = &mut *state;
         let told = match updates.next().await? {
-            Ok(update) => shape.show(updates, update).await,
+            Ok(update) => {
+                if let Some(position) = update.position() {
+                    budget.pass(position);
+                }
+                shape.show(updates, update, budget).await
+            }
             // The stream ends with its error: the client comes back with its cursor.
-            Err(error) => Told::Own(Box::pin(shape.print(updates, Err(error))).await),
+            Err(error) => Told::Own(Box::pin(shape.print(updates, Err(error), budget)).await),
         };
-        let state = (!told.is_last()).then_some(state);
+        // An event that is too large is passed over, with its cursor.
+        let state = (budget.exceeded().is_some() || !told.is_last()).then_some(state);
         Some((told, state))
     })
     .boxed()
@@ -294,10 +313,10 @@ impl From<Response> for Told {
 }
 
 impl Shape {
-    async fn show(self: &Arc<Self>, updates: &Updates, update: Update) -> Told {
+    async fn show(self: &Arc<Self>, updates: &Updates, update: Update, budget: &AnswerBudget) -> Told {
         // Whoever is alone shares with nobody.
         let same = if Arc::strong_count(self) > 1 { update.same() } else { None };
-        let Some((position, same)) = same else { return Told::Own(Box::pin(self.print(updates, Ok(update))).await) };
+        let Some((position, same)) = same else { return Told::Own(Box::pin(self.print(updates, Ok(update), budget)).await) };
         if let Some(payload) = self.left(position, same) {
             return Told::Shared(payload);
         }
@@ -314,12 +333,24 @@ impl Shape {
                 break;
             }
         }
-        Box::pin(self.show_first(key, &shown, updates, update)).await
+        Box::pin(self.show_first(key, &shown, updates, update, budget)).await
     }
 
     fn left(&self, position: OrderKey, same: &Same) -> Option<Payload> {
         let left: &Left = same.shown()?.get()?.downcast_ref()?;
         (left.serial == self.serial && left.position == position).then(|| Arc::clone(&left.payload))
+    }
+
+    /// Keeps a payload for those who come later.
+    fn keep(&self, key: &MemoKey, update: &Update, payload: &Payload) {
+        let mut memo = self.shared.memo(key);
+        if payload.get().len() > KEPT_BYTES_MAX {
+            memo.drop_large(key);
+        } else {
+            memo.weigh(key, payload.get().len());
+            drop(memo);
+            self.leave(update, payload);
+        }
     }
 
     fn leave(&self, update: &Update, payload: &Payload) {
@@ -332,15 +363,19 @@ impl Shape {
     }
 
     /// Executes it for all, or waits for one who does.
-    async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, update: Update) -> Told {
+    async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, update: Update, budget: &AnswerBudget) -> Told {
         let execute = async || {
             let is_read = self.free.reads || update.is_read();
-            let response = self.print(updates, Ok(update.clone())).await;
+            let response = self.print(updates, Ok(update.clone()), budget).await;
             match Told::shared(&response) {
+                // Escapes make text longer than what was charged for it.
+                Some(payload) if payload.get().len() > budget.bytes_max() => {
+                    budget.exceed(Exceeded::Answer);
+                    Err(response)
+                }
                 // Who was removed meanwhile may have been shown less than others are.
                 Some(payload) if !is_read || updates.watch().is_in().await => {
-                    self.shared.memo(&key).weigh(&key, payload.get().len());
-                    self.leave(&update, &payload);
+                    self.keep(&key, &update, &payload);
                     Ok(payload)
                 }
                 Some(_) | None => Err(response),
@@ -350,15 +385,17 @@ impl Shape {
             Ok(Ok(payload)) => Told::Shared(Arc::clone(payload)),
             Ok(Err(response)) => Told::Own(response),
             // Whoever executes it goes on only as far as its reader does, and nobody else must wait for that.
-            Err(_) => Told::Own(self.print(updates, Ok(update)).await),
+            Err(_) => Told::Own(self.print(updates, Ok(update), budget).await),
         }
     }
 
     /// Executes the document for one update. Where this is dropped in the midst of it, so is the execution.
-    async fn print(&self, updates: &Updates, update: chat::Result<Update>) -> Response {
+    ///
+    /// The budget is that of its subscriber, and learns that the event was too large.
+    async fn print(&self, updates: &Updates, update: chat::Result<Update>, budget: &AnswerBudget) -> Response {
         let watch = updates.watch();
         let waiting = lock(&self.presses).pop();
-        let mut press = waiting.unwrap_or_else(|| self.press(watch.viewer()));
+        let mut press = waiting.unwrap_or_else(|| self.press(watch.viewer(), budget.bytes_max()));
         let scope = Scope::new(&self.shared.chat, watch.viewer());
         let fed = press.feed.try_send((scope, update));
         let answer = if fed.is_ok() { press.answers.next().await } else { None };
@@ -366,6 +403,10 @@ impl Shape {
             tracing::error!("a shared execution ended before its subscription. Report this as a bug");
             return Response::from_errors(vec![Error::internal().into()]);
         };
+        if let Some(exceeded) = press.budget.exceeded() {
+            budget.exceed(exceeded);
+        }
+        press.budget.rewind(0);
         let mut presses = lock(&self.presses);
         if presses.len() < PRESSES_MAX {
             presses.push(press);
@@ -373,10 +414,11 @@ impl Shape {
         answer
     }
 
-    fn press(&self, viewer: &UserId) -> Press {
+    fn press(&self, viewer: &UserId, bytes_max: usize) -> Press {
         let (feed, updates): (_, Feed) = mpsc::channel(1);
-        let session = Session::at(self.shared.chat.clone(), Some(viewer.clone()), Desk::Showing(Mutex::new(Some(updates))));
+        let (budget, desk) = (Arc::new(AnswerBudget::new(bytes_max)), Desk::Showing(Mutex::new(Some(updates))));
+        let session = Session::at(self.shared.chat.clone(), Some(viewer.clone()), Arc::clone(&budget), desk);
         let request = self.shared.request(&self.prepared, self.variables.clone(), session);
-        Press { feed, answers: self.shared.schemas.of(&self.prepared).execute_stream(request) }
+        Press { feed, budget, answers: self.shared.schemas.of(&self.prepared).execute_stream(request) }
     }
 }

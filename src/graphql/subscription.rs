@@ -1,9 +1,12 @@
 //! The subscriptions: streams of the chat to payloads, each with a scope of its own, so that no event shows what an earlier one read.
 
+use std::sync::Arc;
+
 use async_graphql::{Context, ID, SimpleObject, Subscription, Union};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _};
 
+use super::budget::AnswerBudget;
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use super::id::{GlobalId, conversation_of};
@@ -163,6 +166,9 @@ trait Shown: Sized + Send + 'static {
     type Payload: Send;
     type Updates: Into<Updates> + Send + 'static;
 
+    /// The list whose cursors such a stream resumes from.
+    fn list(conversation: ConversationId) -> Option<List<'static>>;
+
     /// `None` for what another stream tells.
     fn of(update: Update) -> Option<Self>;
 
@@ -172,6 +178,10 @@ trait Shown: Sized + Send + 'static {
 impl Shown for MessageUpdate {
     type Payload = MessageAddedPayload;
     type Updates = MessageUpdates;
+
+    fn list(conversation: ConversationId) -> Option<List<'static>> {
+        Some(List::Messages(conversation))
+    }
 
     fn of(update: Update) -> Option<Self> {
         if let Update::Message(update) = update { Some(update) } else { None }
@@ -186,6 +196,10 @@ impl Shown for ConversationUpdate {
     type Payload = ConversationEventPayload;
     type Updates = ConversationUpdates;
 
+    fn list(conversation: ConversationId) -> Option<List<'static>> {
+        Some(List::Events(conversation))
+    }
+
     fn of(update: Update) -> Option<Self> {
         if let Update::Event(update) = update { Some(update) } else { None }
     }
@@ -198,6 +212,10 @@ impl Shown for ConversationUpdate {
 impl Shown for TypingUpdate {
     type Payload = TypingPayload;
     type Updates = TypingUpdates;
+
+    fn list(_: ConversationId) -> Option<List<'static>> {
+        None
+    }
 
     fn of(update: Update) -> Option<Self> {
         if let Update::Typing(update) = update { Some(update) } else { None }
@@ -215,7 +233,11 @@ async fn payloads<U: Shown>(
     open: impl AsyncFnOnce(&Scope) -> chat::Result<U::Updates>,
 ) -> Result<BoxStream<'static, Result<U::Payload>>> {
     let scope = Scope::fresh(ctx)?;
-    match &ctx.data_unchecked::<Session>().desk {
+    let session = ctx.data_unchecked::<Session>();
+    if let Some(list) = U::list(conversation) {
+        session.budget.track(list.cursors());
+    }
+    match &session.desk {
         Some(Desk::Opening(slot)) => {
             Desk::hand_over(slot, open(&scope).await?.into());
             Ok(stream::empty().boxed())
@@ -235,20 +257,30 @@ async fn payloads<U: Shown>(
         }
         None => {
             let updates = open(&scope).await?.into();
-            Ok(own::<U>(scope, conversation, updates))
+            Ok(own::<U>(scope, conversation, updates, Arc::clone(&session.budget)))
         }
     }
 }
 
 /// Each payload has a scope of its own. The stream ends with its error: the client comes back with its cursor.
-fn own<U: Shown>(scope: Scope, conversation: ConversationId, updates: Updates) -> BoxStream<'static, Result<U::Payload>> {
-    stream::unfold(Some((updates, scope)), move |state: Option<(Updates, Scope)>| async move {
-        let (mut updates, scope) = state?;
-        let payload = match updates.next().await?.map(U::of) {
-            Ok(update) => update?.show(&scope.renewed(), conversation).await,
+fn own<U: Shown>(
+    scope: Scope,
+    conversation: ConversationId,
+    updates: Updates,
+    budget: Arc<AnswerBudget>,
+) -> BoxStream<'static, Result<U::Payload>> {
+    stream::unfold(Some((updates, scope, budget)), move |state: Option<(Updates, Scope, Arc<AnswerBudget>)>| async move {
+        let (mut updates, scope, budget) = state?;
+        let payload = match updates.next().await? {
+            Ok(update) => {
+                if let Some(position) = update.position() {
+                    budget.pass(position);
+                }
+                U::of(update)?.show(&scope.renewed(), conversation).await
+            }
             Err(error) => Err(error.into()),
         };
-        let state = payload.is_ok().then_some((updates, scope));
+        let state = payload.is_ok().then_some((updates, scope, budget));
         Some((payload, state))
     })
     .boxed()
@@ -297,13 +329,18 @@ impl Subscription {
         let scope = Scope::fresh(ctx)?;
         let after = after.map(|text| inbox_place(&scope, &text)).transpose()?;
         let updates = scope.chat.inbox_updates(&scope.viewer, after).await?;
-        Ok(stream::unfold(Some((updates, scope)), async |state| {
-            let (mut updates, scope) = state?;
+        let budget = Arc::clone(&ctx.data_unchecked::<Session>().budget);
+        budget.track(List::Updates(&scope.viewer).cursors());
+        Ok(stream::unfold(Some((updates, scope, budget)), async |state| {
+            let (mut updates, scope, budget) = state?;
             let update = match updates.next().await? {
-                Ok(update) => inbox_payload(&scope.renewed(), update).await,
+                Ok(update) => {
+                    budget.pass(update.position);
+                    inbox_payload(&scope.renewed(), update).await
+                }
                 Err(error) => Err(error.into()),
             };
-            let state = update.is_ok().then_some((updates, scope));
+            let state = update.is_ok().then_some((updates, scope, budget));
             Some((update, state))
         }))
     }

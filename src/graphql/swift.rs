@@ -18,6 +18,12 @@ use async_graphql::{ContextSelectionSet, Name, OutputType, Positioned, ServerRes
 use futures_util::future::{BoxFuture, try_join_all};
 use serde::Serialize;
 
+use super::budget::AnswerBudget;
+use super::scope::Session;
+
+/// A list charges its text to the budget of the answer in steps of so many bytes, so that a page that is too large ends early.
+const CHARGE_BYTES: usize = 4 << 10;
+
 /// The only key of an object that is a text of JSON.
 const VERBATIM: &str = "$serde_json::private::RawValue";
 
@@ -90,6 +96,7 @@ impl<T: Plain + OutputType> OutputType for SwiftList<T> {
                 rows.json.text.push(b',');
             }
             rows.push(context, object);
+            rows.charge(CHARGE_BYTES)?;
         }
         rows.json.text.push(b']');
         rows.finish().await
@@ -181,6 +188,9 @@ fn fragment<'s>(fragments: &'s Fragments, selection: &'s Selection) -> (Option<&
 /// Objects that are written, with gaps for what is waited for.
 struct Rows<'a> {
     json: JsonText<'a>,
+    budget: &'a AnswerBudget,
+    /// Bytes of the text that the budget knows of.
+    charged: usize,
     gaps: Vec<usize>,
     waiting: Vec<BoxFuture<'a, ServerResult<Value>>>,
 }
@@ -188,11 +198,12 @@ struct Rows<'a> {
 impl<'a> Rows<'a> {
     fn new(set: &ContextSelectionSet<'a>) -> Self {
         let json = JsonText { text: Vec::new(), fragments: &set.query_env.fragments };
-        Self { json, gaps: Vec::new(), waiting: Vec::new() }
+        let budget = &set.data_unchecked::<Session>().budget;
+        Self { json, budget, charged: 0, gaps: Vec::new(), waiting: Vec::new() }
     }
 
     fn push<T: Plain>(&mut self, context: &ContextSelectionSet<'a>, object: &'a T) {
-        let Self { json, gaps, waiting } = self;
+        let Self { json, gaps, waiting, .. } = self;
         json.fields::<T>(&context.item.node, &mut |json, field| {
             if !object.plain(&field.node, json) {
                 gaps.push(json.text.len());
@@ -203,8 +214,19 @@ impl<'a> Rows<'a> {
         });
     }
 
-    async fn finish(self) -> ServerResult<Value> {
-        let Self { mut json, gaps, waiting } = self;
+    /// Charges what was written since the last time, where that is so much.
+    fn charge(&mut self, bytes_min: usize) -> ServerResult<()> {
+        let bytes = self.json.text.len() - self.charged;
+        if bytes >= bytes_min {
+            self.charged += bytes;
+            self.budget.spend(bytes)?;
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> ServerResult<Value> {
+        self.charge(1)?;
+        let Self { mut json, gaps, waiting, .. } = self;
         let mut rest = 0;
         let mut whole = JsonText { text: Vec::new(), fragments: json.fragments };
         for (gap, value) in gaps.into_iter().zip(try_join_all(waiting).await?) {

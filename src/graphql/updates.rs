@@ -72,6 +72,15 @@ impl Update {
         }
     }
 
+    /// Its position in the order of its conversation, behind which a stream resumes.
+    pub(super) fn position(&self) -> Option<OrderKey> {
+        match self {
+            Self::Message(update) => Some(update.message.id.order_key()),
+            Self::Event(update) => Some(update.position),
+            Self::Typing(_) => None,
+        }
+    }
+
     /// Whether something is read to show it, whatever is asked of it.
     pub(super) fn is_read(&self) -> bool {
         match self {

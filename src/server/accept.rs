@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::PaceBounds;
 use super::address::Peer;
 use super::gate::TooMany;
 use super::stall::Impatient;
@@ -33,6 +34,8 @@ pub(super) struct Terms {
     pub(super) head: Duration,
     /// The longest that what is written may wait for the network.
     pub(super) write: Duration,
+    /// How fast what waits must be read.
+    pub(super) pace: PaceBounds,
     /// Each answers what it has read, and ends.
     pub(super) stop: CancellationToken,
 }
@@ -49,7 +52,7 @@ pub(super) async fn accept<P: Send + 'static>(
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let (stream, peer) = next(listener).await;
         let Ok(own) = place_of(peer.ip()) else { continue };
-        let stream = Impatient::new(stream, terms.write);
+        let stream = Impatient::new(stream, terms.write, terms.pace);
         let service = Named { peer: Peer(peer.ip()), router: TowerToHyperService::new(router.clone()) };
         let (head, stop) = (terms.head, terms.stop.clone());
         connections.spawn(async move {

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::PaceBounds;
 use super::accept::{Terms, accept};
 use crate::auth::Auth;
 use crate::metrics::{Metrics, TEXT_FORMAT};
@@ -78,7 +79,7 @@ pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
         .route("/readyz", get(readyz))
         .route("/backup", post(backup))
         .with_state(Arc::new(admin));
-    let terms = Terms { connections: CONNECTIONS_MAX, head: HEAD_MAX, write: WRITE_MAX, stop: stop.clone() };
+    let terms = Terms { connections: CONNECTIONS_MAX, head: HEAD_MAX, write: WRITE_MAX, pace: PaceBounds::default(), stop: stop.clone() };
     let connections = TaskTracker::new();
     tokio::select! {
         () = stop.cancelled() => {}

@@ -1,14 +1,16 @@
 //! What goes out: our own answer, with a code in every error, and no `data` where nothing was executed.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_graphql::parser::types::OperationType;
 use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::pieces::Pieces;
 pub(super) use crate::graphql::Code;
-use crate::graphql::{Payload, RETRY_AFTER_MS, Refused, RefusedKind, Told, is_refusal};
+use crate::graphql::{AnswerBudget, Exceeded, HeldBytes, Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal};
 
 /// When to come back where all places are taken.
 const ROOM_AFTER: Duration = Duration::from_secs(5);
@@ -77,37 +79,60 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
 }
 
-/// What a subscription tells.
-#[derive(Debug)]
+/// One event of a subscription, as it is told.
 pub(super) enum Delivery {
-    Own(Answer),
+    /// Its JSON. The bytes count in the account of their user until they were written.
+    Event(EventText, Option<HeldBytes>),
+    /// The last word of a subscription that cannot go on.
+    Refused(Answer),
+}
+
+pub(super) enum EventText {
+    Own(String),
     /// Without errors, and the same bytes as others get.
     Shared(Payload),
 }
 
-impl From<Told> for Delivery {
-    fn from(told: Told) -> Self {
-        match told {
-            Told::Own(response) => Self::Own(response.into()),
-            Told::Shared(payload) => Self::Shared(payload),
+impl EventText {
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Own(text) => text,
+            Self::Shared(payload) => payload.get(),
         }
     }
 }
 
-impl Delivery {
-    /// The last word of a subscription that cannot go on.
-    pub(super) fn refusal(&self) -> Option<&Answer> {
-        match self {
-            Self::Own(answer) => Some(answer).filter(|answer| answer.is_refusal()),
-            Self::Shared(_) => None,
-        }
-    }
+/// The answer to one query or mutation, whose text is still to be made.
+pub(super) struct Executed {
+    pub(super) answer: Answer,
+    pub(super) operation: OperationType,
+    pub(super) budget: Arc<AnswerBudget>,
+    /// What of the budget belongs to answers before this one.
+    pub(super) spent_before: usize,
+}
 
-    pub(super) fn json(&self) -> Cow<'_, str> {
-        match self {
-            Self::Own(answer) => answer.json().into(),
-            Self::Shared(payload) => payload.get().into(),
+impl Executed {
+    /// Writes the text. Where it goes over a bound the error that says so is written in its place. What is left of the answer has no data.
+    pub(super) fn write(self, pieces: &mut Pieces) -> Answer {
+        let Self { mut answer, operation, budget, spent_before } = self;
+        let mark = pieces.mark();
+        let written = match budget.exceeded() {
+            Some(exceeded) => Err(exceeded),
+            None => answer.write(pieces).and_then(|()| budget.settle(pieces.bytes())),
+        };
+        let Err(exceeded) = written else {
+            answer.data = answer.data.map(|_| Value::Null);
+            return answer;
+        };
+        answer = Answer::exceeded(exceeded, &budget);
+        if operation == OperationType::Mutation {
+            // It was done: only its answer is left out.
+            answer = answer.with_extension("outcome", "UNKNOWN");
         }
+        budget.rewind(spent_before);
+        pieces.rewind(&mark);
+        pieces.frame(&answer.json());
+        answer
     }
 }
 
@@ -122,6 +147,42 @@ impl Answer {
 
     pub(super) fn internal() -> Self {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "Something went wrong here; it is logged.").into()
+    }
+
+    /// Of an answer that is too large, or that is too much for its user now. It has no data.
+    fn exceeded(exceeded: Exceeded, budget: &AnswerBudget) -> Self {
+        let bytes_max = budget.bound(exceeded);
+        let problem = match exceeded {
+            Exceeded::Answer => {
+                let sentence = format!("The answer has more than {bytes_max} bytes: ask for less at once, as smaller pages.");
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::BadUserInput, sentence)
+            }
+            Exceeded::User => {
+                let sentence = format!("The answers of one user that are under way have more than {bytes_max} bytes: read those first.");
+                Problem::too_many(sentence)
+            }
+        };
+        problem.into()
+    }
+
+    /// Stands for an event that is too large. Its stream goes on, and who resumes behind it does so with the cursor.
+    pub(super) fn event_exceeded(budget: &AnswerBudget) -> Self {
+        let sentence = format!(
+            "This event was left out, as its answer has more than {} bytes: select less of each event, as smaller pages. The subscription goes on; \
+             resume behind this event with `extensions.cursor`.",
+            budget.bytes_max()
+        );
+        let answer = Self::from(Problem::new(StatusCode::OK, Code::BadUserInput, sentence));
+        let answer = Self { data: Some(Value::Null), ..answer };
+        match budget.event_cursor() {
+            Some(cursor) => answer.with_extension("cursor", cursor),
+            None => answer,
+        }
+    }
+
+    /// Writes its JSON, within the bound of the pieces.
+    pub(super) fn write(&self, pieces: &mut Pieces) -> Result<(), Exceeded> {
+        serde_json::to_writer(pieces, self).map_err(|_| Exceeded::Answer)
     }
 
     /// True where nothing was executed.

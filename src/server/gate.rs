@@ -38,6 +38,10 @@ pub struct RateBounds {
     pub address_connections: usize,
     /// Subscriptions over HTTP of one user.
     pub user_streams: usize,
+    /// Answers of one user that are under way, from admission until the last byte was written.
+    pub user_answers: usize,
+    /// Bytes of them, and of events of subscriptions.
+    pub user_answer_bytes: usize,
 }
 
 impl Default for RateBounds {
@@ -54,6 +58,8 @@ impl Default for RateBounds {
             address_sockets: 100,
             address_connections: 1_000,
             user_streams: 100,
+            user_answers: 32,
+            user_answer_bytes: 16 << 20,
         }
     }
 }

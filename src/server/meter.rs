@@ -43,7 +43,7 @@ impl Default for Meter {
             closes: metrics::counters("wideroom_socket_closes_total", "WebSockets that the server closed, by close code.", &["code"]),
             refusals: metrics::counters(
                 "wideroom_place_refusals_total",
-                "WebSockets and streams refused because a user, an address or the server had reached its limit.",
+                "WebSockets, streams and answers refused because a user, an address or the server had reached its limit.",
                 &["what"],
             ),
         }

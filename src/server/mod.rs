@@ -3,6 +3,7 @@
 //! Nothing here knows the schema. A request is read, bounded, given its viewer and handed to the [`Executor`]; its answer is written.
 
 mod accept;
+mod account;
 mod address;
 pub mod admin;
 mod answer;
@@ -13,6 +14,7 @@ mod meter;
 mod operation;
 mod origin;
 pub mod pages;
+mod pieces;
 mod request;
 mod shield;
 mod stall;
@@ -35,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::accept::Terms;
+use self::account::Accounts;
 pub use self::address::Proxies;
 use self::gate::Gate;
 pub use self::gate::RateBounds;
@@ -43,7 +46,7 @@ pub use self::origin::Origins;
 pub use self::trusted::{TrustedDocuments, TrustedError};
 use crate::auth::Auth;
 use crate::clock::Clock;
-use crate::graphql::Executor;
+use crate::graphql::{ANSWER_BYTES_MAX, Executor};
 use crate::metrics::Metrics;
 
 /// What the doors let in, and how long they wait.
@@ -57,6 +60,10 @@ pub struct DoorBounds {
     pub connections: usize,
     /// How long a connection may be silent before a request, or take to send its head.
     pub head: Duration,
+    /// The text of one answer, of one event of a subscription, or of all answers of one body.
+    pub answer_bytes: usize,
+    /// Who is read more slowly than this is cut off.
+    pub pace: PaceBounds,
     /// From the head of a request to its answer.
     pub request: Duration,
     /// From the call to stop until what still runs is cut off.
@@ -68,6 +75,14 @@ pub struct DoorBounds {
     pub origins: Origins,
     /// Who may say for whom they speak.
     pub proxies: Proxies,
+}
+
+/// How fast what waits for a reader must be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PaceBounds {
+    pub bytes_per_second: usize,
+    /// Over any so long a time in which bytes wait.
+    pub window: Duration,
 }
 
 /// The same for subscriptions over HTTP, as Server-Sent Events or in parts.
@@ -112,6 +127,8 @@ impl Default for DoorBounds {
             batch: 0,
             connections: 10_000,
             head: Duration::from_secs(60),
+            answer_bytes: ANSWER_BYTES_MAX,
+            pace: PaceBounds::default(),
             request: Duration::from_secs(10),
             drain: Duration::from_secs(10),
             streams: StreamBounds::default(),
@@ -120,6 +137,12 @@ impl Default for DoorBounds {
             origins: Origins::default(),
             proxies: Proxies::default(),
         }
+    }
+}
+
+impl Default for PaceBounds {
+    fn default() -> Self {
+        Self { bytes_per_second: 16 << 10, window: Duration::from_secs(30) }
     }
 }
 
@@ -160,6 +183,7 @@ pub struct Doors {
     clock: Arc<dyn Clock>,
     bounds: DoorBounds,
     gate: Gate,
+    accounts: Accounts,
     places: Arc<Semaphore>,
     stream_places: Arc<Semaphore>,
     sockets: TaskTracker,
@@ -175,8 +199,10 @@ impl Doors {
         let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
         let meter = Arc::new(Meter::default());
         let gate = Gate::new(bounds.rates.clone(), meter.refusals.clone());
+        let most = bounds.rates.is_on.then_some((bounds.rates.user_answers, bounds.rates.user_answer_bytes));
+        let accounts = Accounts::new(bounds.answer_bytes, most, meter.refusals.with_label_values(&["user_answers"]));
         let (sockets, connections, stop) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
-        Self { executor, auth, clock, bounds, gate, places, stream_places, sockets, stop, trusted: None, meter, connections }
+        Self { executor, auth, clock, bounds, gate, accounts, places, stream_places, sockets, stop, trusted: None, meter, connections }
     }
 
     /// From now on only these documents are run, through every door.
@@ -235,8 +261,8 @@ pub async fn run(
 ) -> io::Result<()> {
     let router = router(Arc::clone(&doors), pages);
     let connections = &doors.connections;
-    let DoorBounds { connections: places, head, sockets: SocketBounds { write, .. }, .. } = doors.bounds;
-    let terms = Terms { connections: places, head, write, stop: doors.stop.clone() };
+    let DoorBounds { connections: places, head, pace, sockets: SocketBounds { write, .. }, .. } = doors.bounds;
+    let terms = Terms { connections: places, head, write, pace, stop: doors.stop.clone() };
     tokio::select! {
         () = shutdown => {}
         () = accept::accept(&listener, &router, connections, &terms, |peer| doors.connection_of(peer)) => {}

@@ -17,12 +17,14 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::Doors;
+use super::account::Account;
 use super::address::{Address, Peer};
-use super::answer::{Answer, Code, Delivery, Problem};
-use super::gate::{Counted, TooMany};
+use super::answer::{Answer, Code, Delivery, EventText, Executed, Problem};
+use super::gate::{Caller, Counted, TooMany};
 use super::meter::{Meter, Open};
+use super::pieces::Pieces;
 use crate::auth::{self, Identity};
-use crate::graphql::{Prepared, Told};
+use crate::graphql::{AnswerBudget, Prepared, Told};
 use crate::model::UserId;
 
 /// A name in the log is cut to so many characters: a client may choose it.
@@ -51,26 +53,40 @@ impl Doors {
     }
 
     /// Executes a query or a mutation. It ends with the deadline, whatever it waits for.
-    pub(super) async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, deadline: Instant) -> Answer {
-        let execution = AssertUnwindSafe(self.executor.execute(prepared, variables, viewer)).catch_unwind();
-        match timeout_at(deadline, execution).await {
+    pub(super) async fn execute(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        deadline: Instant,
+        budget: Arc<AnswerBudget>,
+    ) -> Executed {
+        let (operation, spent_before) = (prepared.operation, budget.spent());
+        let execution = AssertUnwindSafe(self.executor.execute(prepared, variables, viewer, Arc::clone(&budget))).catch_unwind();
+        let answer = match timeout_at(deadline, execution).await {
             Ok(Ok(response)) => response.into(),
             Ok(Err(panic)) => panicked(panic.as_ref()),
-            Err(_) => overdue(prepared.operation, self.bounds.request),
-        }
+            Err(_) => overdue(operation, self.bounds.request),
+        };
+        Executed { answer, operation, budget, spent_before }
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, viewer: Option<UserId>) -> Deliveries {
-        let executor = Arc::clone(&self.executor);
-        let opening = async move { executor.subscribe(&prepared, variables, viewer).await };
-        Deliveries { phase: Phase::Opening(opening.boxed()), open: Open::new(&self.meter) }
+    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, caller: &Caller) -> Deliveries {
+        let (executor, viewer) = (Arc::clone(&self.executor), caller.viewer.clone());
+        let (account, budget) = (self.accounts.of(caller), self.accounts.event_budget());
+        let of_events = Arc::clone(&budget);
+        let opening = async move { executor.subscribe(&prepared, variables, viewer, of_events).await };
+        Deliveries { phase: Phase::Opening(opening.boxed()), account, budget, open: Open::new(&self.meter) }
     }
 }
 
 /// What one subscription tells.
 pub(super) struct Deliveries {
     phase: Phase,
+    account: Option<Arc<Account>>,
+    /// Of one event.
+    budget: Arc<AnswerBudget>,
     open: Open,
 }
 
@@ -90,15 +106,44 @@ impl Phase {
     }
 }
 
+impl Deliveries {
+    /// Makes the text of an event, and counts it.
+    fn delivery(&self, told: Told) -> Delivery {
+        let text = match told {
+            Told::Shared(payload) => EventText::Shared(payload),
+            Told::Own(response) => {
+                let answer = Answer::from(response);
+                if self.budget.exceeded().is_none() && answer.is_refusal() {
+                    return Delivery::Refused(answer);
+                }
+                EventText::Own(self.text(&answer))
+            }
+        };
+        self.budget.rewind(0);
+        let held = self.account.as_ref().map(|account| account.bytes.hold(text.as_str().len()));
+        Delivery::Event(text, held)
+    }
+
+    fn text(&self, answer: &Answer) -> String {
+        let mut pieces = Pieces::new(usize::MAX, self.budget.bytes_max(), self.budget.spent());
+        let is_whole = self.budget.exceeded().is_none() && answer.write(&mut pieces).is_ok();
+        if is_whole { pieces.into_text() } else { Answer::event_exceeded(&self.budget).json() }
+    }
+}
+
 impl Stream for Deliveries {
     type Item = Delivery;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        // A user whose answers are not read is told nothing more: the stream waits, and reads what it missed from the store.
+        if self.account.as_ref().is_some_and(|account| !account.bytes.has_room(cx.waker())) {
+            return Poll::Pending;
+        }
         let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_told(cx))) {
-            Ok(told) => ready!(told).map(Delivery::from),
+            Ok(told) => ready!(told).map(|told| self.delivery(told)),
             Err(panic) => {
                 self.phase = Phase::Over;
-                Some(Delivery::Own(panicked(panic.as_ref())))
+                Some(Delivery::Refused(panicked(panic.as_ref())))
             }
         };
         if told.is_some() {

@@ -9,6 +9,7 @@ mod group_events;
 mod groups;
 mod history;
 mod inbox;
+mod large_events;
 mod presence;
 mod profile;
 mod rates;

@@ -25,7 +25,7 @@ pub async fn measure(world: &World) {
             let start = Instant::now();
             outcome = match world.api.prepare(&text, None) {
                 Ok(prepared) => {
-                    let response = world.api.execute(&prepared, Variables::default(), Some(viewer.clone())).await;
+                    let response = world.api.execute(&prepared, Variables::default(), Some(viewer.clone()), Default::default()).await;
                     if response.errors.is_empty() { "answered" } else { "invalid" }
                 }
                 Err(refused) if refused.kind == RefusedKind::Syntax => "unreadable",

@@ -175,7 +175,12 @@ async fn execution(world: &World, size: &Size) {
     let prepared = world.api.prepare(VIEWER, None).unwrap();
     let answer: Value = serde_json::from_str(&world.ask(viewer, VIEWER, json!({})).await).unwrap();
     let execute = || {
-        let response = futures_util::FutureExt::now_or_never(world.api.execute(&prepared, Default::default(), Some(viewer.clone())));
+        let response = futures_util::FutureExt::now_or_never(world.api.execute(
+            &prepared,
+            Default::default(),
+            Some(viewer.clone()),
+            Default::default(),
+        ));
         drop(black_box(serde_json::to_string(&response.expect("it waits for nothing")).unwrap()));
     };
     compare(size, "the least query, known", execute, "serde_json of its answer", || {

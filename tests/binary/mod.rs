@@ -1,5 +1,6 @@
 //! The real program behind real sockets: what it answers, how it ends, and what is left of it after any end.
 
+mod answers;
 mod backup;
 mod backup_key;
 mod crash;

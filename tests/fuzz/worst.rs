@@ -26,7 +26,7 @@ async fn the_worst_documents_are_refused_in_no_time() {
             let text = format!("{text}#{attempt}");
             let start = Instant::now();
             if let Ok(prepared) = world.api.prepare(&text, None) {
-                let response = world.api.execute(&prepared, Variables::default(), Some(alice.clone())).await;
+                let response = world.api.execute(&prepared, Variables::default(), Some(alice.clone()), Default::default()).await;
                 best = best.min(start.elapsed());
                 let answer = serde_json::to_string(&response).unwrap();
                 assert!(!answer.contains("INTERNAL"), "{what}: {answer}");

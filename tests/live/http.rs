@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wideroom::server::{DoorBounds, SocketBounds};
+use wideroom::server::{DoorBounds, RateBounds, SocketBounds};
 
 use super::world::{Reply, World, soon};
 
@@ -251,7 +251,8 @@ async fn a_connection_above_the_limit_waits() {
 #[tokio::test]
 async fn a_client_that_does_not_read_a_large_answer_is_disconnected() {
     let sockets = SocketBounds { write: Duration::from_millis(50), ..SocketBounds::default() };
-    let world = World::with(DoorBounds { connections: 1, sockets, ..DoorBounds::default() }).await;
+    let rates = RateBounds { user_answer_bytes: usize::MAX, ..RateBounds::default() };
+    let world = World::with(DoorBounds { connections: 1, sockets, rates, answer_bytes: usize::MAX, ..DoorBounds::default() }).await;
     let mut stream = world.tcp().await;
     stream.write_all(b"GET /graphql?query=%7Blarge(bytes:50000000)%7D HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut start = [0; 12];

@@ -1,5 +1,6 @@
 //! Over real sockets: the doors with a small schema of their own behind them.
 
+mod answer_bounds;
 mod batch;
 mod clients;
 mod drain;

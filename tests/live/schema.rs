@@ -7,7 +7,7 @@ use async_graphql::{Context, Error, ErrorExtensions, Object, Request, Response, 
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, future};
 use tokio::sync::watch;
-use wideroom::graphql::{self, DocumentBounds, Documents, Executor, Here, Prepared, Refused};
+use wideroom::graphql::{self, AnswerBudget, DocumentBounds, Documents, Executor, Here, Prepared, Refused};
 use wideroom::model::UserId;
 
 /// How many of `forever`, `flood` and `slow` are alive.
@@ -39,7 +39,7 @@ impl Executor for TestApi {
         self.documents.prepare(query, operation_name)
     }
 
-    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> Response {
+    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, _: Arc<AnswerBudget>) -> Response {
         self.schema.execute(Self::request(prepared, variables, viewer)).await
     }
 
@@ -47,7 +47,13 @@ impl Executor for TestApi {
         Box::new(())
     }
 
-    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>) -> BoxStream<'static, graphql::Told> {
+    async fn subscribe(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        _: Arc<AnswerBudget>,
+    ) -> BoxStream<'static, graphql::Told> {
         self.schema.execute_stream(Self::request(prepared, variables, viewer)).map(graphql::Told::Own).boxed()
     }
 }

@@ -46,6 +46,14 @@ impl Reading {
         }
     }
 
+    /// Whether nothing more came, though everything that could run has run.
+    pub(super) async fn is_quiet(&mut self) -> bool {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        futures_util::FutureExt::now_or_never(self.response.frame()).is_none()
+    }
+
     /// All of it, to a proper end.
     pub(super) async fn whole(mut self) -> String {
         while let Some(frame) = soon(self.response.frame()).await {

@@ -44,7 +44,7 @@ impl Door {
 
     async fn ask(&self, viewer: &UserId, document: &str, variables: Value) -> Value {
         let prepared = self.api.prepare(document, None).unwrap();
-        let response = self.api.execute(&prepared, Variables::from_json(variables), Some(viewer.clone())).await;
+        let response = self.api.execute(&prepared, Variables::from_json(variables), Some(viewer.clone()), Arc::default()).await;
         assert!(response.errors.is_empty(), "{:?}", response.errors);
         response.data.into_json().unwrap()
     }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
-use wideroom::graphql::{Api, DocumentBounds, Executor, Told};
+use wideroom::graphql::{Api, DocumentBounds, Executor, Payload, Told};
 use wideroom::model::UserId;
 use wideroom::store::Store;
 use wideroom::transfer::Import;
@@ -110,7 +110,7 @@ impl Actor {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);
         let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
-        let response = self.api.execute(&prepared, variables, self.user.clone()).await;
+        let response = self.api.execute(&prepared, variables, self.user.clone(), Arc::default()).await;
         Answer(serde_json::to_value(response).unwrap())
     }
 
@@ -124,7 +124,7 @@ impl Actor {
         assert_eq!(prepared.operation, OperationType::Subscription);
         let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
         let (api, user) = (Arc::clone(&self.api), self.user.clone());
-        Stream(async move { api.subscribe(&prepared, variables, user).await }.flatten_stream().boxed())
+        Stream(async move { api.subscribe(&prepared, variables, user, Arc::default()).await }.flatten_stream().boxed())
     }
 
     /// Why this is not even executed.
@@ -227,6 +227,14 @@ impl Stream {
         let told = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came");
         let told = told.expect("the stream ended");
         (Answer(serde_json::to_value(&told).unwrap()), matches!(told, Told::Shared(_)))
+    }
+
+    /// The bytes that come next, which are shared with others.
+    pub(crate) async fn payload(&mut self) -> Payload {
+        match tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came") {
+            Some(Told::Shared(payload)) => payload,
+            other => panic!("{other:?} is shared with nobody"),
+        }
     }
 
     /// Whether it ends, with nothing before.

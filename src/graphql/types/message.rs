@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
 use async_graphql::resolver_utils::enum_value;
-use async_graphql::{ID, InputObject, Object, SimpleObject};
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use futures_util::future::try_join;
 
 use super::reaction::{self, Reaction};
@@ -16,7 +16,7 @@ use crate::graphql::cursor::{Cursors, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json, Uuid};
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::{Scope, Session};
 use crate::graphql::swift::{JsonText, Plain, Swift};
 use crate::model::{self, ConversationId, MessageId, OrderKey};
 
@@ -75,13 +75,17 @@ impl Message {
     }
 
     /// The text. Null once deleted; empty only beside attachments, and in a SYSTEM message.
-    async fn body(&self) -> Option<&str> {
-        self.message.content.as_ref().map(|content| content.body.as_str())
+    async fn body(&self, ctx: &Context<'_>) -> Result<Option<&str>> {
+        let body = self.message.content.as_ref().map(|content| content.body.as_str());
+        Session::charge(ctx, body.map_or(0, str::len))?;
+        Ok(body)
     }
 
     /// What is attached. None once deleted.
-    async fn attachments(&self) -> Vec<Attachment<'_>> {
-        self.message.content.iter().flat_map(|content| &content.attachments).map(Attachment).collect()
+    async fn attachments(&self, ctx: &Context<'_>) -> Result<Vec<Attachment<'_>>> {
+        let attachments: Vec<_> = self.message.content.iter().flat_map(|content| &content.attachments).map(Attachment).collect();
+        Session::charge(ctx, attachments.iter().map(|Attachment(attachment)| attachment.url.len()).sum())?;
+        Ok(attachments)
     }
 
     /// The client's own, as sent. Null once deleted. Of a SYSTEM message: `event`, one of joined, left, removed, renamed and roleChanged, and

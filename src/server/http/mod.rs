@@ -21,12 +21,13 @@ use self::negotiation::{Accepted, Media};
 use self::stream::Feed;
 use self::wire::Wire;
 use super::Doors;
-use super::answer::{Answer, Code, Problem};
+use super::answer::{Answer, Code, Executed, Problem};
 use super::gate::Caller;
 use super::operation::{LogLine, Sentence};
+use super::pieces::{PIECE_BYTES, Pieces};
 use super::request::{Asked, GraphqlRequest, Parameters, bad_json, not_a_request};
 use crate::auth::Identity;
-use crate::graphql::Ready;
+use crate::graphql::{AnswerBudget, Ready};
 use crate::model::Timestamp;
 
 /// A body over its bound is read on and thrown away up to so many times the bound, so that its sender gets to read why.
@@ -34,9 +35,11 @@ const DISCARD_FACTOR: usize = 8;
 
 /// What becomes of a well-formed request.
 enum Outcome {
-    Answered(Answer),
-    /// One answer for each request of a batch, in its order.
-    Batch(Vec<Answer>),
+    /// Nothing was executed.
+    Refused(Answer),
+    Executed(Executed),
+    /// One answer for each request of a batch, in its order, and the code of the first that failed.
+    Batch(Pieces, Arc<AnswerBudget>, String),
     Subscribed(Feed),
 }
 
@@ -50,36 +53,60 @@ pub(super) async fn graphql(State(doors): State<Arc<Doors>>, request: Request) -
     } else {
         answer(&doors, request, accepted, &mut line).await
     };
-    let answer = match outcome {
+    let mut problem = match outcome {
         Ok(Outcome::Subscribed(feed)) => return respond_in(feed.wire, feed.body(line)),
-        Ok(Outcome::Batch(answers)) => {
-            let code = answers.iter().map(Answer::code).find(|code| *code != "OK");
-            line.end(code.unwrap_or("OK"));
-            return response(Body::from(batch_json(&answers)), accepted.media.unwrap_or(Media::Json).name(), "no-store");
+        Ok(Outcome::Batch(pieces, budget, code)) => {
+            line.end(&code);
+            return response(pieces.into_body(Some(budget)), accepted.media.unwrap_or(Media::Json).name(), "no-store");
         }
-        Ok(Outcome::Answered(answer)) => Ok(answer),
-        Err(problem) => Err(problem),
+        Ok(Outcome::Executed(executed)) => return answered(Ok(executed), accepted, &mut line),
+        Ok(Outcome::Refused(answer)) => return answered(Err(answer), accepted, &mut line),
+        Err(problem) => problem,
     };
-    let media = accepted.media.unwrap_or(Media::Json);
-    let (answer, status, header) = match answer {
-        Ok(answer) => {
-            if let Some(wire) = accepted.stream_of_one() {
-                // A success of HTTP, whatever GraphQL says: `graphql-sse` shows nobody what an answer with another status says, and asks again
-                // and again. Its protocol wants that of documents that are refused, too.
-                line.end(answer.code());
-                return respond_in(wire, Body::from(wire.whole(&answer)));
-            }
-            // To those who only know plain JSON, whatever GraphQL says of a well-formed request is a success of HTTP.
-            let status = if media == Media::Json && !answer.status.is_server_error() { StatusCode::OK } else { answer.status };
-            (answer, status, None)
+    let (status, header) = (problem.status, problem.header.take());
+    let answer = Answer::from(problem);
+    line.end(answer.code());
+    respond(&answer, status, accepted.media.unwrap_or(Media::Json), header)
+}
+
+/// The answer to a well-formed request, in pieces.
+fn answered(outcome: Result<Executed, Answer>, accepted: Accepted, line: &mut LogLine) -> Response {
+    let wire = accepted.stream_of_one();
+    if let (Some(wire), answer) = (wire, outcome.as_ref().map_or_else(|answer| answer, |executed| &executed.answer))
+        && answer.is_refusal()
+    {
+        line.end(answer.code());
+        return respond_in(wire, Body::from([wire.start(), &wire.next(answer), wire.complete()].concat()));
+    }
+    let (bytes_max, spent) = outcome.as_ref().map_or((0, 0), |executed| (executed.budget.bytes_max(), executed.budget.spent()));
+    let mut pieces = Pieces::new(PIECE_BYTES, bytes_max, spent);
+    if let Some(wire) = wire {
+        pieces.frame(wire.start());
+        pieces.frame(wire.around().0);
+    }
+    let (answer, budget) = match outcome {
+        Ok(executed) => {
+            let budget = Arc::clone(&executed.budget);
+            (executed.write(&mut pieces), Some(budget))
         }
-        Err(mut problem) => {
-            let (status, header) = (problem.status, problem.header.take());
-            (problem.into(), status, header)
+        Err(answer) => {
+            pieces.frame(&answer.json());
+            (answer, None)
         }
     };
     line.end(answer.code());
-    respond(&answer, status, media, header)
+    if let Some(wire) = wire {
+        // A success of HTTP, whatever GraphQL says: `graphql-sse` shows nobody what an answer with another status says, and asks again
+        // and again. Its protocol wants that of documents that are refused, too.
+        pieces.frame(wire.around().1);
+        pieces.frame(wire.complete());
+        return respond_in(wire, pieces.into_body(budget));
+    }
+    let media = accepted.media.unwrap_or(Media::Json);
+    let mut response = response(pieces.into_body(budget), media.name(), "no-store");
+    // To those who only know plain JSON, whatever GraphQL says of a well-formed request is a success of HTTP.
+    *response.status_mut() = if media == Media::Json && !answer.status.is_server_error() { StatusCode::OK } else { answer.status };
+    response
 }
 
 /// Whatever else one asks for below `/graphql`.
@@ -100,11 +127,6 @@ fn respond(answer: &Answer, status: StatusCode, media: Media, header: Option<Box
     *response.status_mut() = status;
     response.headers_mut().extend(header.map(|header| *header));
     response
-}
-
-fn batch_json(answers: &[Answer]) -> String {
-    let answers: Vec<_> = answers.iter().map(Answer::json).collect();
-    format!("[{}]", answers.join(","))
 }
 
 fn respond_in(wire: Wire, body: Body) -> Response {
@@ -135,8 +157,14 @@ async fn answer(doors: &Arc<Doors>, request: Request, accepted: Accepted, line: 
     let identity = identity(doors, &head.headers).map_err(|why| doors.gate.refusal(&stranger, why))?;
     let caller = Caller { viewer: identity.as_ref().map(|identity| identity.user.clone()), ..stranger };
     line.viewer(caller.viewer.as_ref());
-    let knock =
-        Knock { accepted, caller, expires_at: identity.and_then(|identity| identity.expires_at), method: head.method.clone(), deadline };
+    let knock = Knock {
+        accepted,
+        caller,
+        expires_at: identity.and_then(|identity| identity.expires_at),
+        method: head.method.clone(),
+        deadline,
+        budget: None,
+    };
     if head.method == Method::GET {
         let parameters = parameters(&head.uri)?;
         let request = GraphqlRequest::from_parameters(&parameters)?;
@@ -155,28 +183,42 @@ async fn answer(doors: &Arc<Doors>, request: Request, accepted: Accepted, line: 
     };
     match Asked::from_json(&body, doors.bounds.batch)? {
         Asked::One(request) => execute(doors, &request, knock, line).await,
-        Asked::Batch(requests) => batch(doors, &requests, &knock, line).await.map(Outcome::Batch),
+        Asked::Batch(requests) => batch(doors, &requests, &knock, line).await,
     }
 }
 
 /// One after the other, by one deadline: so a batch costs no more at once than one request does, and what it changes, it changes in order.
-async fn batch(doors: &Arc<Doors>, requests: &[GraphqlRequest<'_>], knock: &Knock, line: &mut LogLine) -> Result<Vec<Answer>, Problem> {
+///
+/// All of its answers are one to the bounds of answers.
+async fn batch(doors: &Arc<Doors>, requests: &[GraphqlRequest<'_>], knock: &Knock, line: &mut LogLine) -> Result<Outcome, Problem> {
     if knock.accepted.media.is_none() {
         let sentence = "A batch is answered as `application/graphql-response+json` or `application/json`, and `Accept` allows neither.";
         return Err(Problem::new(StatusCode::NOT_ACCEPTABLE, Code::BadUserInput, sentence));
     }
     // A subscription has no place in it.
     let accepted = knock.accepted.without_streams();
-    let mut answers = Vec::with_capacity(requests.len());
-    for request in requests {
-        let knock = Knock { accepted, ..knock.clone() };
-        answers.push(match execute(doors, request, knock, line).await {
-            Ok(Outcome::Answered(answer)) => answer,
-            Ok(Outcome::Batch(_) | Outcome::Subscribed(_)) => Answer::internal(),
-            Err(problem) => problem.into(),
-        });
+    let budget = doors.accounts.admit(&knock.caller)?;
+    let mut pieces = Pieces::new(PIECE_BYTES, budget.bytes_max(), 0);
+    let mut code = None;
+    for (index, request) in requests.iter().enumerate() {
+        pieces.frame(if index == 0 { "[" } else { "," });
+        let knock = Knock { accepted, budget: Some(Arc::clone(&budget)), ..knock.clone() };
+        let answer = match execute(doors, request, knock, line).await {
+            Ok(Outcome::Executed(executed)) => executed.write(&mut pieces),
+            Ok(Outcome::Refused(answer)) => framed(answer, &mut pieces),
+            Ok(Outcome::Batch(..) | Outcome::Subscribed(_)) => framed(Answer::internal(), &mut pieces),
+            Err(problem) => framed(problem.into(), &mut pieces),
+        };
+        code = code.or(Some(answer.code()).filter(|code| *code != "OK").map(str::to_owned));
     }
-    Ok(answers)
+    pieces.frame("]");
+    Ok(Outcome::Batch(pieces, budget, code.unwrap_or_else(|| "OK".to_owned())))
+}
+
+/// An answer of our own, which is small.
+fn framed(answer: Answer, pieces: &mut Pieces) -> Answer {
+    pieces.frame(&answer.json());
+    answer
 }
 
 /// What stands around a request, and by when it is to be answered.
@@ -187,10 +229,12 @@ struct Knock {
     expires_at: Option<Timestamp>,
     method: Method,
     deadline: Instant,
+    /// That of the batch which it is in.
+    budget: Option<Arc<AnswerBudget>>,
 }
 
 async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock, line: &mut LogLine) -> Result<Outcome, Problem> {
-    let refused = |problem: Problem| Ok(Outcome::Answered(problem.into()));
+    let refused = |problem: Problem| Ok(Outcome::Refused(problem.into()));
     let priced = |why: Problem| match doors.gate.refusal(&knock.caller, why) {
         problem if problem.code == Code::RateLimited => Err(problem),
         why => refused(why),
@@ -222,11 +266,11 @@ async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock,
         Err(why) => return priced(why.into()),
     };
     doors.gate.admit(&knock.caller, prepared.operation, cost)?;
-    let viewer = knock.caller.viewer;
     if let Some(wire) = wire {
-        return Feed::open(doors, wire, prepared, variables, viewer, knock.expires_at).map(Outcome::Subscribed);
+        return Feed::open(doors, wire, prepared, variables, &knock.caller, knock.expires_at).map(Outcome::Subscribed);
     }
-    Ok(Outcome::Answered(doors.execute(&prepared, variables, viewer, knock.deadline).await))
+    let budget = knock.budget.map_or_else(|| doors.accounts.admit(&knock.caller), Ok)?;
+    Ok(Outcome::Executed(doors.execute(&prepared, variables, knock.caller.viewer, knock.deadline, budget).await))
 }
 
 fn not_allowed(allow: &'static str, sentence: &str) -> Problem {

@@ -20,7 +20,7 @@ use crate::model::{Timestamp, UserId};
 use crate::server::Doors;
 use crate::server::answer::{Code, Delivery, Problem};
 use crate::server::expiry::Expiry;
-use crate::server::gate::Counted;
+use crate::server::gate::{Caller, Counted};
 use crate::server::operation::{Deliveries, LogLine};
 
 pub(super) struct Feed {
@@ -40,7 +40,7 @@ impl Feed {
         wire: Wire,
         prepared: Prepared,
         variables: Variables,
-        viewer: Option<UserId>,
+        caller: &Caller,
         expires_at: Option<Timestamp>,
     ) -> Result<Self, Problem> {
         if doors.stop.is_cancelled() {
@@ -51,10 +51,11 @@ impl Feed {
             let sentence = "There are too many open streams here; try again later.";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
         };
+        let viewer = &caller.viewer;
         let own = viewer.as_ref().map(|viewer| doors.gate.stream_of(viewer)).transpose()?.flatten();
         let expiry = expires_at.map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
         let here = viewer.as_ref().map(|viewer| doors.executor.arrive(viewer));
-        let deliveries = doors.subscribe(prepared, variables, viewer);
+        let deliveries = doors.subscribe(prepared, variables, caller);
         Ok(Self { doors: Arc::clone(doors), wire, deliveries, expiry, _place: place, _own: own, _here: here })
     }
 
@@ -117,7 +118,7 @@ impl Telling {
             };
             match woken {
                 Woken::Stopping => return self.cut(stopping()),
-                Woken::Told(delivery) => return self.told(delivery.as_ref()),
+                Woken::Told(delivery) => return self.told(delivery),
                 Woken::Alarm => {
                     let now = Instant::now();
                     let clock = self.feed.doors.clock.as_ref();
@@ -133,18 +134,20 @@ impl Telling {
         }
     }
 
-    fn told(&mut self, delivery: Option<&Delivery>) -> Bytes {
+    fn told(&mut self, delivery: Option<Delivery>) -> Bytes {
         let wire = self.feed.wire;
-        let Some(delivery) = delivery else {
-            self.phase = Phase::Over;
-            return wire.complete().into();
-        };
-        if let Some(answer) = delivery.refusal() {
-            self.phase = Phase::Over;
-            answer.code().clone_into(&mut self.code);
-            return (wire.next(answer) + wire.complete()).into();
+        match delivery {
+            Some(Delivery::Event(text, held)) => wire.deliver(&text, held),
+            Some(Delivery::Refused(answer)) => {
+                self.phase = Phase::Over;
+                answer.code().clone_into(&mut self.code);
+                (wire.next(&answer) + wire.complete()).into()
+            }
+            None => {
+                self.phase = Phase::Over;
+                wire.complete().into()
+            }
         }
-        wire.deliver(delivery).into()
     }
 
     fn cut(&mut self, problem: Problem) -> Bytes {

@@ -4,12 +4,11 @@
 //! - `multipart/mixed` by Apollo's protocol for subscriptions, where the boundary *ends* a part: it is sent with the part, because a client
 //!   cannot know that a part is whole before it has seen it.
 
-use std::collections::BTreeMap;
-
 use axum::body::Bytes;
 use serde::Serialize;
 
-use crate::server::answer::{Answer, Delivery, Problem};
+use crate::graphql::HeldBytes;
+use crate::server::answer::{Answer, EventText, Problem};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
@@ -20,7 +19,7 @@ pub(super) enum Wire {
 /// What a part says.
 #[derive(Serialize)]
 struct Part<'a> {
-    payload: Option<&'a Answer>,
+    payload: Option<()>,
     /// Of the transport: the stream is over, whatever the subscription would have had to tell.
     #[serde(flatten)]
     fatal: Option<&'a Answer>,
@@ -57,20 +56,28 @@ impl Wire {
         }
     }
 
-    pub(super) fn deliver(self, delivery: &Delivery) -> String {
-        match (self, delivery) {
-            (_, Delivery::Own(answer)) => self.next(answer),
-            (Self::Events, Delivery::Shared(payload)) => event(payload.get()),
-            (Self::Parts, Delivery::Shared(payload)) => part(&BTreeMap::from([("payload", payload)])),
+    /// One event. Its bytes count until they were written.
+    pub(super) fn deliver(self, text: &EventText, held: Option<HeldBytes>) -> Bytes {
+        let (head, tail) = self.around();
+        Bytes::from_owner(HeldText { text: [head, text.as_str(), tail].concat(), _held: held })
+    }
+
+    /// What stands before and behind the JSON of an answer. JSON has no line breaks of its own, so that one line of data is enough.
+    pub(super) const fn around(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Events => ("event: next\ndata: ", "\n\n"),
+            Self::Parts => ("\r\ncontent-type: application/json\r\n\r\n{\"payload\":", "}\r\n--graphql"),
         }
     }
 
     pub(super) fn next(self, answer: &Answer) -> String {
         match self {
-            Self::Events => event(&answer.json()),
             // An answer that failed here, in the midst of it, is none of the subscription's.
             Self::Parts if answer.is_refusal() && answer.status.is_server_error() => part(&Part { payload: None, fatal: Some(answer) }),
-            Self::Parts => part(&Part { payload: Some(answer), fatal: None }),
+            Self::Events | Self::Parts => {
+                let (head, tail) = self.around();
+                [head, &answer.json(), tail].concat()
+            }
         }
     }
 
@@ -95,19 +102,21 @@ impl Wire {
             Self::Parts => (part(&Part { payload: None, fatal: Some(&problem.into()) }) + self.complete()).into(),
         }
     }
+}
 
-    /// A stream of one answer.
-    pub(super) fn whole(self, answer: &Answer) -> String {
-        [self.start(), &self.next(answer), self.complete()].concat()
+/// An event that is under way.
+struct HeldText {
+    text: String,
+    _held: Option<HeldBytes>,
+}
+
+impl AsRef<[u8]> for HeldText {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
     }
 }
 
-/// JSON has no line breaks of its own, so that one line of data is enough.
-fn event(json: &str) -> String {
-    format!("event: next\ndata: {json}\n\n")
-}
-
-fn part(part: &impl Serialize) -> String {
+fn part(part: &Part<'_>) -> String {
     let json = serde_json::to_string(part).expect("an answer is a tree of text and numbers");
     format!("\r\ncontent-type: application/json\r\n\r\n{json}\r\n--graphql")
 }

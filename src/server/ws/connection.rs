@@ -19,17 +19,18 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::linger;
 use super::operations::Operations;
-use super::outbox::{Full, Outbox};
-use super::protocol::{Close, Incoming, Outgoing};
+use super::outbox::{Full, Held, Outbox};
+use super::protocol::{self, Close, Incoming, Outgoing};
 use super::rate::Bucket;
 use super::source::{Frames, News, Source, Sources};
 use super::timers::{Due, Timers};
-use crate::graphql::{Here, Prepared, Ready};
+use crate::graphql::{AnswerBudget, Here, Prepared, Ready};
 use crate::model::UserId;
 use crate::server::address::Address;
-use crate::server::answer::{Answer, Code, Problem};
+use crate::server::answer::{Answer, Code, Executed, Problem};
 use crate::server::gate::{Caller, Counted};
 use crate::server::operation::{LogLine, Sentence};
+use crate::server::pieces::Pieces;
 use crate::server::request::GraphqlRequest;
 use crate::server::{Doors, SocketBounds};
 
@@ -42,6 +43,9 @@ pub(super) struct Connection {
     session: Session,
     timers: Timers,
 }
+
+/// What is executed, within which budget; a subscription has one for each event.
+type Admitted = (Prepared, Variables, Option<Arc<AnswerBudget>>);
 
 enum Session {
     Waiting,
@@ -175,10 +179,10 @@ impl Connection {
 
     fn take(&mut self, news: News) -> Result<(), End> {
         match news {
-            News::Told(text) => Ok(self.outbox.tell(text)?),
+            News::Told(text, held) => Ok(self.outbox.tell(text, held.map(Held::Event))?),
             News::Read(frame, over_for) => self.read(frame, over_for),
-            News::Answered(id, answer) => {
-                self.answered(&id, &answer);
+            News::Answered(id, executed) => {
+                self.answered(&id, executed);
                 Ok(())
             }
             News::Refused(id, answer) => {
@@ -210,7 +214,7 @@ impl Connection {
     }
 
     fn say(&mut self, message: &Outgoing<'_>) -> Result<(), End> {
-        Ok(self.outbox.tell(message.json())?)
+        Ok(self.outbox.tell(message.json(), None)?)
     }
 
     fn read(&mut self, frame: Option<Result<Message, axum::Error>>, over_for: Duration) -> Result<(), End> {
@@ -278,8 +282,8 @@ impl Connection {
         }
         let caller = Caller { viewer: viewer.clone(), address: self.address };
         match self.prepare(&request, &caller, &mut line) {
-            Ok((prepared, variables)) => {
-                self.start(id, prepared, variables, viewer, line);
+            Ok((prepared, variables, budget)) => {
+                self.start(id, prepared, variables, &caller, budget, line);
                 Ok(())
             }
             Err(problem) => {
@@ -290,7 +294,7 @@ impl Connection {
         }
     }
 
-    fn prepare(&self, request: &GraphqlRequest<'_>, caller: &Caller, line: &mut LogLine) -> Result<(Prepared, Variables), Problem> {
+    fn prepare(&self, request: &GraphqlRequest<'_>, caller: &Caller, line: &mut LogLine) -> Result<Admitted, Problem> {
         let most = self.bounds().operations;
         if self.operations.are_full(&self.sources, most) {
             let sentence = format!("A socket runs at most {most} operations at once.");
@@ -304,30 +308,47 @@ impl Connection {
         let variables = request.variables(self.doors.bounds.variables_bytes)?;
         let Ready { variables, cost } = prepared.accept(variables).map_err(|why| gate.refusal(caller, why.into()))?;
         gate.admit(caller, prepared.operation, cost)?;
-        Ok((prepared, variables))
+        let budget = match prepared.operation {
+            OperationType::Subscription => None,
+            OperationType::Query | OperationType::Mutation => Some(self.doors.accounts.admit(caller)?),
+        };
+        Ok((prepared, variables, budget))
     }
 
-    fn start(&mut self, id: &str, prepared: Prepared, variables: Variables, viewer: Option<UserId>, line: LogLine) {
-        match prepared.operation {
-            OperationType::Subscription => {
-                self.operations.subscription(&mut self.sources, id, line, self.doors.subscribe(prepared, variables, viewer))
-            }
-            OperationType::Query | OperationType::Mutation => {
+    fn start(
+        &mut self,
+        id: &str,
+        prepared: Prepared,
+        variables: Variables,
+        caller: &Caller,
+        budget: Option<Arc<AnswerBudget>>,
+        line: LogLine,
+    ) {
+        match budget {
+            None => self.operations.subscription(&mut self.sources, id, line, self.doors.subscribe(prepared, variables, caller)),
+            Some(budget) => {
                 let (doors, deadline) = (Arc::clone(&self.doors), Instant::now() + self.doors.bounds.request);
-                let answer = async move { doors.execute(&prepared, variables, viewer, deadline).await };
+                let viewer = caller.viewer.clone();
+                let answer = async move { doors.execute(&prepared, variables, viewer, deadline, budget).await };
                 self.operations.request(&mut self.sources, id, line, answer.boxed());
             }
         }
     }
 
     /// A query or a mutation has its one answer.
-    fn answered(&mut self, id: &str, answer: &Answer) {
+    fn answered(&mut self, id: &str, executed: Executed) {
+        let budget = Arc::clone(&executed.budget);
+        // One message is one piece: the library writes no message in several frames.
+        let mut text = Pieces::new(usize::MAX, budget.bytes_max(), budget.spent());
+        text.frame(&protocol::next_head(id));
+        let answer = executed.write(&mut text);
         self.operations.ended(id, answer.code());
         if answer.is_refusal() {
-            self.outbox.answer(Outgoing::Error { id, payload: &answer.errors }.json());
+            self.outbox.answer(Outgoing::Error { id, payload: &answer.errors }.json(), None);
         } else {
-            self.outbox.answer(Outgoing::Next { id, payload: answer }.json());
-            self.outbox.answer(Outgoing::Complete { id }.json());
+            text.frame(protocol::NEXT_TAIL);
+            self.outbox.answer(text.into_text(), Some(Held::Answer(budget)));
+            self.outbox.answer(Outgoing::Complete { id }.json(), None);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::source::{Id, Operation, Source, Sources};
-use crate::server::answer::Answer;
+use crate::server::answer::Executed;
 use crate::server::operation::{Deliveries, LogLine};
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Operations {
         self.0.values().any(|running| running.is_request)
     }
 
-    pub(super) fn request(&mut self, sources: &mut Sources, id: &str, line: LogLine, answer: BoxFuture<'static, Answer>) {
+    pub(super) fn request(&mut self, sources: &mut Sources, id: &str, line: LogLine, answer: BoxFuture<'static, Executed>) {
         let id = self.start(id, line, true);
         sources.push(Source::Operation(Operation::request(id, answer)));
     }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use futures_util::{Sink, SinkExt};
 use tokio::time::{Instant, timeout};
 
 use super::protocol::Close;
+use crate::graphql::{AnswerBudget, HeldBytes};
 use crate::metrics::IntGauge;
 
 /// Places in the queue of a socket at rest.
@@ -32,6 +34,8 @@ pub(super) struct Outbox<S> {
     most: Load,
     /// Something was handed to the sink that may not be with the system yet.
     is_unflushed: bool,
+    /// What counts in an account until that is.
+    unflushed: Vec<Held>,
     /// Since when no message moved on, where one could not.
     stuck_since: Option<Instant>,
     waiting: Waiting,
@@ -40,6 +44,14 @@ pub(super) struct Outbox<S> {
 struct Queued {
     text: Utf8Bytes,
     is_told: bool,
+    held: Option<Held>,
+}
+
+/// What counts among its user's until a message was written.
+#[expect(dead_code, reason = "they count as long as they are held")]
+pub(super) enum Held {
+    Answer(Arc<AnswerBudget>),
+    Event(HeldBytes),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,6 +90,7 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
             told: Load::default(),
             most: Load { messages: messages_max, bytes: bytes_max },
             is_unflushed: false,
+            unflushed: Vec::new(),
             stuck_since: None,
             waiting: Waiting { all: waiting, ours: 0 },
         }
@@ -103,25 +116,25 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     }
 
     /// What cannot wait. A single message may be larger than the queue, else it could never be sent.
-    pub(super) fn tell(&mut self, text: String) -> Result<(), Full> {
+    pub(super) fn tell(&mut self, text: String, held: Option<Held>) -> Result<(), Full> {
         let is_over = self.told.messages >= self.most.messages || self.told.bytes.saturating_add(text.len()) > self.most.bytes;
         if is_over && self.told.messages > 0 {
             return Err(Full);
         }
         self.told.messages += 1;
         self.told.bytes += text.len();
-        self.push(text, true);
+        self.push(text, true, held);
         Ok(())
     }
 
     /// An answer, for which [`Outbox::has_room`] was asked before.
-    pub(super) fn answer(&mut self, text: String) {
-        self.push(text, false);
+    pub(super) fn answer(&mut self, text: String, held: Option<Held>) {
+        self.push(text, false, held);
     }
 
-    fn push(&mut self, text: String, is_told: bool) {
+    fn push(&mut self, text: String, is_told: bool, held: Option<Held>) {
         self.bytes += text.len();
-        self.queue.push_back(Queued { text: text.into(), is_told });
+        self.queue.push_back(Queued { text: text.into(), is_told, held });
     }
 
     /// Writes all there is. Where it cannot, nothing is lost, and nothing will be written twice.
@@ -141,13 +154,14 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         while !self.queue.is_empty() {
             ready!(self.sink.poll_ready_unpin(cx))?;
-            if let Some(Queued { text, is_told }) = self.queue.pop_front() {
+            if let Some(Queued { text, is_told, held }) = self.queue.pop_front() {
                 self.bytes -= text.len();
                 if is_told {
                     self.told.messages -= 1;
                     self.told.bytes -= text.len();
                 }
                 self.is_unflushed = true;
+                self.unflushed.extend(held);
                 self.sink.start_send_unpin(Message::Text(text))?;
             }
         }
@@ -155,6 +169,7 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
         self.queue.shrink_to(PLACES_KEPT);
         ready!(self.sink.poll_flush_unpin(cx))?;
         self.is_unflushed = false;
+        self.unflushed.clear();
         Poll::Ready(Ok(()))
     }
 
@@ -196,36 +211,36 @@ mod tests {
     fn what_is_told_ends_by_messages_and_by_bytes() {
         let mut by_messages = outbox();
         for _ in 0..3 {
-            by_messages.tell("a".to_owned()).unwrap();
+            by_messages.tell("a".to_owned(), None).unwrap();
         }
-        assert_eq!(by_messages.tell("a".to_owned()), Err(Full));
+        assert_eq!(by_messages.tell("a".to_owned(), None), Err(Full));
         let mut by_bytes = outbox();
-        by_bytes.tell("0123456".to_owned()).unwrap();
-        assert_eq!(by_bytes.tell("789a".to_owned()), Err(Full));
-        by_bytes.tell("789".to_owned()).unwrap();
+        by_bytes.tell("0123456".to_owned(), None).unwrap();
+        assert_eq!(by_bytes.tell("789a".to_owned(), None), Err(Full));
+        by_bytes.tell("789".to_owned(), None).unwrap();
         assert!(!by_bytes.has_room());
     }
 
     #[test]
     fn one_message_may_be_larger_than_the_queue() {
         let mut outbox = outbox();
-        outbox.tell("x".repeat(100)).unwrap();
-        assert_eq!(outbox.tell("x".to_owned()), Err(Full));
+        outbox.tell("x".repeat(100), None).unwrap();
+        assert_eq!(outbox.tell("x".to_owned(), None), Err(Full));
     }
 
     #[test]
     fn a_large_answer_makes_nobody_a_slow_consumer() {
         let mut outbox = outbox();
-        outbox.answer("x".repeat(100));
+        outbox.answer("x".repeat(100), None);
         assert!(!outbox.has_room());
-        outbox.tell("x".to_owned()).unwrap();
+        outbox.tell("x".to_owned(), None).unwrap();
     }
 
     #[tokio::test]
     async fn what_is_written_makes_room_again() {
         let mut outbox = outbox();
-        outbox.tell("x".repeat(100)).unwrap();
-        outbox.answer("x".repeat(100));
+        outbox.tell("x".repeat(100), None).unwrap();
+        outbox.answer("x".repeat(100), None);
         assert!(!outbox.is_idle());
         poll_fn(|cx| outbox.poll_flush(cx)).await.unwrap();
         assert!(outbox.is_idle() && outbox.has_room() && outbox.stuck_since().is_none());
@@ -259,12 +274,12 @@ mod tests {
     async fn what_cannot_be_written_is_stuck_from_the_first_try_on_and_counted_until_it_is_forgotten() {
         let all = metrics::gauge("waiting", "In a test.");
         let mut outbox = Outbox::new(Shut, 3, 100, all.clone());
-        outbox.tell("a".to_owned()).unwrap();
+        outbox.tell("a".to_owned(), None).unwrap();
         assert_eq!((outbox.stuck_since(), all.get()), (None, 0));
         assert!(poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx))).await.is_pending());
         let since = outbox.stuck_since();
         assert!(since.is_some());
-        outbox.tell("b".to_owned()).unwrap();
+        outbox.tell("b".to_owned(), None).unwrap();
         assert!(poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx))).await.is_pending());
         assert_eq!((outbox.stuck_since(), all.get()), (since, 2));
         drop(outbox);

@@ -7,8 +7,6 @@ use axum::extract::ws::{CloseFrame, Utf8Bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::server::answer::Answer;
-
 /// The longest id of an operation. Each is kept as long as the operation runs.
 const ID_BYTES_MAX: usize = 256;
 /// What a control frame has room for, beside the code.
@@ -177,10 +175,6 @@ pub(super) enum Outgoing<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         payload: Option<&'a RawValue>,
     },
-    Next {
-        id: &'a str,
-        payload: &'a Answer,
-    },
     Error {
         id: &'a str,
         payload: &'a [ServerError],
@@ -196,15 +190,18 @@ impl Outgoing<'_> {
     }
 }
 
-/// How [`Outgoing::Next`] begins for this operation.
+/// How a `next` begins for this operation: its payload is JSON already.
 pub(super) fn next_head(id: &str) -> Box<str> {
     let id = serde_json::to_string(id).expect("a text is one in JSON");
     [r#"{"type":"next","id":"#, &id, r#","payload":"#].concat().into()
 }
 
-/// [`Outgoing::Next`] around an answer that is JSON already.
+/// How it ends.
+pub(super) const NEXT_TAIL: &str = "}";
+
+/// A `next` around an answer.
 pub(super) fn next(head: &str, payload: &str) -> String {
-    [head, payload, "}"].concat()
+    [head, payload, NEXT_TAIL].concat()
 }
 
 #[cfg(test)]
@@ -220,8 +217,8 @@ mod tests {
     #[test]
     fn a_frame_around_bytes_is_the_frame_around_what_they_stand_for() {
         for id in ["1", "6f8a \"quoted\" \\ \u{1}ä"] {
-            let answer = Answer::internal();
-            assert_eq!(next(&next_head(id), &answer.json()), Outgoing::Next { id, payload: &answer }.json());
+            let frame: serde_json::Value = serde_json::from_str(&next(&next_head(id), "{\"data\":null}")).unwrap();
+            assert_eq!(frame, serde_json::json!({ "type": "next", "id": id, "payload": { "data": null } }));
         }
     }
 

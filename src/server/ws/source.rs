@@ -14,7 +14,8 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::protocol;
 use super::rate::Bucket;
-use crate::server::answer::{Answer, Delivery};
+use crate::graphql::HeldBytes;
+use crate::server::answer::{Answer, Delivery, Executed};
 use crate::server::operation::Deliveries;
 
 /// By what a client knows an operation.
@@ -40,9 +41,9 @@ pub(super) enum News {
     /// What came in, `None` at the end, and for how long it has come too fast.
     Read(Option<Result<Message, axum::Error>>, Duration),
     /// A query or a mutation has its one answer.
-    Answered(Id, Answer),
-    /// The message that tells a client what a subscription tells.
-    Told(String),
+    Answered(Id, Executed),
+    /// The message that tells a client what a subscription tells. Its bytes count until they were written.
+    Told(String, Option<HeldBytes>),
     /// The subscription cannot go on.
     Refused(Id, Answer),
     /// The subscription is over.
@@ -116,7 +117,7 @@ pub(super) struct Operation {
 }
 
 enum Work {
-    Request(BoxFuture<'static, Answer>),
+    Request(BoxFuture<'static, Executed>),
     Subscription {
         deliveries: Deliveries,
         /// What stands before each payload.
@@ -125,7 +126,7 @@ enum Work {
 }
 
 impl Operation {
-    pub(super) fn request(id: Id, answer: BoxFuture<'static, Answer>) -> Self {
+    pub(super) fn request(id: Id, answer: BoxFuture<'static, Executed>) -> Self {
         Self { id, work: Some(Work::Request(answer)), waker: None }
     }
 
@@ -150,12 +151,12 @@ impl Operation {
             Some(Work::Request(answer)) => answer.poll_unpin(cx).map(|answer| News::Answered(Arc::clone(&self.id), answer)),
             Some(Work::Subscription { deliveries, head }) => deliveries.poll_next_unpin(cx).map(|delivery| match delivery {
                 None => News::Over(Arc::clone(&self.id)),
-                Some(Delivery::Own(answer)) if answer.is_refusal() => News::Refused(Arc::clone(&self.id), answer),
-                Some(delivery) => News::Told(protocol::next(head, &delivery.json())),
+                Some(Delivery::Refused(answer)) => News::Refused(Arc::clone(&self.id), answer),
+                Some(Delivery::Event(text, held)) => News::Told(protocol::next(head, text.as_str()), held),
             }),
         };
         match &news {
-            Poll::Ready(News::Told(_)) => {}
+            Poll::Ready(News::Told(..)) => {}
             Poll::Ready(_) => self.work = None,
             Poll::Pending if self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) => {}
             Poll::Pending => self.waker = Some(cx.waker().clone()),

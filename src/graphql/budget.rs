@@ -1,0 +1,295 @@
+//! Byte budget of one answer, and the byte account of one user.
+//!
+//! An execution charges its budget while it makes the text, and stops where the budget is spent: an answer over its bound is never made
+//! whole. The answers of one user share an account. Their bytes stay in it until the last reference to the budget is dropped, which the
+//! doors do once the last byte was written.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+
+use async_graphql::ServerError;
+
+use super::cursor::Cursors;
+use super::error::Error;
+use crate::model::OrderKey;
+
+/// The default bound of one answer.
+pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// The bound that an answer went over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exceeded {
+    /// That of one answer.
+    Answer,
+    /// That of all answers of the user that are under way.
+    User,
+}
+
+/// Bytes that one answer, or one event of a subscription, may take.
+pub struct AnswerBudget {
+    bytes_max: usize,
+    spent: AtomicUsize,
+    /// 0, or 1 + an [`Exceeded`].
+    exceeded: AtomicU8,
+    charged: AtomicUsize,
+    account: Option<Arc<AnswerAccount>>,
+    /// What the door counts as long as the answer is under way.
+    permit: Option<Box<dyn Send + Sync>>,
+    /// The event of a subscription that is executed now.
+    event: Mutex<Event>,
+}
+
+#[derive(Default)]
+struct Event {
+    cursors: Option<Cursors>,
+    position: Option<OrderKey>,
+}
+
+impl Default for AnswerBudget {
+    fn default() -> Self {
+        Self::new(ANSWER_BYTES_MAX)
+    }
+}
+
+impl AnswerBudget {
+    pub fn new(bytes_max: usize) -> Self {
+        let (spent, charged, exceeded) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU8::new(0));
+        Self { bytes_max, spent, exceeded, charged, account: None, permit: None, event: Mutex::default() }
+    }
+
+    /// The same, counted among the answers of one user.
+    pub fn of(account: Arc<AnswerAccount>, bytes_max: usize) -> Self {
+        let mut budget = Self::new(bytes_max);
+        budget.account = Some(account);
+        budget
+    }
+
+    /// Drops this with itself.
+    pub fn with_permit(mut self, permit: Box<dyn Send + Sync>) -> Self {
+        self.permit = Some(permit);
+        self
+    }
+
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// The bound that was gone over, in bytes.
+    pub fn bound(&self, exceeded: Exceeded) -> usize {
+        match (exceeded, &self.account) {
+            (Exceeded::User, Some(account)) => account.bytes_max,
+            (Exceeded::Answer, _) | (Exceeded::User, None) => self.bytes_max,
+        }
+    }
+
+    /// The bytes that were charged so far.
+    pub fn spent(&self) -> usize {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    pub fn exceeded(&self) -> Option<Exceeded> {
+        match self.exceeded.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Exceeded::Answer),
+            _ => Some(Exceeded::User),
+        }
+    }
+
+    /// Charges bytes of text that was just made. From the first error on every charge fails.
+    pub fn spend(&self, bytes: usize) -> Result<(), Exceeded> {
+        if let Some(exceeded) = self.exceeded() {
+            return Err(exceeded);
+        }
+        let spent = self.spent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if spent > self.bytes_max {
+            self.exceed(Exceeded::Answer);
+            return Err(Exceeded::Answer);
+        }
+        let Some(account) = &self.account else { return Ok(()) };
+        if !account.charge(bytes) {
+            self.exceed(Exceeded::User);
+            return Err(Exceeded::User);
+        }
+        self.charged.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Charges what the whole text has more than was charged while it was made.
+    pub fn settle(&self, bytes: usize) -> Result<(), Exceeded> {
+        self.spend(bytes.saturating_sub(self.spent()))
+    }
+
+    pub(super) fn exceed(&self, exceeded: Exceeded) {
+        self.exceeded.store(1 + exceeded as u8, Ordering::Relaxed);
+    }
+
+    /// Gives everything from this mark on back, for the next answer or event: the text that it stood for was dropped or handed over.
+    pub fn rewind(&self, spent: usize) {
+        let before = self.spent.swap(spent, Ordering::Relaxed);
+        self.exceeded.store(0, Ordering::Relaxed);
+        if let Some(account) = &self.account {
+            let kept = self.charged.load(Ordering::Relaxed).min(spent);
+            let freed = self.charged.swap(kept, Ordering::Relaxed).saturating_sub(kept);
+            debug_assert!(freed <= before, "no more is charged than was spent");
+            account.release(freed);
+        }
+    }
+
+    /// The list whose cursors a subscription resumes from.
+    pub(super) fn track(&self, cursors: Cursors) {
+        self.event().cursors = Some(cursors);
+    }
+
+    /// An event begins.
+    pub(super) fn pass(&self, position: OrderKey) {
+        self.event().position = Some(position);
+    }
+
+    /// From here a subscription resumes behind the event that was executed last.
+    pub fn event_cursor(&self) -> Option<String> {
+        let event = self.event();
+        Some(event.cursors.as_ref()?.of(&event.position?))
+    }
+
+    fn event(&self) -> MutexGuard<'_, Event> {
+        self.event.lock().expect("nobody panics while holding a position")
+    }
+}
+
+impl Drop for AnswerBudget {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.release(*self.charged.get_mut());
+        }
+    }
+}
+
+impl From<Exceeded> for ServerError {
+    /// The door puts its own answer in the place of this error.
+    fn from(_: Exceeded) -> Self {
+        Error::answer_too_large().into()
+    }
+}
+
+/// Bytes of the answers and events of one user that are under way.
+pub struct AnswerAccount {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    /// Subscriptions that wait for room.
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl AnswerAccount {
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), bytes_max, waiting: Mutex::default() }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    fn charge(&self, bytes: usize) -> bool {
+        let is_over = self.bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > self.bytes_max;
+        if is_over {
+            self.release(bytes);
+        }
+        !is_over
+    }
+
+    fn release(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        if before >= self.bytes_max && bytes > 0 {
+            self.waiting().drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Counts bytes of a text that is there already: an event cannot be refused once it was executed.
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> HeldBytes {
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        HeldBytes { account: Arc::clone(self), bytes }
+    }
+
+    /// Whether there is room for another event; else the waker is woken when there may be.
+    pub fn has_room(&self, waker: &Waker) -> bool {
+        let has_room = || self.bytes.load(Ordering::Acquire) < self.bytes_max;
+        if has_room() {
+            return true;
+        }
+        let mut waiting = self.waiting();
+        if !waiting.iter().any(|other| other.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+        drop(waiting);
+        // Room that was made meanwhile woke nobody.
+        has_room()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.waiting.lock().expect("nobody panics while holding the wakers")
+    }
+}
+
+/// Bytes that count in an account until they are dropped.
+pub struct HeldBytes {
+    account: Arc<AnswerAccount>,
+    bytes: usize,
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.account.release(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_budget_ends_with_its_answer_or_with_its_account() {
+        let account = Arc::new(AnswerAccount::new(10));
+        let first = AnswerBudget::of(Arc::clone(&account), 8);
+        assert_eq!(first.spend(8), Ok(()));
+        assert_eq!(first.spend(1), Err(Exceeded::Answer));
+        assert_eq!((first.exceeded(), account.bytes()), (Some(Exceeded::Answer), 8));
+        let second = AnswerBudget::of(Arc::clone(&account), 8);
+        assert_eq!(second.spend(3), Err(Exceeded::User));
+        drop(first);
+        assert_eq!((second.spend(1), account.bytes()), (Err(Exceeded::User), 0));
+        second.rewind(0);
+        assert_eq!((second.settle(8), account.bytes()), (Ok(()), 8));
+        second.rewind(3);
+        assert_eq!((second.exceeded(), second.spent(), account.bytes()), (None, 3, 3));
+        drop(second);
+        assert_eq!(account.bytes(), 0);
+    }
+
+    #[test]
+    fn an_event_waits_for_room_and_is_woken_when_there_is_some() {
+        let account = Arc::new(AnswerAccount::new(10));
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let held = account.hold(25);
+        let small = account.hold(1);
+        assert!(!account.has_room(&waker));
+        drop(small);
+        drop(held);
+        assert!(woken.0.load(Ordering::Relaxed) && account.has_room(&waker));
+    }
+}
