@@ -1,4 +1,4 @@
-//! What tokens said whose signature was found good: a signature is checked once, not with each request that shows it.
+//! Cache of verified tokens: a signature is checked once, not with every request that presents it.
 //!
 //! Only what cannot change is remembered: when a token begins and ends is looked at each time, by who asks. With other keys all of it is
 //! forgotten. No token is kept here, but what SHA-256 makes of it.
@@ -17,7 +17,7 @@ const TOKENS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero
 pub(super) struct Checked(Mutex<Known>);
 
 struct Known {
-    /// By which they were checked.
+    /// Keys that verified the cached tokens.
     keys: Option<Arc<[Key]>>,
     claims: LruCache<[u8; 32], Claims>,
 }
@@ -29,7 +29,7 @@ impl Default for Checked {
 }
 
 impl Checked {
-    /// What this token says, where it was checked by these keys; otherwise as `check` finds.
+    /// Claims of a token from the cache if these keys have verified it, otherwise the result of `check`.
     pub(super) fn claims<E>(&self, keys: &Arc<[Key]>, token: &str, check: impl FnOnce() -> Result<Claims, E>) -> Result<Claims, E> {
         let name: [u8; 32] = Sha256::digest(token).into();
         if let Some(claims) = self.lock(keys).claims.get(&name) {

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// What a path holds. It decides which bits of the mode are too many.
+/// Content of a path, which decides the mode bits that are too permissive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     DataFolder,

@@ -78,7 +78,7 @@ impl Keyring {
     }
 }
 
-/// What tells one state of a file from another.
+/// Fingerprint of a file's state, which changes when the file changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -170,7 +170,7 @@ fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
     Ok(keys)
 }
 
-/// What is in a file of keys.
+/// Reads a key file within its size limit.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyError> {
     let failed = |source| KeyError::File { path: path.to_owned(), done: "read", source };
     let mut bytes = Vec::new();

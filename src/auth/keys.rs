@@ -68,7 +68,7 @@ fn is_readable(algorithm: Algorithm, key: &DecodingKey) -> bool {
     }
 }
 
-/// What a file of secrets holds, as a key.
+/// Parses a secret file into a key.
 pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
     Ok(vec![Key::secret(secret(path, bytes)?)])
 }
@@ -100,7 +100,7 @@ fn is_der(bytes: &[u8]) -> bool {
     }
 }
 
-/// What a file of public keys holds: PEM, one after the other, or a JWKS.
+/// Parses a file of public keys: PEM blocks, or a JWKS.
 pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
     let unusable = |reason| KeyError::Unusable { path: path.to_owned(), reason };
     let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is neither PEM nor a JWKS"))?;
@@ -167,7 +167,7 @@ fn jwk(value: serde_json::Value) -> Option<Key> {
         AlgorithmParameters::OctetKey(_) => {
             checking.try_get_as_bytes().is_ok_and(|secret| secret.len() >= SECRET_BYTES_MIN).then_some(Algorithm::HS256)
         }
-        // Of a kind that nobody knows, or will.
+        // Unknown or future kinds of keys are refused.
         AlgorithmParameters::Other(_) | _ => None,
     }?;
     let is_of_its_kind = common.key_algorithm.is_none_or(|named| named == algorithm.into());

@@ -1,4 +1,4 @@
-//! Who is calling: signed tokens, as they are read at the doors and printed by `wideroom token`.
+//! Authentication: signed tokens that the server verifies and `wideroom token` issues.
 //!
 //! They are checked by the key of the data folder, or instead by the keys in the operator's own files (see `keyring`).
 //!
@@ -28,13 +28,13 @@ use crate::model::{Timestamp, UserId};
 
 /// The longest token that is looked at.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// By how much the clocks of issuer and server may differ, unless it is said otherwise.
+/// Default tolerance for the clock difference between issuer and server.
 pub const LEEWAY: Duration = Duration::from_secs(5);
-/// Whom a token must be for that is good for a backup: it opens nothing else, and no other opens this.
+/// Audience of backup tokens. They are valid for backups only, and no other token is.
 pub const BACKUP_AUDIENCE: &str = "wideroom-backup";
 /// The audience of the tokens that the pages of `--demo` hand out. Only a server with `--demo` accepts it.
 pub const DEMO_AUDIENCE: &str = "wideroom-demo";
-/// What a token may be signed with. `none` is none of these, and each key is for one of them.
+/// Allowed signature algorithms. `none` is not among them, and each key is bound to one of them.
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 
 /// Whose tokens are good, and for what.
@@ -44,9 +44,9 @@ pub struct TokenRules {
     pub secret: Option<PathBuf>,
     /// A file with public keys, as PEM or as a JWKS.
     pub keys: Option<PathBuf>,
-    /// Whom tokens are for. Without it, tokens must be for nobody in particular.
+    /// Required audience. Without it, tokens must not have one.
     pub audience: Option<String>,
-    /// Who must have made them.
+    /// Required issuer.
     pub issuer: Option<String>,
     pub leeway: Duration,
     /// The longest life of a token, from `iat` to `exp`. `None`: any.
@@ -77,7 +77,7 @@ pub struct Auth {
     checked: Checked,
 }
 
-/// Whom a token names, and until when.
+/// User that a token names, and the expiry of the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub user: UserId,
@@ -110,7 +110,7 @@ pub enum Error {
     Subject,
 }
 
-/// What we read in a token. Everything else in it is the issuer's own.
+/// Claims that the server reads. It ignores all others.
 #[derive(Clone, serde::Deserialize)]
 struct Claims {
     sub: Option<String>,
@@ -187,7 +187,7 @@ impl Auth {
         Self { clock, ..self }
     }
 
-    /// Whom this token names, now.
+    /// Verifies a token at the current time and returns the identity that it names.
     pub fn verify(&self, token: &str) -> Result<Identity, Error> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Error::TooLong);
@@ -210,10 +210,10 @@ impl Auth {
         Ok(Identity { user, expires_at: Some(expires_at) })
     }
 
-    /// What a token says that is signed by one of the keys, is for us, and from whom it must be.
+    /// Claims of a token with a valid signature, audience and issuer.
     fn check(&self, keys: &[Key], token: &str) -> Result<Claims, Error> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| Error::Invalid)?;
-        // What an issuer calls critical must be understood (RFC 7515, 4.1.11), and we know no extension.
+        // A verifier must understand all critical extensions (RFC 7515, 4.1.11), and this one supports none.
         if header.crit.is_some() {
             return Err(Error::Invalid);
         }

@@ -89,7 +89,7 @@ async fn backup(config: &Config, dir: &Path, new_key: bool, stop: Stop) -> Resul
     print(&format!("{rows} rows in {:.1} s; to serve them: wideroom serve --data {}", began.elapsed().as_secs_f64(), dir.display()))
 }
 
-/// Who listens everywhere is to be found here.
+/// Maps the unspecified address of a listener to the loopback address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -99,7 +99,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// By the key of the server's data folder, which is not made here: the wrong folder has none.
+/// Signs a token with the key in the server's data folder. A folder without a key is an error, because a new key would be useless.
 fn token(data: &Path) -> Result<String, Error> {
     if !data.join(KEY_FILE).exists() {
         return Err(BackupError::NoKey(data.display().to_string()).into());

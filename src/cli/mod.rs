@@ -258,7 +258,7 @@ struct BackupFlags {
     /// Make a new key for the copy: tokens of the original do not open the copy, nor tokens of the copy the original
     #[arg(long, env = "WIDEROOM_NEW_KEY", hide_env_values = true)]
     new_key: bool,
-    /// Where the server's operators find it [default: 127.0.0.1:9090]
+    /// Admin address of the server, for metrics, health and backups [default: 127.0.0.1:9090]
     #[arg(long, env = "WIDEROOM_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     admin_listen: Option<String>,
     #[command(flatten)]
@@ -267,7 +267,7 @@ struct BackupFlags {
 
 #[derive(clap::Args)]
 struct TokenFlags {
-    /// Who the token names: 1 to 128 bytes of text without control characters
+    /// Username in the token: 1 to 128 bytes of text without control characters
     #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
     user: UserId,
     /// How long the token is good for
@@ -281,7 +281,7 @@ fn parse_user(text: &str) -> Result<UserId, UserIdError> {
     UserId::parse(text)
 }
 
-/// What is said of a command that was interrupted and can be given again.
+/// Advice after an interrupted command that can be resumed.
 const GOES_ON: &str = "the same command goes on from here";
 
 /// Why a command failed: one line.
@@ -380,7 +380,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What comes from a library may have several lines.
+/// Joins the lines of a library's error message into one.
 fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }

@@ -21,7 +21,7 @@ use crate::server::admin::{self, Admin, NoBackup, Operated, Pieces};
 use crate::store::embedded::Embedded;
 use crate::store::{self, NOTE_IMPORTED_AT, Store};
 
-/// What those who look after the server are given.
+/// Admin listener: metrics, health and backups for the operators of a server.
 pub(super) struct Operators {
     pub(super) running: Arc<Running>,
     pub(super) metrics: Metrics,
@@ -58,7 +58,7 @@ pub(super) struct Running {
     pub(super) store: Arc<dyn Store>,
     /// The same, where it is in this process.
     pub(super) embedded: Option<Arc<Embedded>>,
-    /// Of the users' doors.
+    /// Verifies tokens of the public listener.
     pub(super) auth: Arc<Auth>,
     pub(super) stop: Stop,
 }

@@ -28,7 +28,7 @@ use crate::telemetry;
 use crate::transfer::import::{Import, Told};
 use crate::transfer::line::Line;
 
-/// What `--demo` shows.
+/// Sample data of `--demo`.
 const SAMPLE: &str = include_str!("demo.jsonl");
 const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
@@ -166,7 +166,7 @@ async fn load_sample(store: &Arc<dyn Store>, clock: Arc<dyn Clock>, data: &Path)
     Ok(())
 }
 
-/// Where it listens, and what to do next.
+/// Greeting on stdout: the address of the server and the next steps.
 fn greeting(address: SocketAddr, config: &Config) -> String {
     let mut lines = vec![format!("Wideroom listens on http://{address}")];
     if config.has_pages() {

@@ -60,7 +60,7 @@ async fn look(store: &dyn Store, repair: bool, stop: &Stop, report: &mut Report)
     Ok(is_whole)
 }
 
-/// What was found, by its kind.
+/// Findings by kind.
 #[derive(Default)]
 struct Report {
     kinds: BTreeMap<&'static str, Kind>,
@@ -96,7 +96,7 @@ impl Report {
         self.kinds.values().map(|kind| kind.found).sum()
     }
 
-    /// What does not agree now.
+    /// Number of findings that are not repaired.
     fn left(&self) -> u64 {
         self.kinds.values().map(|kind| kind.found - kind.repaired).sum()
     }

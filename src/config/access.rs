@@ -1,4 +1,4 @@
-//! Who may come in, from where, and what they are shown: whose tokens are good, which origins and proxies are trusted, what is switched off.
+//! Settings of access: accepted tokens, trusted origins and proxies, and switches for pages and introspection.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! What an operator may set: plain data with its defaults, and the table of settings by which flags, environment and file are read.
+//! Configuration: plain data with defaults, and the table of settings that flags, environment and file share.
 //!
-//! Nothing is opened before [`Config::validate`]. What may hold a secret is never shown.
+//! The program opens nothing before [`Config::validate`], and never prints a value that may be a secret.
 
 mod access;
 mod bounds;
@@ -30,7 +30,7 @@ pub use self::value::{parse_duration, show_duration};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: SocketAddr,
-    /// Where metrics, health and backups are to be had. `None`: nowhere.
+    /// Admin address for metrics, health and backups. `None` switches the admin listener off.
     pub admin_listen: Option<SocketAddr>,
     pub data: PathBuf,
     pub store: StoreChoice,
@@ -75,7 +75,7 @@ impl Default for Config {
     }
 }
 
-/// Where messages are kept.
+/// Choice of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreChoice {
     Embedded,
@@ -100,9 +100,9 @@ pub enum LogFormat {
 /// The commands that take a setting: each scope includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Whoever needs the data folder.
+    /// Commands that use the data folder.
     Data,
-    /// Whoever opens the store.
+    /// Commands that open the store.
     Store,
     /// The server.
     Serve,
@@ -113,7 +113,7 @@ pub struct Setting {
     pub name: &'static str,
     pub environment: &'static str,
     pub scope: Scope,
-    /// What stands for the value in the help. `None` for one that is on or off.
+    /// Placeholder of the value in the help. `None` for a switch.
     pub value_name: Option<&'static str>,
     pub help: &'static str,
     /// The value as text that `set` takes.
@@ -127,7 +127,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().chain(ACCESS).chain(BOUNDS)
 }
 
-/// Where a value was given.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Flag,
@@ -145,7 +145,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Where each value was given that was given at all: in the end, by the name of its setting.
+/// Source of each explicit value, by the name of its setting.
 pub type Sources = BTreeMap<&'static str, Source>;
 
 /// Why there is no configuration: one line, and never a value that may be a secret.
@@ -197,7 +197,7 @@ impl Config {
         }
     }
 
-    /// What each value cannot tell by itself. Before anything is opened.
+    /// Checks the values against each other, before the program opens anything.
     pub fn validate(&self, scope: Scope) -> Result<(), Error> {
         let room = self.doors.variables_bytes.min(self.doors.body_bytes).min(self.doors.sockets.message_bytes);
         if self.chat.body_bytes_max >= room {
