@@ -57,7 +57,17 @@ fn every_file_says_what_it_is_for() {
 const FORBIDDEN_OPENINGS: [&str; 8] = ["What", "Who", "Whoever", "Whom", "Where", "Of", "By", "That"];
 
 /// Paths whose comments do not obey [`FORBIDDEN_OPENINGS`] yet. Remove a path once it is clean.
-const COMMENTS_TO_REWRITE: &[&str] = &["src/chat", "src/graphql", "src/model", "src/server", "src/store", "src/transfer"];
+const COMMENTS_TO_REWRITE: &[&str] = &[
+    "src/chat",
+    "src/graphql",
+    "src/model/content.rs",
+    "src/model/id.rs",
+    "src/server",
+    "src/store/cql",
+    "src/store/everything.rs",
+    "src/store/mod.rs",
+    "src/transfer",
+];
 
 #[test]
 fn comments_begin_with_the_noun_or_the_verb() {

@@ -1,11 +1,11 @@
-//! Users: named by the token, described by a profile.
+//! Users: the username from the token, and a profile.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::Timestamp;
 
-/// A user's name: the `sub` of the token. Compared byte by byte.
+/// Username: the `sub` claim of the token. Compared bytewise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct UserId(Arc<str>);
@@ -47,7 +47,7 @@ impl fmt::Display for UserId {
     }
 }
 
-/// What a user tells of themselves. A user without one exists all the same.
+/// Profile that a user publishes. Users without a stored profile have an empty one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Profile {
     pub display_name: Option<String>,
@@ -55,11 +55,11 @@ pub struct Profile {
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// Whether a user is here just now, as those may see it who have something to do with them.
+/// Online state of a user. It is visible to users who share a direct conversation or a small group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Presence {
     pub is_online: bool,
-    /// `None` for one who never was.
+    /// `None` for a user who was never online.
     pub last_seen_at: Option<Timestamp>,
 }
 
