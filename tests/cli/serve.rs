@@ -126,7 +126,7 @@ fn a_log_filter_that_is_none_is_one_clear_line() {
     let program = Program::new();
     let ended = program.run(&["serve", "--log", "info,=,"]);
     assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1));
-    assert!(ended.stderr.starts_with("wideroom: the log filter cannot be read: "), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("wideroom: the log filter is invalid: "), "{}", ended.stderr);
 }
 
 #[test]
