@@ -62,6 +62,7 @@ const COMMENTS_TO_REWRITE: &[&str] = &[
     "src/graphql",
     "src/model/content.rs",
     "src/model/id.rs",
+    "src/model/metadata.rs",
     "src/server",
     "src/store/cql",
     "src/store/everything.rs",

@@ -55,7 +55,7 @@ pub struct Profile {
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// Online state of a user. It is visible to users who share a direct conversation or a small group.
+/// Online state of a user. `chat` decides which viewers may see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Presence {
     pub is_online: bool,
