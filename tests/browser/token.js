@@ -7,7 +7,7 @@ import { launch } from "./page.js";
 const [base, executablePath, , token] = process.argv.slice(2);
 const { newContext, open, check, close } = await launch(base, executablePath);
 
-/** What outlives the window. */
+/** Storage of the page that outlives its window. */
 const stored = (page) => page.evaluate(() => JSON.stringify({ ...localStorage }));
 const isSignedOut = (page) => page.locator("#sign-in").waitFor({ state: "visible" });
 const isSignedIn = (page) => page.locator("#signed-in #viewer", { hasText: "alice" }).waitFor();

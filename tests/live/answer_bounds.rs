@@ -175,7 +175,7 @@ async fn a_user_has_so_many_bytes_under_way_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_a_socket_does_not_read_counts_too() {
+async fn unread_bytes_of_a_socket_count_towards_the_bound() {
     // No more than a client takes in one frame.
     let world = world(|bounds| bounds.rates.user_answer_bytes = 16_000_000).await;
     let answer = "{ large(bytes: 15000000) }";
@@ -209,7 +209,7 @@ fn paced(bounds: &mut DoorBounds) {
 }
 
 #[tokio::test]
-async fn who_reads_too_slowly_is_cut_off_over_http() {
+async fn a_slow_http_reader_is_cut_off() {
     let world = world(paced).await;
     let start = Instant::now();
     let mut stream = unread(&world, "alice", &format!("{{ large(bytes: {UNREAD}) }}")).await;
@@ -221,7 +221,7 @@ async fn who_reads_too_slowly_is_cut_off_over_http() {
 }
 
 #[tokio::test]
-async fn who_reads_too_slowly_is_cut_off_over_a_socket() {
+async fn a_slow_socket_reader_is_cut_off() {
     let world = world(paced).await;
     let mut socket = world.open().await;
     socket.subscribe("1", "subscription { forever }").await;
