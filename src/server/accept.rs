@@ -1,37 +1,42 @@
 //! Connections: each is accepted when there is a place for it, answers at once, and is not waited for without end.
 
+use std::future::{Future, ready};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Request;
+use axum::http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::PaceBounds;
 use super::address::Peer;
 use super::gate::TooMany;
+use super::permits::{Evicted, Permits};
+use super::phase::{ConnectionPhase, RequestBody, ResponseBody};
 use super::stall::Impatient;
+use super::transport::{HeadBounds, Transport};
 
 /// How long to wait where the system has no more file descriptors.
 const EXHAUSTED: Duration = Duration::from_millis(200);
 
+/// The smallest buffer that hyper reads into.
+const BUFFER_MIN: usize = 8 * 1024;
+
 /// By what a listener takes connections.
 pub(super) struct Terms {
-    /// More wait to be accepted.
+    /// For one more the connection that has been idle longest is closed. Where none is idle, the newcomer waits.
     pub(super) connections: usize,
-    /// How long one may be silent before a request, or take to send its head.
-    pub(super) head: Duration,
+    pub(super) head: HeadBounds,
     /// The longest that what is written may wait for the network.
     pub(super) write: Duration,
     /// How fast what waits must be read.
@@ -48,34 +53,56 @@ pub(super) async fn accept<P: Send + 'static>(
     terms: &Terms,
     place_of: impl Fn(IpAddr) -> Result<P, TooMany>,
 ) {
-    let places = Arc::new(Semaphore::new(terms.connections.min(Semaphore::MAX_PERMITS)));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    let permits = Permits::new(terms.connections);
+    loop {
         let (stream, peer) = next(listener).await;
+        // Asked first, so that one address cannot evict the connections of others.
         let Ok(own) = place_of(peer.ip()) else { continue };
-        let stream = Impatient::new(stream, terms.write, terms.pace);
-        let service = Named { peer: Peer(peer.ip()), router: TowerToHyperService::new(router.clone()) };
+        let phase = ConnectionPhase::new(Peer(peer.ip()), permits.acquire().await);
+        let stream = Transport::new(Impatient::new(stream, terms.write, terms.pace), Arc::clone(&phase), terms.head);
+        let service = Exchanges { phase: Arc::clone(&phase), router: TowerToHyperService::new(router.clone()) };
         let (head, stop) = (terms.head, terms.stop.clone());
         connections.spawn(async move {
-            serve(stream, service, head, stop).await;
-            drop((place, own));
+            let eviction = phase.eviction();
+            tokio::select! {
+                () = serve(stream, service, head, stop) => {}
+                () = eviction.notified() => tracing::debug!("an idle connection makes room for another"),
+            }
+            phase.release();
+            drop(own);
         });
     }
 }
 
-/// The router, told with each request where it came from.
-struct Named {
-    peer: Peer,
+/// The router, with the phase of the connection around each request.
+struct Exchanges {
+    phase: Arc<ConnectionPhase>,
     router: TowerToHyperService<Router>,
 }
 
-impl Service<Request<Incoming>> for Named {
-    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
-    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
-    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+impl Service<Request<Incoming>> for Exchanges {
+    type Response = Response<ResponseBody>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.peer);
-        self.router.call(request)
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let under_way = match self.phase.begin() {
+            Ok(under_way) => under_way,
+            Err(Evicted) => {
+                return Box::pin(ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "evicted for another connection"))));
+            }
+        };
+        let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&self.phase)));
+        request.extensions_mut().insert(Arc::clone(&self.phase));
+        let answer = self.router.call(request);
+        Box::pin(async move {
+            let Ok(mut answer) = answer.await;
+            // hyper finds out only after it has written the head. A client that is not told would ask again on a connection that closes.
+            if under_way.has_unread() {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(answer.map(|body| ResponseBody::new(body, under_way)))
+        })
     }
 }
 
@@ -104,9 +131,11 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 }
 
 /// One connection, until it ends or becomes a WebSocket. Asked to stop, it answers what it has read and ends.
-async fn serve(stream: Impatient<TcpStream>, service: Named, head: Duration, stop: CancellationToken) {
+async fn serve(stream: Transport<Impatient<TcpStream>>, service: Exchanges, head: HeadBounds, stop: CancellationToken) {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head);
+    // The buffer bounds what an incomplete head takes; hyper asks for a little more than the smallest bound.
+    builder.max_headers(head.headers).max_header_size(head.bytes).max_buf_size(head.bytes.max(BUFFER_MIN));
+    builder.timer(TokioTimer::new()).header_read_timeout(head.idle);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     let served = tokio::select! {
         served = connection.as_mut() => served,

@@ -49,7 +49,7 @@ pub(super) struct Peer(pub(super) IpAddr);
 
 /// Whose rate it is while no user is known: an address, of IPv6 the network of a household. It is neither shown nor logged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Address(IpAddr);
+pub(super) struct Address(pub(super) IpAddr);
 
 impl Address {
     /// From the right, because each proxy puts the one it was asked by at the end: what stands further left than the last proxy that is

@@ -4,14 +4,17 @@
 //! the address, which is this machine's own unless somebody says otherwise.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::stream::BoxStream;
@@ -22,12 +25,12 @@ use tokio_util::task::TaskTracker;
 
 use super::PaceBounds;
 use super::accept::{Terms, accept};
+use super::transport::HeadBounds;
 use crate::auth::Auth;
 use crate::metrics::{Metrics, TEXT_FORMAT};
 
-/// Those who look after a server are few.
+/// Those who look after a server are few. Silent connections make room for them.
 const CONNECTIONS_MAX: usize = 64;
-const HEAD_MAX: Duration = Duration::from_secs(30);
 /// A reader of a backup who takes nothing for so long is cut off: a view of the store is held for them.
 const WRITE_MAX: Duration = Duration::from_secs(60);
 /// Who does not know within this time whether it is ready is not.
@@ -73,13 +76,22 @@ pub struct Admin {
 
 /// Serves until `stop`, beyond the drain of the other doors: that a server drains is to be seen.
 pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
+    // A page that a browser loaded under a name of its own may make that name stand for this machine (DNS rebinding). Its requests still say it.
+    let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/backup", post(backup))
         .with_state(Arc::new(admin));
-    let terms = Terms { connections: CONNECTIONS_MAX, head: HEAD_MAX, write: WRITE_MAX, pace: PaceBounds::default(), stop: stop.clone() };
+    let router = if is_loopback { router.layer(from_fn(refuse_foreign_hosts)) } else { router };
+    let terms = Terms {
+        connections: CONNECTIONS_MAX,
+        head: HeadBounds::default(),
+        write: WRITE_MAX,
+        pace: PaceBounds::default(),
+        stop: stop.clone(),
+    };
     let connections = TaskTracker::new();
     tokio::select! {
         () = stop.cancelled() => {}
@@ -89,6 +101,29 @@ pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     connections.close();
     if timeout(END_MAX, connections.wait()).await.is_err() {
         tracing::warn!("the server stops and cuts off a backup; run the backup again");
+    }
+}
+
+/// On loopback only hosts of loopback are asked for. A request without `Host` is no browser's.
+async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
+    let mut hosts = request.headers().get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    if hosts.all(is_loopback) && request.uri().host().is_none_or(is_loopback) {
+        return next.run(request).await;
+    }
+    told(StatusCode::MISDIRECTED_REQUEST, "ask for localhost or an address of this machine's loopback: `Host` names another")
+}
+
+/// Whether a host is this machine by every reading. Its port does not matter.
+fn is_loopback(host: &str) -> bool {
+    let Ok(host) = host.parse::<Authority>() else { return false };
+    let name = host.host().trim_start_matches('[').trim_end_matches(']');
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            // RFC 6761: names below it are never looked up elsewhere.
+            name == "localhost" || name.ends_with(".localhost")
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::address::Address;
 use super::answer::Problem;
+use super::networks::{AddressBuckets, AddressCounts, CountedAddress, NetworkFactors};
 use crate::graphql::Cost;
 use crate::metrics::{IntCounter, IntCounterVec, Metrics};
 use crate::model::UserId;
@@ -36,6 +37,8 @@ pub struct RateBounds {
     pub address_sockets: usize,
     /// Connections that are not WebSockets. Those of a trusted proxy are not counted.
     pub address_connections: usize,
+    /// The same of the wider networks of IPv6.
+    pub networks: NetworkFactors,
     /// Subscriptions over HTTP of one user.
     pub user_streams: usize,
     /// Answers of one user that are under way, from admission until the last byte was written.
@@ -57,6 +60,7 @@ impl Default for RateBounds {
             user_sockets: 10,
             address_sockets: 100,
             address_connections: 1_000,
+            networks: NetworkFactors::default(),
             user_streams: 100,
             user_answers: 32,
             user_answer_bytes: 16 << 20,
@@ -81,10 +85,10 @@ pub(super) struct Gate {
     bounds: RateBounds,
     queries: Buckets,
     mutations: Buckets,
-    addresses: Buckets,
+    addresses: AddressBuckets,
     user_sockets: Counts<UserId>,
-    address_sockets: Counts<Address>,
-    address_connections: Counts<Address>,
+    address_sockets: AddressCounts,
+    address_connections: AddressCounts,
     user_streams: Counts<UserId>,
 }
 
@@ -94,17 +98,18 @@ impl Gate {
         Self {
             queries: Buckets::new("queries", Rate::per_second(bounds.queries_per_second, bounds.queries_burst)),
             mutations: Buckets::new("mutations", Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst)),
-            addresses: Buckets::new("address", Rate::per_second(bounds.address_per_second, bounds.address_burst)),
+            addresses: AddressBuckets::new("address", Rate::per_second(bounds.address_per_second, bounds.address_burst), bounds.networks),
             user_sockets: Counts::new(bounds.user_sockets, refused("user_sockets")),
-            address_sockets: Counts::new(bounds.address_sockets, refused("address_sockets")),
-            address_connections: Counts::new(bounds.address_connections, refused("address_connections")),
+            address_sockets: AddressCounts::new(bounds.address_sockets, bounds.networks, &refused("address_sockets")),
+            address_connections: AddressCounts::new(bounds.address_connections, bounds.networks, &refused("address_connections")),
             user_streams: Counts::new(bounds.user_streams, refused("user_streams")),
             bounds,
         }
     }
 
     pub(super) fn register(&self, metrics: &Metrics) {
-        [&self.queries, &self.mutations, &self.addresses].iter().for_each(|buckets| buckets.register(metrics));
+        [&self.queries, &self.mutations].iter().for_each(|buckets| buckets.register(metrics));
+        self.addresses.register(metrics);
     }
 
     /// Lets an operation be executed, for its price.
@@ -133,7 +138,7 @@ impl Gate {
     }
 
     /// A place for a connection of this address.
-    pub(super) fn connection_at(&self, address: Address) -> Result<Option<Counted<Address>>, TooMany> {
+    pub(super) fn connection_at(&self, address: Address) -> Result<Option<CountedAddress>, TooMany> {
         if !self.bounds.is_on {
             return Ok(None);
         }
@@ -141,7 +146,7 @@ impl Gate {
     }
 
     /// A place for a socket of this address.
-    pub(super) fn socket_at(&self, address: Address) -> Result<Option<Counted<Address>>, Problem> {
+    pub(super) fn socket_at(&self, address: Address) -> Result<Option<CountedAddress>, Problem> {
         if !self.bounds.is_on {
             return Ok(None);
         }
@@ -173,7 +178,7 @@ fn paid(taken: Result<(), TooFast>) -> Result<(), Problem> {
 }
 
 /// How many of something each has, of those who have any.
-struct Counts<K> {
+pub(super) struct Counts<K> {
     counts: Arc<Mutex<HashMap<K, usize>>>,
     most: usize,
     refused: IntCounter,
@@ -186,11 +191,11 @@ pub(super) struct Counted<K: Eq + Hash> {
 }
 
 impl<K: Eq + Hash + Clone> Counts<K> {
-    fn new(most: usize, refused: IntCounter) -> Self {
+    pub(super) fn new(most: usize, refused: IntCounter) -> Self {
         Self { counts: Arc::default(), most, refused }
     }
 
-    fn take(&self, key: K) -> Option<Counted<K>> {
+    pub(super) fn take(&self, key: K) -> Option<Counted<K>> {
         let mut counts = lock(&self.counts);
         let count = counts.get(&key).copied().unwrap_or(0);
         if count >= self.most {

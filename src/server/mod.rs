@@ -11,13 +11,17 @@ mod expiry;
 mod gate;
 mod http;
 mod meter;
+mod networks;
 mod operation;
 mod origin;
 pub mod pages;
+mod permits;
+mod phase;
 mod pieces;
 mod request;
 mod shield;
 mod stall;
+mod transport;
 mod trusted;
 mod ws;
 
@@ -42,7 +46,10 @@ pub use self::address::Proxies;
 use self::gate::Gate;
 pub use self::gate::RateBounds;
 use self::meter::Meter;
+pub use self::networks::NetworkFactors;
 pub use self::origin::Origins;
+use self::permits::Permits;
+pub use self::transport::HeadBounds;
 pub use self::trusted::{TrustedDocuments, TrustedError};
 use crate::auth::Auth;
 use crate::clock::Clock;
@@ -56,10 +63,9 @@ pub struct DoorBounds {
     pub variables_bytes: usize,
     /// Requests of one body, which are done one after the other. 0: a body is one request.
     pub batch: usize,
-    /// Connections that are not WebSockets. More wait to be accepted.
+    /// Connections that are not WebSockets. For one more the connection that has been idle longest is closed.
     pub connections: usize,
-    /// How long a connection may be silent before a request, or take to send its head.
-    pub head: Duration,
+    pub head: HeadBounds,
     /// The text of one answer, of one event of a subscription, or of all answers of one body.
     pub answer_bytes: usize,
     /// Who is read more slowly than this is cut off.
@@ -97,9 +103,11 @@ pub struct StreamBounds {
 /// The same for WebSockets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketBounds {
-    /// Sockets of this process.
+    /// Sockets of this process. For one more the oldest that has no viewer is closed.
     pub total: usize,
     pub message_bytes: usize,
+    /// Bytes that a socket may send until its `connection_init` is accepted.
+    pub init_bytes: usize,
     /// Operations of one socket that run at once.
     pub operations: usize,
     /// Messages of one socket: so many a second, so many at once. Beyond that it is read more slowly.
@@ -107,7 +115,7 @@ pub struct SocketBounds {
     pub rate_burst: u32,
     /// A socket that has been over its rate for so long is closed.
     pub rate_patience: Duration,
-    /// From the upgrade to `connection_init`.
+    /// From the upgrade to a `connection_init` that names a viewer.
     pub init: Duration,
     pub ping: Duration,
     pub pong: Duration,
@@ -126,7 +134,7 @@ impl Default for DoorBounds {
             variables_bytes: 64 * 1024,
             batch: 0,
             connections: 10_000,
-            head: Duration::from_secs(60),
+            head: HeadBounds::default(),
             answer_bytes: ANSWER_BYTES_MAX,
             pace: PaceBounds::default(),
             request: Duration::from_secs(10),
@@ -158,6 +166,7 @@ impl Default for SocketBounds {
         Self {
             total: 50_000,
             message_bytes: 128 * 1024,
+            init_bytes: 16 * 1024,
             operations: 100,
             rate_per_second: 20,
             rate_burst: 60,
@@ -184,7 +193,7 @@ pub struct Doors {
     bounds: DoorBounds,
     gate: Gate,
     accounts: Accounts,
-    places: Arc<Semaphore>,
+    socket_permits: Arc<Permits>,
     stream_places: Arc<Semaphore>,
     sockets: TaskTracker,
     stop: CancellationToken,
@@ -195,14 +204,28 @@ pub struct Doors {
 
 impl Doors {
     pub fn new(executor: Arc<dyn Executor>, auth: Arc<Auth>, clock: Arc<dyn Clock>, bounds: DoorBounds) -> Self {
-        let places = Arc::new(Semaphore::new(bounds.sockets.total.min(Semaphore::MAX_PERMITS)));
+        let socket_permits = Permits::new(bounds.sockets.total);
         let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
         let meter = Arc::new(Meter::default());
         let gate = Gate::new(bounds.rates.clone(), meter.refusals.clone());
         let most = bounds.rates.is_on.then_some((bounds.rates.user_answers, bounds.rates.user_answer_bytes));
         let accounts = Accounts::new(bounds.answer_bytes, most, meter.refusals.with_label_values(&["user_answers"]));
         let (sockets, connections, stop) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
-        Self { executor, auth, clock, bounds, gate, accounts, places, stream_places, sockets, stop, trusted: None, meter, connections }
+        Self {
+            executor,
+            auth,
+            clock,
+            bounds,
+            gate,
+            accounts,
+            socket_permits,
+            stream_places,
+            sockets,
+            stop,
+            trusted: None,
+            meter,
+            connections,
+        }
     }
 
     /// From now on only these documents are run, through every door.

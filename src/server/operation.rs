@@ -20,8 +20,10 @@ use super::Doors;
 use super::account::Account;
 use super::address::{Address, Peer};
 use super::answer::{Answer, Code, Delivery, EventText, Executed, Problem};
-use super::gate::{Caller, Counted, TooMany};
+use super::gate::{Caller, TooMany};
 use super::meter::{Meter, Open};
+use super::networks::CountedAddress;
+use super::phase::ConnectionPhase;
 use super::pieces::Pieces;
 use crate::auth::{self, Identity};
 use crate::graphql::{AnswerBudget, Prepared, Told};
@@ -34,12 +36,12 @@ impl Doors {
     /// Whose request this is, as long as no user is known.
     pub(super) fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Address {
         // Without a connection there is nobody to tell from others: as in a test of the router alone.
-        let peer = extensions.get::<Peer>().copied().unwrap_or(Peer(Ipv4Addr::UNSPECIFIED.into()));
+        let peer = extensions.get::<Arc<ConnectionPhase>>().map_or(Peer(Ipv4Addr::UNSPECIFIED.into()), |phase| phase.peer());
         Address::of(peer, headers, &self.bounds.proxies)
     }
 
     /// A place for a connection. A proxy may have all of them, for whom it speaks.
-    pub(super) fn connection_of(&self, peer: IpAddr) -> Result<Option<Counted<Address>>, TooMany> {
+    pub(super) fn connection_of(&self, peer: IpAddr) -> Result<Option<CountedAddress>, TooMany> {
         if self.bounds.proxies.trust(peer.to_canonical()) { Ok(None) } else { self.gate.connection_at(Address::from(peer.to_canonical())) }
     }
 

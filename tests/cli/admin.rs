@@ -133,3 +133,51 @@ fn a_backup_is_not_for_everybody() {
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
 }
+
+/// A page in a browser on this machine may have a name of its own stand for 127.0.0.1 (DNS rebinding).
+#[test]
+fn on_loopback_only_hosts_of_loopback_are_answered() {
+    let program = Program::new();
+    let (server, admin) = Server::start_with_admin(&program, &[]);
+    let port = admin.address.port();
+    for path in ["/metrics", "/readyz", "/healthz", "/backup", "/nothing"] {
+        for host in ["evil.example", &format!("evil.example:{port}"), "localhost.evil.example", "10.0.0.1", "0.0.0.0", ""] {
+            let (status, body) = admin.ask_of(host, "GET", path);
+            assert_eq!((status, body.contains("loopback")), (421, true), "{host}{path}: {body}");
+        }
+    }
+    for host in ["localhost", "LOCALHOST:9090", "a.localhost", "127.0.0.1", "127.1.2.3:1", "[::1]:9090", &admin.address.to_string()] {
+        assert_eq!(admin.ask_of(host, "GET", "/readyz").0, 200, "{host}");
+    }
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn an_address_for_others_answers_to_every_name() {
+    let program = Program::new();
+    let (server, Admin { address }) = Server::start_with(&program, &["--admin-listen", "0.0.0.0:0"]);
+    let admin = Admin { address: ([127, 0, 0, 1], address.port()).into() };
+    assert_eq!(admin.ask_of("metrics.example", "GET", "/readyz").0, 200);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn silent_connections_do_not_starve_a_scrape() {
+    use std::io::Write as _;
+    let program = Program::new();
+    let (server, admin) = Server::start_with_admin(&program, &[]);
+    let mut silent = Vec::new();
+    for number in 0..200 {
+        let mut stream = std::net::TcpStream::connect(admin.address).unwrap();
+        if number % 2 == 0 {
+            write!(stream, "GET /metr").unwrap();
+        }
+        silent.push(stream);
+    }
+    assert_eq!(admin.get("/readyz").0, 200);
+    assert!(admin.series("wideroom_sockets").is_some());
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}

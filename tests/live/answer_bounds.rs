@@ -151,7 +151,8 @@ async fn a_user_has_so_many_answers_under_way_and_no_more() {
 #[tokio::test]
 async fn without_a_token_the_address_has_the_account() {
     let world = world(|bounds| bounds.rates.user_answers = 1).await;
-    let mut socket = world.open().await;
+    let mut socket = world.socket().await;
+    socket.init(None).await;
     socket.subscribe("1", "{ wait }").await;
     socket.say(&json!({ "type": "ping" })).await;
     assert_eq!(socket.hear().await["type"], "pong");

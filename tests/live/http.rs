@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wideroom::server::{DoorBounds, RateBounds, SocketBounds};
+use wideroom::server::{DoorBounds, HeadBounds, RateBounds, SocketBounds};
 
 use super::world::{Reply, World, soon};
 
@@ -232,20 +232,15 @@ async fn a_body_that_never_ends_is_given_up() {
 
 #[tokio::test]
 async fn a_client_that_never_sends_a_head_is_disconnected() {
-    let world = World::with(DoorBounds { head: Duration::from_millis(50), ..DoorBounds::default() }).await;
+    let short = Duration::from_millis(50);
+    let head = HeadBounds { idle: short, wait: short, ..HeadBounds::default() };
+    let world = World::with(DoorBounds { head, ..DoorBounds::default() }).await;
     for start in ["", "POST /graphql HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = world.tcp().await;
         stream.write_all(start.as_bytes()).await.unwrap();
         let mut said = Vec::new();
         soon(stream.read_to_end(&mut said)).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_connection_above_the_limit_waits() {
-    let world = World::with(DoorBounds { connections: 1, head: Duration::from_millis(200), ..DoorBounds::default() }).await;
-    let _idle = world.tcp().await;
-    assert_eq!(world.post(&json!({ "query": "{ number(n: 1) }" })).await.status, 200);
 }
 
 #[tokio::test]

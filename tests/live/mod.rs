@@ -3,14 +3,17 @@
 mod answer_bounds;
 mod batch;
 mod clients;
+mod connection_bounds;
 mod drain;
 mod http;
 mod origins;
 mod rates;
+mod refusals;
 mod schema;
 mod stream_bounds;
 mod streams;
 mod trusted;
 mod world;
 mod ws;
+mod ws_admission;
 mod ws_bounds;

@@ -24,6 +24,8 @@ use super::schema::TestApi;
 use crate::support::client;
 pub(super) use crate::support::client::{Reply, Socket, WebSocket, soon};
 
+/// Lifetime of a token that outlives its test.
+const LIFE: Duration = Duration::from_secs(600);
 const SECRET: &[u8] = b"thirty-two bytes for a test key.";
 
 pub(super) struct World {
@@ -145,10 +147,10 @@ impl World {
         }
     }
 
-    /// A socket after `connection_ack`.
+    /// A socket of alice's, after `connection_ack`.
     pub(super) async fn open(&self) -> Socket {
         let mut socket = self.socket().await;
-        socket.init(None).await;
+        socket.init(Some(&self.token("alice", LIFE))).await;
         socket
     }
 }

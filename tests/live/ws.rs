@@ -193,7 +193,8 @@ async fn the_viewer_is_who_the_token_of_the_init_names() {
         socket.subscribe("1", "{ me }").await;
         assert_eq!(socket.hear().await, next("1", &json!({ "me": "alice" })));
     }
-    let mut stranger = world.open().await;
+    let mut stranger = world.socket().await;
+    stranger.init(None).await;
     stranger.subscribe("1", "{ me }").await;
     assert_eq!(stranger.hear().await["payload"]["errors"][0]["extensions"]["code"], "UNAUTHENTICATED");
 }
@@ -229,7 +230,7 @@ async fn a_token_that_ends_closes_4403() {
 async fn a_protocol_violation_closes_with_its_code() {
     let world = World::start().await;
     let subscribe = json!({ "type": "subscribe", "id": "1", "payload": { "query": "subscription { forever }" } });
-    let init = json!({ "type": "connection_init" });
+    let (init, signed) = (json!({ "type": "connection_init" }), init(&world.token("alice", Duration::from_secs(60))));
     for (messages, code, part) in [
         (vec!["{".to_owned()], 4400, "EOF"),
         (vec!["hello".to_owned()], 4400, "expected value"),
@@ -237,7 +238,7 @@ async fn a_protocol_violation_closes_with_its_code() {
         (vec![json!({ "type": "subscribe", "id": "1" }).to_string()], 4400, "`payload`"),
         (vec![init.to_string(), json!({ "type": "subscribe", "id": "1", "payload": {} }).to_string()], 4400, "`query`"),
         (vec![init.to_string(), json!({ "type": "subscribe", "id": "1", "payload": { "query": 1 } }).to_string()], 4400, "string"),
-        (vec![json!({ "type": "ping", "payload": "x".repeat(140_000) }).to_string()], 1009, "131072 bytes"),
+        (vec![signed.to_string(), json!({ "type": "ping", "payload": "x".repeat(140_000) }).to_string()], 1009, "131072 bytes"),
         (vec![subscribe.to_string()], 4401, "Unauthorized"),
         (vec![init.to_string(), subscribe.to_string(), subscribe.to_string()], 4409, "Subscriber for 1 already exists"),
         (vec![init.to_string(), init.to_string()], 4429, "Too many initialisation requests"),

@@ -18,7 +18,12 @@ pub(crate) struct Admin {
 impl Server {
     /// Started with an operators' door on a free port.
     pub(crate) fn start_with_admin(program: &Program, arguments: &[&str]) -> (Self, Admin) {
-        let server = Self::start(program, &[&ON, arguments].concat());
+        Self::start_with(program, &[&ON, arguments].concat())
+    }
+
+    /// The same, on an address that the arguments name.
+    pub(crate) fn start_with(program: &Program, arguments: &[&str]) -> (Self, Admin) {
+        let server = Self::start(program, arguments);
         let line = server.logs("listens for metrics, health and backups");
         let (_, address) = line.split_once("address").unwrap();
         let address = address.trim_matches(|char: char| !char.is_ascii_digit());
@@ -29,9 +34,18 @@ impl Server {
 impl Admin {
     /// The status and the body.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
+        self.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"))
+    }
+
+    /// The same, under another name.
+    pub(crate) fn ask_of(&self, host: &str, method: &str, path: &str) -> (u16, String) {
+        self.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    }
+
+    fn exchange(&self, request: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n").unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

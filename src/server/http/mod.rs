@@ -10,7 +10,7 @@ mod wire;
 use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
@@ -29,9 +29,6 @@ use super::request::{Asked, GraphqlRequest, Parameters, bad_json, not_a_request}
 use crate::auth::Identity;
 use crate::graphql::{AnswerBudget, Ready};
 use crate::model::Timestamp;
-
-/// A body over its bound is read on and thrown away up to so many times the bound, so that its sender gets to read why.
-const DISCARD_FACTOR: usize = 8;
 
 /// What becomes of a well-formed request.
 enum Outcome {
@@ -291,22 +288,23 @@ fn parameters(uri: &Uri) -> Result<Parameters, Problem> {
     Query::<Parameters>::try_from_uri(uri).map(|Query(parameters)| parameters).map_err(|error| not_a_request(error.body_text()))
 }
 
+/// A body over its bound is refused as soon as that is known. The connection drops the rest, so that its client gets to read why.
 async fn read(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let sentence = format!("The body has more than {bytes_max} bytes.");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::BadUserInput, sentence)
+    };
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
     let mut chunks = body.into_data_stream();
     let mut whole = Vec::new();
-    let mut seen = 0_usize;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| bad_json("the body broke off"))?;
-        seen = seen.saturating_add(chunk.len());
-        if seen <= bytes_max {
-            whole.extend_from_slice(&chunk);
-        } else if seen > bytes_max.saturating_mul(DISCARD_FACTOR) {
-            break;
+        if chunk.len() > bytes_max - whole.len() {
+            return Err(too_large());
         }
-    }
-    if seen > bytes_max {
-        let sentence = format!("The body has more than {bytes_max} bytes.");
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::BadUserInput, sentence));
+        whole.extend_from_slice(&chunk);
     }
     Ok(whole.into())
 }

@@ -12,11 +12,13 @@ use std::time::Duration;
 use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, SplitSink};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::admission::Admission;
 use super::linger;
 use super::operations::Operations;
 use super::outbox::{Full, Held, Outbox};
@@ -42,6 +44,9 @@ pub(super) struct Connection {
     address: Address,
     session: Session,
     timers: Timers,
+    admission: Admission,
+    /// `None` once a viewer is known.
+    cut: Option<BoxFuture<'static, Close>>,
 }
 
 /// What is executed, within which budget; a subscription has one for each event.
@@ -75,7 +80,7 @@ impl From<Full> for End {
 
 impl Connection {
     /// In a box: a task keeps room for each place that its values are moved through.
-    pub(super) fn open(doors: Arc<Doors>, socket: WebSocket, address: Address) -> Box<Self> {
+    pub(super) fn open(doors: Arc<Doors>, socket: WebSocket, address: Address, admission: Admission) -> Box<Self> {
         let (sink, stream) = socket.split();
         let (bounds, now) = (&doors.bounds.sockets, Instant::now());
         let frames = Frames::new(stream, Bucket::new(bounds.rate_per_second, bounds.rate_burst, now));
@@ -87,6 +92,8 @@ impl Connection {
             address,
             session: Session::Waiting,
             timers: Timers::new(bounds, now),
+            cut: Some(admission.end(bounds.init_bytes)),
+            admission,
             doors,
         })
     }
@@ -159,6 +166,11 @@ impl Connection {
 
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Result<Round, End> {
         self.look_at_clock(Instant::now())?;
+        if let Some(cut) = &mut self.cut
+            && let Poll::Ready(close) = cut.poll_unpin(cx)
+        {
+            return Err(close.into());
+        }
         // Who reads slowly is told slowly: a subscription waits, and reads the store for what the bus could not keep for it.
         let mut has_room = self.outbox.has_room();
         while has_room && let Poll::Ready(Some(news)) = self.sources.poll_next_unpin(cx) {
@@ -254,8 +266,13 @@ impl Connection {
         let identity = identity.map_err(|Sentence(sentence)| Close::forbidden(&sentence))?;
         let place = identity.as_ref().map(|identity| self.doors.gate.socket_of(&identity.user)).transpose();
         let place = place.map_err(Close::too_many_sockets)?.flatten();
+        if identity.is_some() {
+            self.admission.admit()?;
+            self.cut = None;
+        }
+        self.admission.accept();
         let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
-        self.timers.open(&self.doors.bounds.sockets, expires_at, self.doors.clock.as_ref(), Instant::now());
+        self.timers.open(&self.doors.bounds.sockets, identity.is_some(), expires_at, self.doors.clock.as_ref(), Instant::now());
         let viewer = identity.map(|identity| identity.user);
         let here = viewer.as_ref().map(|viewer| self.doors.executor.arrive(viewer));
         self.session = Session::Open { viewer, _place: place, _here: here };

@@ -1,5 +1,6 @@
 //! GraphQL over WebSocket: the protocol `graphql-transport-ws`, with every close code of its own.
 
+mod admission;
 mod connection;
 mod operations;
 mod outbox;
@@ -9,6 +10,7 @@ mod source;
 mod timers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -17,10 +19,12 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use tokio::time::timeout;
 
+use self::admission::Admission;
 use self::connection::Connection;
 use self::protocol::Close;
 use super::answer::{Code, Problem};
 use super::operation::LogLine;
+use super::phase::ConnectionPhase;
 use super::{Doors, SocketBounds, http};
 
 const SUBPROTOCOL: &str = "graphql-transport-ws";
@@ -30,6 +34,9 @@ const READ_BUFFER_BYTES: usize = 1024;
 const WRITE_BUFFER_BYTES: usize = 8 * 1024;
 /// A frame may be by so much larger than a message, so that who goes over is told so; beyond that the socket is cut.
 const OVERSIZE_FACTOR: usize = 2;
+
+/// How long a newcomer waits for a socket without a viewer to be closed for it.
+const EVICTION_WAIT: Duration = Duration::from_secs(5);
 
 /// Opens a socket, where there is still a place for it.
 pub(super) async fn upgrade(
@@ -50,15 +57,16 @@ pub(super) async fn upgrade(
         let sentence = "This server is stopping; connect again.";
         return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
     }
-    let Ok(place) = Arc::clone(&doors.places).try_acquire_owned() else {
-        doors.meter.refusals.with_label_values(&["sockets"]).inc();
-        let sentence = "There are too many open sockets here; try again later.";
-        return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
-    };
     let address = doors.address(&extensions, &headers);
     let counted = match doors.gate.socket_at(address) {
         Ok(counted) => counted,
         Err(problem) => return refused(&doors, problem),
+    };
+    // Asked last, so that a client over a bound of its own evicts nobody.
+    let Some(permit) = doors.socket_permits.acquire_within(EVICTION_WAIT).await else {
+        doors.meter.refusals.with_label_values(&["sockets"]).inc();
+        let sentence = "There are too many open sockets here; try again later.";
+        return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
     };
     let bytes_max = doors.bounds.sockets.message_bytes.saturating_mul(OVERSIZE_FACTOR);
     // The write buffer has no bound of its own, because an answer larger than it could then never be sent. It holds one message at most: the
@@ -70,14 +78,20 @@ pub(super) async fn upgrade(
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max);
     let is_spoken = upgrade.selected_protocol().is_some();
-    let places = (place, counted, doors.sockets.token());
+    // Without a connection there are no bytes to count: as in a test of the router alone.
+    let phase = extensions.get::<Arc<ConnectionPhase>>().cloned();
+    if let Some(phase) = &phase {
+        phase.upgrade(doors.bounds.sockets.init_bytes);
+    }
+    let counted = (counted, doors.sockets.token());
     upgrade.on_upgrade(move |socket| async move {
         if is_spoken {
-            Connection::open(doors, socket, address).run().await;
+            Connection::open(doors, socket, address, Admission { permit, phase }).run().await;
         } else {
             Box::pin(refuse(socket, doors)).await;
+            drop(permit);
         }
-        drop(places);
+        drop(counted);
     })
 }
 

@@ -53,6 +53,20 @@ impl Close {
         Self::new(4403, "Forbidden: the token has expired")
     }
 
+    /// After the same time as [`Close::init_timeout`], for a `connection_init` that named nobody.
+    pub(super) fn no_viewer() -> Self {
+        Self::new(4403, "Forbidden: no token was shown in connection_init in time; connect with one")
+    }
+
+    pub(super) fn too_much_before_init(bytes_max: usize) -> Self {
+        Self::new(1009, format!("Until connection_init is accepted a socket takes at most {bytes_max} bytes"))
+    }
+
+    /// The usual client comes back from it (RFC 6455's registry: try again later).
+    pub(super) fn evicted() -> Self {
+        Self::new(1013, "Sockets are short: one without a viewer makes room for another; try again later")
+    }
+
     pub(super) fn subprotocol() -> Self {
         Self::new(4406, "Subprotocol not acceptable: speak graphql-transport-ws")
     }

@@ -1,4 +1,4 @@
-//! Everything one socket waits for, and for how long: its first word, pongs, the end of its token, the end of the server.
+//! Everything one socket waits for, and for how long: its first word, its viewer, pongs, the end of its token, the end of the server.
 
 use tokio::time::Instant;
 
@@ -10,6 +10,8 @@ use crate::server::expiry::Expiry;
 
 pub(super) struct Timers {
     init_by: Option<Instant>,
+    /// A socket that was opened without a token is closed.
+    viewer_by: Option<Instant>,
     ping_at: Option<Instant>,
     pong_by: Option<Instant>,
     expiry: Option<Expiry>,
@@ -26,12 +28,12 @@ pub(super) enum Due {
 
 impl Timers {
     pub(super) fn new(bounds: &SocketBounds, now: Instant) -> Self {
-        Self { init_by: Some(now + bounds.init), ping_at: None, pong_by: None, expiry: None, drain_by: None }
+        Self { init_by: Some(now + bounds.init), viewer_by: None, ping_at: None, pong_by: None, expiry: None, drain_by: None }
     }
 
     /// From `connection_init` on there are pings, and a token that may end.
-    pub(super) fn open(&mut self, bounds: &SocketBounds, expires_at: Option<Timestamp>, clock: &dyn Clock, now: Instant) {
-        self.init_by = None;
+    pub(super) fn open(&mut self, bounds: &SocketBounds, has_viewer: bool, expires_at: Option<Timestamp>, clock: &dyn Clock, now: Instant) {
+        self.viewer_by = self.init_by.take().filter(|_| !has_viewer);
         self.ping_at = Some(now + bounds.ping);
         self.expiry = expires_at.map(|expires_at| Expiry::new(expires_at, clock, now));
     }
@@ -52,13 +54,16 @@ impl Timers {
     /// When there is next something due.
     pub(super) fn next(&self) -> Option<Instant> {
         let expiry = self.expiry.as_ref().map(Expiry::look_at);
-        [self.init_by, self.ping_at, self.pong_by, expiry, self.drain_by].into_iter().flatten().min()
+        [self.init_by, self.viewer_by, self.ping_at, self.pong_by, expiry, self.drain_by].into_iter().flatten().min()
     }
 
     pub(super) fn due(&mut self, bounds: &SocketBounds, clock: &dyn Clock, now: Instant) -> Due {
         let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_over(self.init_by) {
             return Due::Close(Close::init_timeout());
+        }
+        if is_over(self.viewer_by) {
+            return Due::Close(Close::no_viewer());
         }
         if is_over(self.drain_by) {
             return Due::Close(Close::draining());
@@ -91,7 +96,7 @@ mod tests {
         let clock = ManualClock::at(Timestamp::from_micros(0));
         let expires_at = Timestamp::from_micros(10_000_000);
         let mut timers = Timers::new(&bounds, now);
-        timers.open(&bounds, Some(expires_at), &clock, now);
+        timers.open(&bounds, true, Some(expires_at), &clock, now);
         let look = timers.next().unwrap();
         assert!(look > now + Duration::from_secs(10) && look < now + Duration::from_secs(11));
         assert_eq!(timers.due(&bounds, &clock, look), Due::Nothing);
@@ -104,7 +109,7 @@ mod tests {
     fn a_ping_wants_an_answer() {
         let (bounds, now, clock) = (SocketBounds::default(), Instant::now(), ManualClock::at(Timestamp::ZERO));
         let mut timers = Timers::new(&bounds, now);
-        timers.open(&bounds, None, &clock, now);
+        timers.open(&bounds, true, None, &clock, now);
         let ping = timers.next().unwrap();
         assert_eq!(ping, now + bounds.ping);
         assert_eq!(timers.due(&bounds, &clock, ping), Due::Ping);
