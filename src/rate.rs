@@ -88,13 +88,35 @@ impl Buckets {
         metrics.add(self.refused.clone());
     }
 
+    /// Position of a key's bucket: the hash, the shard, and the first place of its set.
+    fn place_of(&self, key: &(impl Hash + ?Sized)) -> (u64, usize, usize) {
+        let hash = self.hasher.hash_one(key);
+        (hash, (hash >> 32) as usize % SHARDS, (hash as u32) as usize % SETS * WAYS)
+    }
+
+    /// Takes all of these tokens or none. Unlike [`Self::take`], refuses more than a full bucket holds.
+    pub fn take_all(&self, key: &(impl Hash + ?Sized), tokens: u32, now: Instant) -> Result<(), TooFast> {
+        if tokens > self.burst {
+            self.refused.inc();
+            return Err(TooFast { retry_after: Duration::from_nanos(self.full) });
+        }
+        self.take(key, tokens, now)
+    }
+
+    /// Refunds tokens that were taken and not used.
+    pub fn give_back(&self, key: &(impl Hash + ?Sized), tokens: u32) {
+        let (hash, shard, set) = self.place_of(key);
+        let mut places = self.shards[shard].lock().expect("no panic while a shard is held");
+        if let Some((_, full_at)) = places[set..set + WAYS].iter_mut().find(|(key, _)| *key == hash) {
+            *full_at = full_at.saturating_sub(self.token.saturating_mul(u64::from(tokens)));
+        }
+    }
+
     /// Takes so many tokens from the key's bucket, or none. Who wants more than a bucket holds waits for a full one.
     pub fn take(&self, key: &(impl Hash + ?Sized), tokens: u32, now: Instant) -> Result<(), TooFast> {
-        let hash = self.hasher.hash_one(key);
+        let (hash, shard, set) = self.place_of(key);
         let now = nanos(now.saturating_duration_since(self.start));
         let cost = self.token.saturating_mul(u64::from(tokens.min(self.burst)));
-        let shard = (hash >> 32) as usize % SHARDS;
-        let set = (hash as u32) as usize % SETS * WAYS;
         let mut places = self.shards[shard].lock().expect("no panic while a shard is held");
         let places = &mut places[set..set + WAYS];
         let place = places.iter().position(|(key, _)| *key == hash);
@@ -149,6 +171,21 @@ mod tests {
             assert!(buckets.take("alice", 1, start).is_err());
         }
         assert_eq!(buckets.take("alice", 30, later(start, 3_000)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_given_back_may_be_taken_again_and_more_than_a_bucket_is_never_there() {
+        let buckets = Buckets::new("test", RATE);
+        let start = Instant::now();
+        assert_eq!(buckets.take_all("alice", 31, start), Err(TooFast { retry_after: Duration::from_secs(3) }));
+        buckets.take_all("alice", 30, start).unwrap();
+        assert!(buckets.take_all("alice", 1, start).is_err());
+        buckets.give_back("alice", 2);
+        buckets.give_back("bob", 2);
+        assert_eq!(buckets.take_all("alice", 2, start), Ok(()));
+        assert!(buckets.take_all("alice", 1, start).is_err());
+        buckets.take_all("bob", 30, start).unwrap();
+        assert!(buckets.take_all("bob", 1, start).is_err(), "nobody gains by what they never took");
     }
 
     #[test]

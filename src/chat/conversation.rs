@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::draft::parse_key;
+use super::introduction::Fee;
 use super::{Chat, Error, Result};
 use crate::bus::Signal;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, GroupName, InputHash, Page, PageRequest, Participant, Profile, Role, UserId,
+    Conversation, ConversationId, ConversationKind, DirectIds, GroupName, InputHash, Page, PageRequest, Participant, Profile, Role, UserId,
     UserIdError,
 };
-use crate::store::{Created, NewConversation};
+use crate::store::{self, Created, NewConversation};
 
 impl Chat {
     /// The one direct conversation of the viewer and this user; the same one whoever starts it, however often, also with oneself.
@@ -23,15 +24,23 @@ impl Chat {
             return Ok(there);
         }
         // Where the pair has one that is not there, its maker died between, and it is made now.
-        self.pace(&self.0.directs, viewer)?;
-        let mut participants = vec![(viewer.clone(), Role::Member)];
+        let mut users = vec![viewer.clone()];
         if peer != *viewer {
-            participants.push((peer.clone(), Role::Member));
+            users.push(peer.clone());
         }
-        let id = known.unwrap_or_else(|| ConversationId::direct(viewer, &peer));
+        let id = match known {
+            Some(id) => id,
+            None => self.direct_ids().await?.id(viewer, &peer),
+        };
+        self.check_room_for_one_more(viewer, &users, &["input", "username"]).await?;
+        let fee = self.pay_for_strangers(viewer, &users).await?;
+        let participants = users.into_iter().map(|user| (user, Role::Member)).collect();
         match self.create(id, ConversationKind::Direct, None, viewer, participants, None).await? {
             Ok(made) => Ok(made),
-            Err(existing) => self.conversation_of(viewer, existing.id).await,
+            Err(existing) => {
+                self.give_back(viewer, fee);
+                self.conversation_of(viewer, existing.id).await
+            }
         }
     }
 
@@ -43,31 +52,36 @@ impl Chat {
         let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
         users.push(viewer.clone());
         let hash = InputHash::of_group(name.as_str(), &users);
+        let key_is_given = key.is_some();
         let id = key.map_or_else(ConversationId::random, |key| ConversationId::group(viewer, key.as_str()));
-        // A retry finds the group of the first try, whether or not there is room for another.
-        if users.len() > Conversation::FAN_OUT_MAX && self.conversation(viewer, id).await?.is_none() {
-            self.check_room_for_a_large_one(&users).await?;
+        // A retry finds the group of the first try, whether or not there is room for another, and brings nobody in.
+        let is_there = key_is_given && self.0.store.seats(viewer, &[id]).await?.iter().any(Option::is_some);
+        let mut fee = Fee::default();
+        if !is_there {
+            self.check_room_for_one_more(viewer, &users, &["input", "usernames"]).await?;
+            if users.len() > Conversation::FAN_OUT_MAX {
+                self.check_room_for_a_large_one(None, Some(viewer), &users).await?;
+            }
+            fee = self.pay_for_strangers(viewer, &users).await?;
         }
         let role = |user: &UserId| if user == viewer { Role::Owner } else { Role::Member };
         let participants = users.into_iter().map(|user| (user.clone(), role(&user))).collect();
-        match self.create(id, ConversationKind::Group, Some(name), viewer, participants, Some(hash)).await? {
-            Ok(made) => Ok(made),
-            Err(existing) if existing.input_hash == Some(hash) => self.conversation_of(viewer, existing.id).await,
-            Err(_) => Err(Error::Conflict),
-        }
+        let existing = match self.create(id, ConversationKind::Group, Some(name), viewer, participants, Some(hash)).await? {
+            Ok(made) => return Ok(made),
+            Err(existing) => existing,
+        };
+        self.give_back(viewer, fee);
+        if existing.input_hash == Some(hash) { self.conversation_of(viewer, existing.id).await } else { Err(Error::Conflict) }
     }
 
-    /// Large conversations are looked at one by one when an inbox is read, so a user may be in a bounded number of them.
-    pub(super) async fn check_room_for_a_large_one(&self, users: &[UserId]) -> Result<()> {
-        let most = self.0.bounds.large_conversations_max;
-        for user in users {
-            if self.0.store.large_conversations(user).await?.len() >= most {
-                // Not who: that one is in so many is theirs to tell.
-                let message = format!("one of these takes part in {most} large conversations already, which is the most");
-                return Err(Error::bad_input(&["input", "usernames"], message));
-            }
-        }
-        Ok(())
+    /// The ids of new direct conversations. Their secret is made at first need; all servers on one store have the same.
+    async fn direct_ids(&self) -> Result<&DirectIds> {
+        let made = async {
+            let kept = self.0.store.note_once(store::NOTE_DIRECT_SECRET, &DirectIds::random().secret_text()).await?;
+            let damaged = || store::Error::Corrupt { table: "notes", cause: "the secret of direct ids is not 64 digits".into() };
+            Ok(DirectIds::parse(&kept).ok_or_else(damaged)?)
+        };
+        self.0.direct_ids.get_or_try_init(|| made).await
     }
 
     /// `Err` inside: it was there already.
@@ -90,6 +104,7 @@ impl Chat {
             let (ids, created) = ids.if_kept(chat.0.store.create_conversation(&new).await)?;
             match created {
                 Created::New => {
+                    chat.joined_one_more(new.participants.iter().map(|(user, _)| user));
                     chat.tell_inboxes(new.participants.iter().map(|(user, _)| user), id, (change, ids.settled()), Signal::Inbox);
                     Ok(Ok(Arc::new(new.conversation)))
                 }

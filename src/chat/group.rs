@@ -17,7 +17,7 @@ use super::{Chat, Error, Result};
 use crate::bus::Signal;
 use crate::model::{
     Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Event, GroupName, Membership, MembershipState, Message,
-    MessageKind, Metadata, PageRequest, Participant, Role, UserId,
+    MessageKind, Metadata, Participant, Role, UserId,
 };
 use crate::store::{Audience, Members, MembershipChange, Renaming, Turn, TurnKind};
 
@@ -44,6 +44,8 @@ impl Chat {
     /// Adds these users as MEMBERs. Who is in the group already stays as they are. Answers with who was named.
     pub async fn add_participants(&self, viewer: &UserId, conversation: ConversationId, usernames: &[String]) -> Result<Vec<UserId>> {
         let users = parse_usernames(usernames)?;
+        self.seat_to_write(viewer, conversation).await?;
+        self.check_introductions(viewer, conversation, &users).await?;
         self.govern(viewer, conversation, Wish::Add(users.clone())).await?;
         Ok(users)
     }
@@ -88,6 +90,18 @@ impl Chat {
         let keys: Vec<_> = users.iter().map(|user| (conversation, user.clone())).collect();
         let found = self.0.store.participants_by_name(&keys).await?;
         Ok(found.into_iter().flatten().filter(|participant| participant.membership.is_joined()).collect())
+    }
+
+    /// Whether the viewer may bring those of these users in who are not there yet, outside the queue of the conversation: it reads much. Who
+    /// may not add anybody is refused first, and pays nothing.
+    async fn check_introductions(&self, viewer: &UserId, conversation: ConversationId, users: &[UserId]) -> Result<()> {
+        let wish = Wish::Add(users.to_vec());
+        let users = wish.concerns(viewer);
+        let members = self.0.store.members(conversation, &users).await?.ok_or(Error::NotFound("the conversation"))?;
+        let Some(decision) = Case::new(&users, &members)?.decide(&wish)? else { return Ok(()) };
+        let new: Vec<_> = decision.turns.into_iter().map(|turn| turn.user).collect();
+        self.check_room_for_one_more(viewer, &new, &["input", "usernames"]).await?;
+        self.pay_for_strangers(viewer, &new).await.map(drop)
     }
 
     async fn govern(&self, viewer: &UserId, conversation: ConversationId, wish: Wish) -> Result<()> {
@@ -278,16 +292,16 @@ impl Worker {
 
     /// Whether everybody who would be in one more large conversation may be.
     async fn check_room(&self, members: &Members, turns: &[Turn]) -> Result<()> {
+        let id = self.conversation;
         let mut users: Vec<_> = turns.iter().filter(|turn| turn.kind == TurnKind::Joins).map(|turn| turn.user.clone()).collect();
         let count = members.participant_count + users.len() as u64;
         if users.is_empty() || (!members.conversation.is_large && count <= Conversation::FAN_OUT_MAX as u64) {
             return Ok(());
         }
         if !members.conversation.is_large {
-            let present = self.chat.0.store.participants(self.conversation, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
-            users.extend(present.items.into_iter().map(|participant| participant.user));
+            users.extend(self.chat.participants_of(id).await?.into_iter().map(|participant| participant.user));
         }
-        self.chat.check_room_for_a_large_one(&users).await
+        self.chat.check_room_for_a_large_one(Some(id), members.conversation.created_by.as_ref(), &users).await
     }
 
     /// Whether it was kept: not where the membership has changed since it was decided.
@@ -338,6 +352,7 @@ impl Worker {
     fn tell_decision(&self, changes: &[Change], turns: &[Turn], message: Arc<Message>, audience: &Audience, ids: &Ids) {
         let leavers = turns.iter().filter(|turn| turn.kind == TurnKind::Leaves).map(|turn| &turn.user);
         let joiners = turns.iter().filter(|turn| turn.kind == TurnKind::Joins).map(|turn| &turn.user);
+        self.chat.joined_one_more(joiners.clone());
         if leavers.clone().next().is_some() {
             // Before anything is told.
             self.chat.departed();

@@ -15,6 +15,7 @@ mod history;
 mod horizon;
 mod inbox;
 mod inbox_updates;
+mod introduction;
 mod joined;
 mod lane;
 mod lookout;
@@ -26,6 +27,7 @@ mod presence_updates;
 mod profile;
 mod reaction;
 mod receipt;
+mod relationship;
 mod replay;
 mod revision;
 mod roster;
@@ -41,12 +43,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::bus::{Bus, Signal};
 use crate::clock::{Clock, IdGenerator};
 use crate::metrics::Metrics;
-use crate::model::{Body, ConversationId, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId};
+use crate::model::{
+    Body, ConversationId, DirectIds, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId,
+};
 use crate::rate::{Buckets, Rate};
 use crate::store::{self, Store};
 
@@ -76,7 +81,9 @@ pub struct Bounds {
     pub inbox_scan_max: usize,
     /// Entries that a resumed inbox stream repeats; more, and its cursor has expired.
     pub inbox_replay_max: usize,
-    /// Large conversations of one user.
+    /// Conversations of one user.
+    pub conversations_max: usize,
+    /// Large conversations of one user, of those in which the user acted.
     pub large_conversations_max: usize,
     /// Sends that wait in one conversation.
     pub lane_jobs_max: usize,
@@ -90,6 +97,8 @@ pub struct Bounds {
     pub typing_lasts: Duration,
     /// How long a user may be gone and come back unnoticed.
     pub presence_grace: Duration,
+    /// Names that one user follows with all subscriptions together.
+    pub presence_names_max: usize,
     /// When a user was last seen is kept so often, at most.
     pub seen_every: Duration,
     /// Reads of what resumed streams missed, at once: of one user, of all. More wait in line.
@@ -104,15 +113,15 @@ pub struct RateBounds {
     pub is_on: bool,
     pub sends_per_second: u32,
     pub sends_burst: u32,
-    /// New direct conversations, which show up with somebody who did not ask for them.
-    pub directs_per_hour: u32,
+    /// Users brought into conversations by somebody with whom they share none.
+    pub strangers_per_hour: u32,
     /// Signs of typing in one conversation come no faster than this.
     pub typing_every: Duration,
 }
 
 impl Default for RateBounds {
     fn default() -> Self {
-        Self { is_on: true, sends_per_second: 10, sends_burst: 30, directs_per_hour: 30, typing_every: Duration::from_secs(2) }
+        Self { is_on: true, sends_per_second: 10, sends_burst: 30, strangers_per_hour: 60, typing_every: Duration::from_secs(2) }
     }
 }
 
@@ -124,6 +133,7 @@ impl Default for Bounds {
             unread_cap: Unread::CAP,
             inbox_scan_max: 1_000,
             inbox_replay_max: 1_000,
+            conversations_max: 50_000,
             large_conversations_max: 200,
             lane_jobs_max: 256,
             lane_bytes_max: 1 << 20,
@@ -132,6 +142,7 @@ impl Default for Bounds {
             rates: RateBounds::default(),
             typing_lasts: Duration::from_secs(6),
             presence_grace: Duration::from_secs(5),
+            presence_names_max: 500,
             seen_every: Duration::from_secs(60),
             user_replays_max: 4,
             replays_max: 64,
@@ -155,9 +166,13 @@ struct Inner {
     departures: AtomicU64,
     /// Where other servers write too: what was told here.
     told: told::Told,
-    /// Of sends and of new direct conversations.
+    /// Of sends, of strangers who are brought into conversations, and of looks for new relationships.
     sends: Buckets,
-    directs: Buckets,
+    strangers: Buckets,
+    looks: Buckets,
+    counts: introduction::ConversationCounts,
+    direct_ids: OnceCell<DirectIds>,
+    followed: presence_updates::FollowedNames,
     typing: Buckets,
     presence: presence::Keeper,
     /// Of those who read what they missed.
@@ -181,11 +196,13 @@ impl Chat {
         ids.pass(imported_at);
         let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids), store.overlap_micros() > 0);
         let sends = Buckets::new("sends", Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
-        let directs = Buckets::new("directs", Rate::per_hour(bounds.rates.directs_per_hour));
+        let strangers = Buckets::new("strangers", Rate::per_hour(bounds.rates.strangers_per_hour));
+        let looks = Buckets::new("looks", presence_updates::LOOKS);
         let typing = Buckets::new("typing", Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
         let presence = presence::Keeper::new(bus.clone(), Arc::clone(&clock), &bounds);
         let turns = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
-        let (lanes, departures, told, replays) = Default::default();
+        let (lanes, departures, told, replays, counts, direct_ids) = Default::default();
+        let followed = presence_updates::FollowedNames::new(bounds.presence_names_max);
         let rosters = roster::Rosters::default();
         let inner = Inner {
             store,
@@ -197,7 +214,11 @@ impl Chat {
             departures,
             told,
             sends,
-            directs,
+            strangers,
+            looks,
+            counts,
+            direct_ids,
+            followed,
             typing,
             presence,
             turns,
@@ -227,7 +248,7 @@ impl Chat {
     /// Tells what it counts of itself, and what its bus does.
     pub fn register(&self, metrics: &Metrics) {
         self.0.bus.register(metrics);
-        [&self.0.sends, &self.0.directs, &self.0.typing].iter().for_each(|buckets| buckets.register(metrics));
+        [&self.0.sends, &self.0.strangers, &self.0.typing].iter().for_each(|buckets| buckets.register(metrics));
         let of = |read: fn(&Inner) -> f64| {
             let chat = self.clone();
             move || read(&chat.0)
@@ -235,6 +256,11 @@ impl Chat {
         metrics.read("wideroom_queues", "Conversations with writes in progress.", of(|inner| inner.lanes.waiting().0 as f64));
         metrics.read("wideroom_queue_jobs", "Writes waiting in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
         metrics.read("wideroom_replays", "Running reads of history for resumed subscriptions.", of(|inner| inner.turns.taken() as f64));
+    }
+
+    /// Topics that somebody listens to.
+    pub fn topic_count(&self) -> usize {
+        self.0.bus.topic_count()
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

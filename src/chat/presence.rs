@@ -86,10 +86,10 @@ impl Chat {
 
     /// Which of these users are here, and when they were last; `None` for those of whom the viewer may not know it.
     pub async fn presences(&self, viewer: &UserId, users: &[UserId]) -> Result<Vec<Option<Presence>>> {
-        let ties = self.ties(viewer, users).await?;
-        let seen: Vec<_> = users.iter().zip(&ties).filter(|(_, tie)| tie.is_some()).map(|(user, _)| user.clone()).collect();
+        let known = self.relationships(viewer, users).await?;
+        let seen: Vec<_> = users.iter().zip(&known).filter(|(_, known)| known.is_some()).map(|(user, _)| user.clone()).collect();
         let mut presences = self.presences_of(&seen).await?.into_iter();
-        Ok(ties.into_iter().map(|tie| tie.and_then(|_| presences.next())).collect())
+        Ok(known.into_iter().map(|known| known.and_then(|_| presences.next())).collect())
     }
 
     /// The viewer's access was checked.

@@ -61,9 +61,21 @@ impl Rosters {
         let mut desks = self.0.lock().expect("no panic while holding the rosters");
         Arc::clone(desks.get_or_insert(conversation, Arc::default))
     }
+
+    /// The same, where there is one.
+    fn known(&self, conversation: ConversationId) -> Option<Arc<Desk>> {
+        self.0.lock().expect("no panic while holding the rosters").peek(&conversation).map(Arc::clone)
+    }
 }
 
 impl Seen {
+    /// A list of a moment ago that shows this viewer in it. It reads nothing and waits for nothing, so that it tells a stranger nothing.
+    pub(super) fn at_hand(chat: &Chat, viewer: &UserId, id: ConversationId) -> Option<Self> {
+        let desk = chat.0.rosters.known(id)?;
+        let state = desk.try_lock().ok()?;
+        state.seen.as_ref().filter(|seen| seen.is_fresh(chat) && seen.joined.contains(viewer)).cloned()
+    }
+
     /// Where many listen to the conversation: a list that shows this viewer in it. `None`: one has to look for oneself.
     pub(super) async fn with(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Option<Self>> {
         let listeners = chat.0.bus.subscriber_count(&Topic::Conversation(id));

@@ -27,6 +27,10 @@ pub struct Conversation {
 impl Conversation {
     /// Maximum number of participants whose inbox rows a send writes. A conversation that exceeds it stays large forever.
     pub const FAN_OUT_MAX: usize = 32;
+    /// Large conversations that an inbox merges with its own rows, unless the user acted in more of them.
+    pub const LARGE_MERGED_MAX: usize = 200;
+    /// Large conversations of one user that a store lists.
+    pub const LARGE_LISTED_MAX: usize = 1_000;
     pub const PARTICIPANTS_MAX: usize = 20_000;
     /// Maximum number of usernames in one mutation.
     pub const USERNAMES_MAX: usize = 50;

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use uuid::Uuid;
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+use uuid::{Builder, Uuid};
 
 use super::{Timestamp, UserId};
 
@@ -26,9 +28,15 @@ impl ConversationId {
         Self(Uuid::new_v4())
     }
 
-    /// The direct conversation of two users: the same one whoever asks.
+    /// The UUIDv5 of two names: ids of direct conversations that were made before there were [`DirectIds`]. Those stay good.
     pub fn direct(one: &UserId, other: &UserId) -> Self {
         Self(Uuid::new_v5(&NAMESPACE, &[b"direct".as_slice(), &pair_key(one, other)].concat()))
+    }
+
+    /// Whether the id itself says that this is the user's direct conversation with themselves: an import then waits for nobody else.
+    pub fn is_with_oneself(self, user: &UserId) -> bool {
+        let (head, tail) = self.0.as_bytes().split_first_chunk::<8>().expect("sixteen bytes");
+        self == Self::direct(user, user) || (head[6] >> 4 == 8 && tail == check_of(head, user))
     }
 
     /// The group that this viewer makes with this idempotency key: the same one on each try.
@@ -38,6 +46,76 @@ impl ConversationId {
         push_name(&mut name, key);
         Self(Uuid::new_v5(&NAMESPACE, &name))
     }
+}
+
+/// Makes the ids of direct conversations: UUIDv8s of an HMAC-SHA256 over the two names, under a secret that the store keeps. Every server
+/// of a deployment makes the same one, from both sides, and nobody else can compute it.
+#[derive(Clone)]
+pub struct DirectIds([u8; Self::SECRET_BYTES]);
+
+impl DirectIds {
+    pub const SECRET_BYTES: usize = 32;
+
+    pub fn new(secret: [u8; Self::SECRET_BYTES]) -> Self {
+        Self(secret)
+    }
+
+    pub fn random() -> Self {
+        let mut secret = [0; Self::SECRET_BYTES];
+        getrandom::fill(&mut secret).expect("the system gives random bytes");
+        Self(secret)
+    }
+
+    /// From the text that a store keeps; `None` where that is another one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut secret = [0; Self::SECRET_BYTES];
+        let digits = text.as_bytes().as_chunks::<2>().0;
+        if text.len() != 2 * Self::SECRET_BYTES {
+            return None;
+        }
+        for (byte, digits) in secret.iter_mut().zip(digits) {
+            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        }
+        Some(Self(secret))
+    }
+
+    /// As a store keeps it: hexadecimal digits.
+    pub fn secret_text(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The direct conversation of two users: the same one whoever asks.
+    pub fn id(&self, one: &UserId, other: &UserId) -> ConversationId {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
+        mac.update(b"direct");
+        mac.update(&pair_key(one, other));
+        let (mut bytes, _) = mac.finalize().into_bytes().split_first_chunk::<16>().map(|(head, rest)| (*head, rest)).expect("32 bytes");
+        if one == other {
+            // Half of it is a check of the other half, so that an import under another secret knows it as well.
+            bytes = Builder::from_custom_bytes(bytes).into_uuid().into_bytes();
+            let (head, tail) = bytes.split_first_chunk_mut::<8>().expect("sixteen bytes");
+            tail.copy_from_slice(&check_of(head, one));
+        }
+        ConversationId(Builder::from_custom_bytes(bytes).into_uuid())
+    }
+}
+
+impl fmt::Debug for DirectIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DirectIds(secret)")
+    }
+}
+
+/// The second half of the id of a user's conversation with themselves, by its first half.
+fn check_of(head: &[u8; 8], user: &UserId) -> [u8; 8] {
+    let mut hash = Sha256::new();
+    hash.update(NAMESPACE);
+    hash.update(b"oneself");
+    hash.update(head);
+    hash.update(user.as_str());
+    let mut check = *hash.finalize().first_chunk::<8>().expect("32 bytes");
+    check[0] = check[0] & 0x3f | 0x80;
+    check
 }
 
 /// Two names in byte order, each behind its length: no two pairs share a key.
@@ -260,5 +338,31 @@ mod tests {
         let (a, b) = (UserId::parse("a").unwrap(), UserId::parse("b").unwrap());
         assert_eq!(ConversationId::direct(&a, &b), ConversationId::direct(&b, &a));
         assert_ne!(ConversationId::direct(&a, &a), ConversationId::direct(&a, &b));
+    }
+
+    #[test]
+    fn ids_of_direct_conversations_follow_from_the_secret_and_both_names() {
+        let (a, b) = (UserId::parse("a").unwrap(), UserId::parse("b").unwrap());
+        let (ids, other) = (DirectIds::new([7; 32]), DirectIds::new([8; 32]));
+        assert_eq!(ids.id(&a, &b), ids.id(&b, &a));
+        assert_ne!(ids.id(&a, &b), other.id(&a, &b), "nobody computes it without the secret");
+        assert_ne!(ids.id(&a, &a), ids.id(&a, &b));
+        for id in [ids.id(&a, &b), ids.id(&a, &a)] {
+            assert_eq!((id.0.get_version_num(), id.0.get_variant()), (8, uuid::Variant::RFC4122));
+        }
+        let same = DirectIds::parse(&ids.secret_text()).unwrap();
+        assert_eq!(same.id(&a, &b), ids.id(&a, &b));
+        assert!(DirectIds::parse("00").is_none() && DirectIds::parse(&"x".repeat(64)).is_none());
+    }
+
+    #[test]
+    fn the_id_of_a_conversation_with_oneself_says_so_under_every_secret() {
+        let (a, b) = (UserId::parse("a").unwrap(), UserId::parse("b").unwrap());
+        for ids in (0..50).map(|n| DirectIds::new([n; 32])) {
+            assert!(ids.id(&a, &a).is_with_oneself(&a));
+            assert!(!ids.id(&a, &a).is_with_oneself(&b) && !ids.id(&a, &b).is_with_oneself(&a));
+        }
+        assert!(ConversationId::direct(&a, &a).is_with_oneself(&a));
+        assert!(!ConversationId::direct(&a, &b).is_with_oneself(&a) && !ConversationId::random().is_with_oneself(&a));
     }
 }

@@ -1,6 +1,8 @@
 //! Inbox of a user: the ordered list of conversations, and unread counts computed from read markers.
 
-use super::{ConversationId, MessageId, OrderKey, Timestamp};
+use std::collections::HashSet;
+
+use super::{Conversation, ConversationId, MessageId, OrderKey, Timestamp};
 
 /// Sort key of an inbox entry: later activity first, then the greater conversation id.
 ///
@@ -90,6 +92,18 @@ impl InboxRow {
         self.marker.with_sent(self.sent_up_to)
     }
 
+    /// Whether the user acted in the conversation since joining it: sent a message, or moved the marker.
+    pub fn is_answered(&self) -> bool {
+        let joined = self.marker.epoch;
+        let has_moved = self.marker.up_to.moment().micros().cast_unsigned() != joined;
+        has_moved || self.sent_up_to.is_some_and(|sent| sent.moment().micros().cast_unsigned() > joined)
+    }
+
+    /// Which of a user's large conversations their inbox shows, where it does not show all: the smallest ranks first.
+    pub fn large_rank(&self) -> impl Ord + use<> {
+        std::cmp::Reverse((self.is_answered(), self.read_up_to(), self.conversation))
+    }
+
     /// Whether the last message is newer than the marker. If not, the unread count is 0 without a read of messages.
     pub fn may_be_unread(&self) -> bool {
         self.last_message.is_some_and(|last| last.order_key() > self.read_up_to())
@@ -125,6 +139,14 @@ impl Unread {
     }
 }
 
+/// Those large conversations of a user that their inbox does not show, by the rows of all of them.
+pub fn hidden_larges(rows: impl IntoIterator<Item = InboxRow>) -> HashSet<ConversationId> {
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    rows.sort_unstable_by_key(InboxRow::large_rank);
+    let shown = rows.iter().filter(|row| row.is_answered()).count().max(Conversation::LARGE_MERGED_MAX);
+    rows.into_iter().skip(shown).map(|row| row.conversation).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +161,33 @@ mod tests {
         let unread = ReadMarker { epoch: 6, up_to: id(100).order_key() };
         assert!(unread.to_bytes() > read.to_bytes());
         assert_eq!(ReadMarker::from_bytes(unread.to_bytes()), unread);
+    }
+
+    fn row(marker: ReadMarker, sent_up_to: Option<MessageId>) -> InboxRow {
+        let conversation = ConversationId::random();
+        InboxRow { conversation, last_activity: Timestamp::ZERO, last_message: None, marker, sent_up_to, flags: Flags::default() }
+    }
+
+    #[test]
+    fn only_what_comes_after_joining_is_an_answer() {
+        let (made, joined) = (ReadMarker::default(), ReadMarker::at_joining(id(500)));
+        assert!(!row(made, None).is_answered() && !row(joined, None).is_answered());
+        assert!(!row(joined, Some(id(400))).is_answered(), "sent before the user left and came back");
+        assert!(row(made, Some(id(1))).is_answered() && row(joined, Some(id(600))).is_answered());
+        assert!(row(ReadMarker { up_to: id(600).order_key(), ..joined }, None).is_answered(), "read");
+        assert!(row(ReadMarker { epoch: 700, up_to: id(100).order_key() }, None).is_answered(), "marked unread");
+    }
+
+    #[test]
+    fn a_conversation_that_was_answered_is_hidden_by_none_that_was_not() {
+        let answered: Vec<_> = (0..3).map(|n| row(ReadMarker::default(), Some(id(n + 1)))).collect();
+        let unasked = (0..200).map(|n| row(ReadMarker::at_joining(id(1_000 + n)), None));
+        let all: Vec<_> = unasked.chain(answered.clone()).collect();
+        let hidden = hidden_larges(all.clone());
+        assert!(hidden.len() == 3 && answered.iter().all(|row| !hidden.contains(&row.conversation)));
+        assert_eq!(hidden, all[..3].iter().map(|row| row.conversation).collect(), "the oldest of the others");
+        let many = (0..250).map(|n| row(ReadMarker::default(), Some(id(n + 1))));
+        assert!(hidden_larges(many).is_empty(), "whatever is answered is shown");
     }
 
     #[test]

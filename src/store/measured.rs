@@ -122,6 +122,7 @@ measured! {
     inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>>;
     inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
     inbox_log(user: &UserId, after: OrderKey) -> Option<Vec<(ChangeId, ConversationId)>>;
+    conversation_count(user: &UserId, limit: usize) -> usize;
     large_conversations(user: &UserId) -> Vec<ConversationId>;
     unread(user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Vec<Unread>;
     move_read_marker(user: &UserId, to: &MarkerMove) -> ();
@@ -144,5 +145,6 @@ measured! {
     verify(after: Option<&VerifyPlace>, repair: bool) -> Verified;
     note(name: &str) -> Option<String>;
     set_note(name: &str, value: Option<&str>) -> ();
+    note_once(name: &str, value: &str) -> String;
     close() -> ();
 }

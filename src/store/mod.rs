@@ -38,6 +38,9 @@ pub enum Error {
     },
 }
 
+/// The note that holds the secret of [`crate::model::DirectIds`]. It is in backups, and in no export.
+pub const NOTE_DIRECT_SECRET: &str = "direct_secret";
+
 /// The note that says when the store was last imported into, in RFC 3339.
 pub const NOTE_IMPORTED_AT: &str = "imported_at";
 
@@ -370,6 +373,9 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
 
     /// A page of a user's entries, the last active first; archived ones included.
+    ///
+    /// Of the user's large conversations it shows those in which the user acted ([`InboxRow::is_answered`]), and so many of the others as
+    /// make it [`Conversation::LARGE_MERGED_MAX`]: the greatest read markers first, then the greatest ids.
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>>;
 
     /// A user's rows for some conversations. `None` where the user is not in it now.
@@ -385,6 +391,9 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         let _ = (user, after);
         Ok(Some(Vec::new()))
     }
+
+    /// How many conversations the user is in now, counted up to `limit`. It reads keys alone, and at most twice as many as the limit.
+    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize>;
 
     /// The user's large conversations, whose sends must be listened to at the conversation itself.
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>>;
@@ -457,6 +466,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// Something an importer wants to find again, such as how far it came. Kept with the next or an earlier import, never before it.
     async fn note(&self, name: &str) -> Result<Option<String>>;
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()>;
+
+    /// Keeps a note where there is none of this name (compare-and-set), and answers with the one that is kept: of all who ask at the same
+    /// moment, on whichever server, everyone gets the same. Such a note is never removed.
+    async fn note_once(&self, name: &str, value: &str) -> Result<String>;
 
     /// Whether the store takes writes: `Err` says in one sentence why not.
     fn health(&self) -> Result<(), String>;

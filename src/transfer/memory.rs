@@ -165,6 +165,12 @@ impl Store for Memory {
     async fn inbox_changes(&self, _: &UserId, _: OrderKey, _: usize) -> Result<Option<Vec<ChangedRow>>> {
         unreachable!("not part of an import")
     }
+    async fn conversation_count(&self, _: &UserId, _: usize) -> Result<usize> {
+        unreachable!("not part of an import")
+    }
+    async fn note_once(&self, _: &str, _: &str) -> Result<String> {
+        unreachable!("not part of an import")
+    }
     async fn large_conversations(&self, _: &UserId) -> Result<Vec<ConversationId>> {
         unreachable!("not part of an import")
     }

@@ -301,9 +301,12 @@ async fn groups_grow_large_within_their_bounds() {
         assert_eq!(entry["node"]["lastMessage"]["uuid"], json!(sent.uuid), "{name}");
         assert_eq!(world.user(name).unread(&c).await, if name == "user-38" { 1 } else { 1 + i64::from(name != "alice") });
     }
-    // Each of these is in one large conversation already, which is the most.
     let full = bob.group("full", &["user-39"]).await;
     let small = bob.group("nearly large", &names[..31]).await;
+    // One of them has acted in a large conversation already, which is the most, and in this one, which would be the second.
+    for conversation in [&c, &small] {
+        world.user("user-05").send(conversation, "Hello").await;
+    }
     for (c, who) in [(&small, ["user-39", "eve"].as_slice())] {
         let answer = add(&bob, c, who).await;
         assert_eq!((answer.code().as_str(), &answer.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["input", "usernames"])));

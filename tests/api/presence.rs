@@ -29,6 +29,13 @@ async fn online(viewer: &Actor, conversation: &str, name: &str) -> Value {
     user["presence"]["isOnline"].clone()
 }
 
+/// Starts a direct conversation in which the peer has sent a message.
+async fn meet(world: &World, viewer: &Actor, name: &str) -> String {
+    let conversation = viewer.direct(name).await;
+    world.user(name).send(&conversation, "Hello").await;
+    conversation
+}
+
 async fn next(stream: &mut Stream) -> (String, bool) {
     let told = stream.next().await["presenceChanged"].clone();
     (text(&told["user"]["username"]), told["presence"]["isOnline"].as_bool().unwrap())
@@ -44,6 +51,9 @@ async fn presence_shows_to_those_of_a_direct_conversation_or_a_small_group() {
     let (alice, bob, carol) = (world.user("alice"), world.user("bob"), world.user("carol"));
     let direct = alice.direct("bob").await;
     let group = carol.group("three", &["alice", "dave"]).await;
+    alice.send(&direct, "Hello").await;
+    bob.send(&direct, "Hello").await;
+    carol.send(&group, "Hello").await;
     let _here = (come(&world, "bob"), come(&world, "carol"));
     assert_eq!(online(&alice, &direct, "bob").await, json!(true));
     assert_eq!(online(&bob, &direct, "alice").await, json!(false), "alice was never here");
@@ -61,7 +71,8 @@ async fn users_who_share_only_a_large_group_are_strangers() {
     let large = alice.group("all", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let _here = come(&world, "user07");
     assert_eq!(online(&alice, &large, "user07").await, Value::Null);
-    alice.group("few", &["user07", "user08"]).await;
+    let few = alice.group("few", &["user07", "user08"]).await;
+    world.user("user07").send(&few, "Hello").await;
     assert_eq!(online(&alice, &large, "user07").await, json!(true));
     assert_eq!(online(&alice, &large, "user09").await, Value::Null);
 }
@@ -71,7 +82,7 @@ async fn coming_and_going_is_told_after_the_present_state() {
     let world = hasty().await;
     let alice = world.user("alice");
     for name in ["bob", "carol"] {
-        alice.direct(name).await;
+        meet(&world, &alice, name).await;
     }
     let bob = come(&world, "bob");
     let mut stream = alice.subscribe(CHANGED, json!({"u": ["carol", "bob", "carol"]}));
@@ -91,7 +102,7 @@ async fn coming_and_going_is_told_after_the_present_state() {
 async fn a_reconnect_does_not_flicker() {
     let world = World::open().await;
     let alice = world.user("alice");
-    let c = alice.direct("bob").await;
+    let c = meet(&world, &alice, "bob").await;
     let bob = come(&world, "bob");
     let mut stream = alice.subscribe(CHANGED, json!({"u": ["bob"]}));
     assert_eq!(next(&mut stream).await, told("bob", true));
@@ -105,11 +116,13 @@ async fn a_reconnect_does_not_flicker() {
 async fn strangers_are_silent_until_they_are_none() {
     let world = hasty().await;
     let (alice, dave) = (world.user("alice"), world.user("dave"));
-    alice.direct("bob").await;
+    meet(&world, &alice, "bob").await;
     let _here = (come(&world, "bob"), come(&world, "dave"));
     let mut stream = alice.subscribe(CHANGED, json!({"u": ["dave", "nobody", "bob"]}));
     assert_eq!(next(&mut stream).await, told("bob", true), "and nothing of dave");
-    dave.group("few", &["alice"]).await;
+    let few = dave.group("few", &["alice"]).await;
+    dave.send(&few, "Hello").await;
+    assert_eq!(next(&mut stream).await, told("dave", true));
     let second = come(&world, "nobody");
     drop(second);
     drop(_here.1);
@@ -121,7 +134,8 @@ async fn a_user_who_left_the_group_receives_nothing_more() {
     let world = hasty().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("few", &["bob"]).await;
-    bob.direct("carol").await;
+    alice.send(&c, "Hello").await;
+    meet(&world, &bob, "carol").await;
     let mut stream = bob.subscribe(CHANGED, json!({"u": ["alice", "carol"]}));
     assert_eq!(next(&mut stream).await, told("alice", false));
     assert_eq!(next(&mut stream).await, told("carol", false));
@@ -150,7 +164,7 @@ async fn names_have_a_bound_and_must_be_names() {
 async fn when_a_user_was_last_here_outlives_the_server() {
     let world = World::open().await;
     let alice = world.user("alice");
-    alice.direct("bob").await;
+    meet(&world, &alice, "bob").await;
     let bob = come(&world, "bob");
     let document = "query { inbox { edges { node { conversation { directPeer { presence { isOnline lastSeenAt } } } } } } }";
     let seen = async |alice: &Actor| {
@@ -164,4 +178,50 @@ async fn when_a_user_was_last_here_outlives_the_server() {
     let after = seen(&world.user("alice")).await;
     assert_eq!(after["isOnline"], false);
     assert!(after["lastSeenAt"].as_str() >= before["lastSeenAt"].as_str() && after["lastSeenAt"].is_string(), "{before} {after}");
+}
+
+#[tokio::test]
+async fn presence_shows_only_after_an_act_of_the_other_side() {
+    let world = World::open().await;
+    let (alice, bob) = (world.user("alice"), world.user("bob"));
+    let c = alice.direct("bob").await;
+    let _here = come(&world, "bob");
+    let sent = alice.send(&c, "Are you there?").await;
+    assert_eq!(online(&alice, &c, "bob").await, Value::Null, "whoever writes to a stranger learns nothing");
+    let delivered = "mutation($c: ID!, $m: ID!) { markDelivered(input: {conversationId: $c, messageId: $m}) { __typename } }";
+    bob.ask(delivered, json!({"c": c, "m": sent.id})).await;
+    assert_eq!(online(&alice, &c, "bob").await, Value::Null, "a delivery is no act");
+    let mut stream = alice.subscribe(CHANGED, json!({"u": ["bob"]}));
+    assert!(stream.is_quiet());
+    bob.mark_read(&c, Some(&sent.id)).await;
+    assert_eq!(next(&mut stream).await, told("bob", true), "of what begins later the stream hears by itself");
+    assert_eq!(online(&alice, &c, "bob").await, json!(true));
+    bob.data(
+        "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { __typename } }",
+        json!({"c": c, "m": sent.id}),
+    )
+    .await;
+    assert_eq!(online(&alice, &c, "bob").await, json!(true), "it was read once");
+}
+
+#[tokio::test]
+async fn strangers_have_no_topic_and_names_are_bounded_over_all_streams() {
+    let world = World::with_bounds(Bounds { presence_names_max: 150, ..Bounds::default() }).await;
+    let alice = world.user("alice");
+    meet(&world, &alice, "bob").await;
+    let _bob = come(&world, "bob");
+    let invented = |from: usize, count: usize| (from..from + count).map(|n| format!("nobody{n}")).collect::<Vec<_>>();
+    let topics = || world.chat.topic_count();
+    let before = topics();
+    let names: Vec<_> = invented(0, 99).into_iter().chain(["bob".to_owned()]).collect();
+    let mut first = alice.subscribe(CHANGED, json!({"u": names}));
+    assert_eq!(next(&mut first).await, told("bob", true));
+    assert_eq!(topics() - before, 2, "bob's, and the inbox of alice");
+    let beyond = alice.subscribe(CHANGED, json!({"u": invented(100, 51)})).answer().await;
+    assert_eq!(beyond.code(), "RATE_LIMITED");
+    let mut second = alice.subscribe(CHANGED, json!({"u": invented(100, 50)}));
+    assert!(second.is_quiet());
+    drop((first, second));
+    let mut again = alice.subscribe(CHANGED, json!({"u": names}));
+    assert_eq!(next(&mut again).await, told("bob", true), "names that are followed no more count no more");
 }

@@ -10,7 +10,7 @@ const START: &str = "mutation($u: String!) { startDirectConversation(input: {use
 
 /// One more send a second, which is slower than they are sent here, and no more conversation while a test runs.
 fn slow() -> RateBounds {
-    RateBounds { sends_per_second: 1, sends_burst: 3, directs_per_hour: 2, ..RateBounds::default() }
+    RateBounds { sends_per_second: 1, sends_burst: 3, strangers_per_hour: 2, ..RateBounds::default() }
 }
 
 fn assert_too_fast(answer: &Answer) {

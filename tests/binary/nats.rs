@@ -50,6 +50,10 @@ async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
     let made = alice.data(start, &Value::Null).await.unwrap();
     let c = made["startDirectConversation"]["conversation"]["id"].as_str().unwrap();
 
+    // Without an act of hers he would hear nothing of her.
+    let said = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"Hello\"}) { __typename } }";
+    alice.data(said, &json!({"c": c})).await.unwrap();
+
     let mut bob = Socket::connect(other.address(), &program.token("bob")).await;
     bob.subscribe("presence", "subscription { presenceChanged(usernames: [\"alice\"]) { presence { isOnline } } }").await;
     assert_eq!(bob.told("presence").await["presenceChanged"]["presence"]["isOnline"], false);

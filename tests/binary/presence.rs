@@ -31,6 +31,11 @@ async fn sockets_come_go_type_and_react() {
     let made = alice.data(start, &Value::Null).await.unwrap();
     let c = made["startDirectConversation"]["conversation"]["id"].as_str().unwrap().to_owned();
 
+    // Without an act of his she would hear nothing of him.
+    let mut friend = stage.caller("bob").await;
+    let said = format!("mutation {{ sendMessage(input: {{conversationId: \"{c}\", body: \"Hello\"}}) {{ __typename }} }}");
+    friend.data(&said, &Value::Null).await.unwrap();
+
     let mut screen = stage.socket("alice").await;
     screen.subscribe("presence", "subscription { presenceChanged(usernames: [\"bob\"]) { presence { isOnline lastSeenAt } } }").await;
     let presence = async |screen: &mut Socket| screen.told("presence").await["presenceChanged"]["presence"].clone();

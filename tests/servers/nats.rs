@@ -148,6 +148,7 @@ async fn typing_and_presence_cross_servers() {
     two.hear_each_other(true).await;
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.actor(&anna).direct(ben.as_str()).await;
+    one.actor(&anna).send(&conversation, "Hello").await;
     let here = one.chat.arrive(&anna);
     let mut typing = other.actor(&ben).subscribe(
         "subscription($c: ID!) { typingChanged(conversationId: $c) { user { username } isTyping } }",

@@ -191,6 +191,10 @@ impl Store for Slow {
         self.inner.inbox_log(user, after).await
     }
 
+    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
+        self.inner.conversation_count(user, limit).await
+    }
+
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
         self.inner.large_conversations(user).await
     }
@@ -282,6 +286,10 @@ impl Store for Slow {
 
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
         self.inner.set_note(name, value).await
+    }
+
+    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
+        self.inner.note_once(name, value).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Conversations, who is in them, and which is the direct one of two.
 
+use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{Conversation, ConversationId, GroupName, MembershipState, OrderKey, PageRequest, Role, UserId};
@@ -9,6 +10,7 @@ use super::ask::{
     assert_healthy, assert_newest, assert_page, inbox_ids, make, only, participant, participants, requests, row, runner, send_as, slice,
     try_row,
 };
+use super::membership::{govern, leaves};
 use crate::support::words::{START, change, conversation_id, crowd, direct, group, id, key, longest_user, salted, user, users};
 
 pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store) {
@@ -231,6 +233,36 @@ pub async fn notes_are_found_again(store: &dyn Store) {
     store.set_note(&import, None).await.unwrap();
     assert_eq!(store.note(&import).await.unwrap(), None);
     assert_eq!(store.note(&imports).await.unwrap().as_deref(), Some(""), "another note stays");
+}
+
+pub async fn of_all_who_keep_a_note_once_everyone_gets_the_same(store: &dyn Store) {
+    let [secret, other] = ["secret", "other"].map(salted);
+    let values: Vec<_> = (0..8).map(|n| format!("value {n}")).collect();
+    let got = join_all(values.iter().map(|value| store.note_once(&secret, value))).await;
+    let got: Vec<_> = got.into_iter().map(Result::unwrap).collect();
+    assert!(values.contains(&got[0]) && got.iter().all(|one| *one == got[0]), "{got:?}");
+    assert_eq!(store.note(&secret).await.unwrap(), Some(got[0].clone()));
+    assert_eq!(store.note_once(&secret, "later").await.unwrap(), got[0]);
+    assert_eq!(store.note_once(&other, "").await.unwrap(), "", "each name has its own");
+}
+
+pub async fn conversations_are_counted_where_a_user_is_in_them_now(store: &dyn Store) {
+    let people = crowd(40);
+    let ann = &people[0];
+    assert_eq!(store.conversation_count(ann, 9).await.unwrap(), 0);
+    for (number, count) in (1..).zip([1, 2, 33, 40, 5]) {
+        make(store, conversation_id(number), &people[..count]).await;
+    }
+    // One that is active, and one that is busy.
+    send_as(store, conversation_id(2), id(9), ann).await;
+    send_as(store, conversation_id(5), id(10), ann).await;
+    send_as(store, conversation_id(5), id(11), ann).await;
+    let counts = async |user: &UserId| store.conversation_count(user, 9).await.unwrap();
+    assert_eq!((counts(ann).await, counts(&people[2]).await, counts(&people[39]).await), (5, 3, 1));
+    assert_eq!(store.conversation_count(ann, 3).await.unwrap(), 3, "up to the limit");
+    govern(store, conversation_id(5), 20, &[leaves(ann, 20)]).await;
+    assert_eq!(counts(ann).await, 4);
+    assert_eq!(counts(&user("stranger")).await, 0);
 }
 
 pub async fn an_empty_store_answers_everything(store: &dyn Store) {

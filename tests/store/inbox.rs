@@ -88,6 +88,30 @@ pub async fn large_conversations_stand_at_their_place(store: &dyn Store) {
     assert_eq!(inbox_ids(store, &people[36]).await.len(), 2);
 }
 
+pub async fn unasked_large_conversations_hide_none_that_was_answered(store: &dyn Store) {
+    let people = crowd(33);
+    let ann = &people[32];
+    let own = [conversation_id(0), conversation_id(100), conversation_id(250)];
+    let unasked: Vec<_> = (0..=250).map(conversation_id).filter(|id| !own.contains(id)).take(201).collect();
+    for conversation in unasked.iter().chain(&own) {
+        make(store, *conversation, &people).await;
+    }
+    // One was sent to, one was read, one is small.
+    send(store, own[0], 5, ann).await;
+    send(store, own[1], 6, &people[0]).await;
+    mark(store, ann, own[1], MarkTo { epoch: 0, up_to: id(6).order_key(), receipt: true, change: change(7) }).await;
+    let shown = inbox_ids(store, ann).await;
+    assert_eq!(shown.len(), 200);
+    assert!(own[..2].iter().all(|id| shown.contains(id)), "what was answered is shown");
+    assert!(shown.contains(&own[2]), "of the others the greatest ids, where all were joined at once");
+    // Hidden in the list, and there by its id: its first answer brings it into the list.
+    let hidden = *unasked.iter().find(|id| !shown.contains(id)).unwrap();
+    assert_eq!(try_row(store, ann, hidden).await.map(|row| row.conversation), Some(hidden));
+    send(store, hidden, 9, ann).await;
+    let shown = inbox_ids(store, ann).await;
+    assert_eq!((shown.len(), shown[0]), (200, hidden));
+}
+
 pub async fn a_large_conversations_sends_show_in_rows_and_changes(store: &dyn Store) {
     let people = crowd(40);
     make(store, conversation_id(1), &people).await;

@@ -100,6 +100,8 @@ contract! {
             participants_by_name_come_in_the_order_of_their_keys,
             more_than_the_fan_out_make_a_conversation_large,
             notes_are_found_again,
+            of_all_who_keep_a_note_once_everyone_gets_the_same,
+            conversations_are_counted_where_a_user_is_in_them_now,
             an_empty_store_answers_everything,
         }
         history {
@@ -147,6 +149,7 @@ contract! {
             entries_of_one_moment_are_in_descending_order_of_ids,
             after_thousands_of_sends_each_conversation_stands_once,
             large_conversations_stand_at_their_place,
+            unasked_large_conversations_hide_none_that_was_answered,
             a_large_conversations_sends_show_in_rows_and_changes,
             rows_come_in_the_order_of_their_keys,
             an_empty_conversation_stands_at_its_making,

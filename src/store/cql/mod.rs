@@ -322,6 +322,10 @@ impl Store for Cql {
         inbox::changes::inbox_log(&self.inner, user, after).await
     }
 
+    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
+        inbox::row::conversation_count(&self.inner, user, limit).await
+    }
+
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
         inbox::page::large_conversations(&self.inner, user).await
     }
@@ -405,6 +409,10 @@ impl Store for Cql {
 
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
         participant::profile::set_note(&self.inner, name, value).await
+    }
+
+    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
+        participant::profile::note_once(&self.inner, name, value).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -74,28 +74,42 @@ pub(super) fn direct(core: &ReadContext, one: &UserId, other: &UserId) -> Result
     core.view().record(&key::pair(one, other))
 }
 
+/// The viewer's own membership is read first: for a stranger that is all the work, whether the conversation exists or not.
 pub(super) fn seats(core: &ReadContext, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+    let view = core.view();
     let each = |id: &ConversationId| {
-        let Some(state) = core.state(*id)? else { return Ok(None) };
-        let given = match &state.people {
-            Some(people) => people.memberships.get(viewer).copied(),
-            None => state.given(&core.view(), viewer)?,
-        };
-        Ok(given.map(|given| seat(&state, viewer, given)))
+        let found = known_or_read(core, &view, viewer, *id)?;
+        Ok(found.map(|(state, given)| seat(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
+}
+
+/// A conversation that a user is in, or was, with their membership as it was given.
+pub(super) fn known_or_read(
+    core: &ReadContext,
+    view: &View<'_>,
+    user: &UserId,
+    id: ConversationId,
+) -> Result<Option<(Arc<State>, Membership)>> {
+    if let Some(known) = core.states.get_with(id, user) {
+        return Ok(Some(known));
+    }
+    let Some(read): Option<Membership> = view.record(&key::participant(id, user, Cell::Membership))? else { return Ok(None) };
+    let Some(state) = core.state(id)? else { return Ok(None) };
+    // The cached state may be younger than the view.
+    let given = state.people.as_ref().and_then(|people| people.memberships.get(user).copied()).unwrap_or(read);
+    Ok(Some((state, given)))
 }
 
 fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
     Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given), newest: None }
 }
 
-/// Answers the same from the caches alone. `None` on a miss.
+/// The same, where memory has all of it and the viewer is in all of them, or was.
 pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<Seat>>> {
     let each = |id: &ConversationId| {
-        let state = states.get(*id)?;
-        let given = state.people.as_ref()?.memberships.get(viewer).copied();
-        Some(given.map(|given| seat(&state, viewer, given)))
+        let (state, given) = states.get_with(*id, viewer)?;
+        Some(Some(seat(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
 }

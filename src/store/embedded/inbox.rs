@@ -2,8 +2,12 @@
 
 use std::collections::{HashMap, hash_map};
 
+use super::conversation;
 use super::read_context::{Look, ReadContext};
-use crate::model::{ChangeId, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId};
+use crate::model::{
+    ChangeId, Conversation, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId,
+    hidden_larges,
+};
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
 use crate::store::embedded::engine::db::{KeyError, Missing, View, corrupt};
@@ -94,7 +98,24 @@ pub(super) fn row(conversation: ConversationId, head: &Head, entry: Entry) -> In
 }
 
 pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
-    listed(view, key::larges(user)).collect()
+    listed(view, key::larges(user)).take(Conversation::LARGE_LISTED_MAX).collect()
+}
+
+pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -> Result<usize> {
+    let spans = [key::activities(user), key::busy(user), key::larges(user)];
+    let mut keys = spans.into_iter().flat_map(|span| view.scan(span, Direction::Forward)).take(limit);
+    keys.try_fold(0, |count, key| key.map(|_| count + 1))
+}
+
+/// The user's large conversations that their inbox shows.
+fn shown_larges(look: &Look<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
+    let mut larges = large_conversations(&look.view, user)?;
+    if larges.len() > Conversation::LARGE_MERGED_MAX {
+        let each = |id: &ConversationId| Ok(row(*id, &known_head(look.core, *id)?, look.entry(user, *id)?));
+        let hidden = hidden_larges(larges.iter().map(each).collect::<Result<Vec<_>>>()?);
+        larges.retain(|conversation| !hidden.contains(conversation));
+    }
+    Ok(larges)
 }
 
 fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<ConversationId>> {
@@ -105,13 +126,14 @@ fn listed(view: &View<'_>, span: Span) -> impl Iterator<Item = Result<Conversati
 }
 
 /// Reads the user's busy and large conversations, sorted by the activity of their heads.
-fn by_heads(core: &ReadContext, view: &View<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
+fn by_heads(look: &Look<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
-        let head = known_head(core, conversation)?;
+        let head = known_head(look.core, conversation)?;
         Ok((InboxKey { activity: head.last_activity, conversation }, head))
     };
-    let mut keys: Vec<_> = listed(view, key::larges(user)).chain(listed(view, key::busy(user))).map(each).collect::<Result<_>>()?;
+    let mut keys: Vec<_> =
+        shown_larges(look, user)?.into_iter().map(Ok).chain(listed(&look.view, key::busy(user))).map(each).collect::<Result<_>>()?;
     keys.sort_unstable_by_key(|(key, _)| *key);
     Ok(keys)
 }
@@ -123,7 +145,7 @@ fn indexed(view: &View<'_>, span: Span, direction: Direction) -> impl Iterator<I
 pub(super) fn inbox(core: &ReadContext, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
     let look = core.look();
     let view = &look.view;
-    let by_heads = by_heads(core, view, user)?;
+    let by_heads = by_heads(&look, user)?;
     let read = |span: Span, direction: Direction, limit: usize| {
         let in_span = by_heads.iter().map(|(key, _)| *key).filter(|key| {
             let bytes = key::activity(user, key).bytes;
@@ -161,10 +183,9 @@ pub(super) fn inbox(core: &ReadContext, user: &UserId, request: &PageRequest<Inb
 }
 
 fn row_if_joined(look: &Look<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
-    let Some(state) = look.core.state(conversation)? else { return Ok(None) };
-    match state.given(&look.view, user)? {
-        Some(membership) if membership.is_joined() => Ok(Some(row(conversation, &state.head, look.entry(user, conversation)?))),
-        _ => Ok(None),
+    match conversation::known_or_read(look.core, &look.view, user, conversation)? {
+        Some((state, given)) if given.is_joined() => Ok(Some(row(conversation, &state.head, look.entry(user, conversation)?))),
+        Some(_) | None => Ok(None),
     }
 }
 
@@ -173,14 +194,14 @@ pub(super) fn rows(core: &ReadContext, user: &UserId, conversations: &[Conversat
     conversations.iter().map(|conversation| row_if_joined(&look, user, *conversation)).collect()
 }
 
-/// Answers the same from the caches alone. `None` on a miss.
+/// The same, where memory has all of it and the user is in all of them, or was.
 pub(super) fn rows_in_memory(core: &ReadContext, user: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<InboxRow>>> {
     let each = |id: &ConversationId| {
-        let state = core.states.get(*id)?;
-        match state.people.as_ref()?.memberships.get(user) {
-            Some(membership) if membership.is_joined() => Some(Some(row(*id, &state.head, core.known.entry_in_memory(user, *id)?))),
-            Some(_) | None => Some(None),
+        let (state, given) = core.states.get_with(*id, user)?;
+        if !given.is_joined() {
+            return Some(None);
         }
+        Some(Some(row(*id, &state.head, core.known.entry_in_memory(user, *id)?)))
     };
     conversations.iter().map(each).collect()
 }

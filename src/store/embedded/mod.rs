@@ -30,7 +30,7 @@ use self::admin::maintenance::{self, Disk};
 use self::admin::{export, import};
 use self::cache::state::{State, States};
 use self::cache::unread_count::Counts;
-use self::engine::committer::{Committer, Op, Outcome, Write};
+use self::engine::committer::{Committer, Condition, Op, Outcome, Write};
 use self::engine::db::{Missing, corrupt};
 use self::engine::{key, record};
 pub use self::open::OpenError;
@@ -351,6 +351,11 @@ impl Store for Embedded {
         self.read(move |core| inbox::changes(core, &user, after, limit)).await
     }
 
+    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
+        let user = user.clone();
+        self.read(move |core| inbox::conversation_count(&core.view(), &user, limit)).await
+    }
+
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
         let user = user.clone();
         self.read(move |core| inbox::large_conversations(&core.view(), &user)).await
@@ -475,6 +480,19 @@ impl Store for Embedded {
             None => Op::Delete(key),
         };
         self.write(Write { ops: vec![op], ..Write::default() }).await.map(drop)
+    }
+
+    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
+        let key = key::note(name);
+        let read = async |key: key::Key| self.read(move |core| core.view().record::<String>(&key)).await;
+        if let Some(there) = read(key.clone()).await? {
+            return Ok(there);
+        }
+        let op = Op::Put(key.clone(), record::encode(&value));
+        match self.write(Write { ops: vec![op], conditions: vec![Condition::Absent(key.clone())], ..Write::default() }).await? {
+            Outcome::Done => Ok(value.to_owned()),
+            Outcome::Refused => read(key).await?.ok_or_else(|| corrupt("notes", Missing)),
+        }
     }
 
     fn health(&self) -> Result<(), String> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationId, ConversationKind, Emoji, Flags, InboxRow, Membership, Message, MessageId, OrderKey,
-    Participant, Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, InboxRow, Membership, Message, MessageId, OrderKey, Participant,
+    Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{ImportPlaces, Imported, Turn, TurnKind};
 
@@ -252,7 +252,7 @@ impl OracleConversation {
         let people: Vec<_> = self.people.keys().collect();
         match (self.record.kind, people.as_slice()) {
             (ConversationKind::Direct, [one, other]) => Some(pair_key(one, other)),
-            (ConversationKind::Direct, [one]) if self.record.id == ConversationId::direct(one, one) => Some(pair_key(one, one)),
+            (ConversationKind::Direct, [one]) if self.record.id.is_with_oneself(one) => Some(pair_key(one, one)),
             (ConversationKind::Direct | ConversationKind::Group, _) => None,
         }
     }

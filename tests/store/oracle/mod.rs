@@ -282,7 +282,13 @@ impl Store for Naive {
     }
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-        let mut rows: Vec<_> = self.kept().conversations.values().filter_map(|stored| stored.row(user)).collect();
+        let kept = self.kept();
+        let of = |is_large: bool| kept.conversations.values().filter(move |stored| stored.record.is_large == is_large);
+        let mut larges: Vec<_> = of(true).filter_map(|stored| stored.row(user)).collect();
+        larges.sort_by_key(|row| (row.is_answered(), row.read_up_to(), row.conversation));
+        let answered = larges.iter().filter(|row| row.is_answered()).count();
+        let shown = larges.into_iter().rev().take(answered.max(Conversation::LARGE_MERGED_MAX));
+        let mut rows: Vec<_> = of(false).filter_map(|stored| stored.row(user)).chain(shown).collect();
         rows.sort_by_key(|row| inbox_order(&row.key()));
         Ok(slice(&rows, |row| inbox_order(&row.key()), inbox_order, page))
     }
@@ -295,6 +301,10 @@ impl Store for Naive {
         let mut changed: Vec<_> = self.changed_rows(user).into_iter().filter(|row| row.newest_change.order_key() > after).collect();
         changed.sort_by_key(|row| row.newest_change);
         Ok((changed.len() <= limit).then_some(changed))
+    }
+
+    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
+        Ok(self.kept().conversations.values().filter(|stored| stored.row(user).is_some()).count().min(limit))
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
@@ -450,6 +460,10 @@ impl Store for Naive {
 
     async fn note(&self, name: &str) -> Result<Option<String>> {
         Ok(self.kept().notes.get(name).cloned())
+    }
+
+    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
+        Ok(self.kept().notes.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone())
     }
 
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {

@@ -310,9 +310,9 @@ impl<'a> Draft<'a> {
     fn pair_with(&mut self, id: ConversationId, user: &UserId, others: &[UserId]) -> Result<(), &'static str> {
         let pair = match others {
             // With oneself, which its id says; else somebody is still to come.
-            [] if id == ConversationId::direct(user, user) => pair_key(user, user),
+            [] if id.is_with_oneself(user) => pair_key(user, user),
             [] => return Ok(()),
-            [other] if id == ConversationId::direct(other, other) => return Err("it is somebody's conversation with themselves"),
+            [other] if id.is_with_oneself(other) => return Err("it is somebody's conversation with themselves"),
             [other] => pair_key(user, other),
             [_, _, ..] => return Err("a direct conversation has at most two participants"),
         };

@@ -228,7 +228,7 @@ impl Look<'_> {
         }
         let people: Vec<_> = people.keys().collect();
         let pair = match people[..] {
-            [one] if self.id() == ConversationId::direct(one, one) => pair_key(one, one),
+            [one] if self.id().is_with_oneself(one) => pair_key(one, one),
             [one, other] => pair_key(one, other),
             _ => return Ok(()),
         };

@@ -13,15 +13,15 @@ use uuid::Uuid;
 use super::activity_index::{Hint, Stale, Walk};
 use super::row::{PIECE, PIECES_AT_ONCE, few_rows, own_rows, with_head};
 use super::writes::slot_of;
-use crate::model::{ConversationId, Cut, Direction, InboxKey, InboxRow, Page, PageRequest, UserId};
+use crate::model::{Conversation, ConversationId, Cut, Direction, InboxKey, InboxRow, Page, PageRequest, UserId, hidden_larges};
 use crate::store::Result;
 use crate::store::cql::Inner;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{cells, list};
 use crate::store::cql::message::head_cache::Head;
 
-/// More than a user may be in.
-const LARGE_READ_MAX: i32 = 1_000;
+/// No more are listed.
+const LARGE_READ_MAX: i32 = Conversation::LARGE_LISTED_MAX as i32;
 
 statements! {
     /// The statements of this file.
@@ -71,12 +71,19 @@ async fn larges_among(inner: &Inner, user: &UserId, conversations: &[Conversatio
 }
 
 pub(crate) async fn inbox(inner: &Inner, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-    let (larges, few) = try_join(listed_larges(inner, user), few_rows(inner, user)).await?;
+    let (mut larges, few) = try_join(listed_larges(inner, user), few_rows(inner, user)).await?;
+    let hidden = if larges.len() > Conversation::LARGE_MERGED_MAX { hidden(inner, user, &larges).await? } else { HashSet::new() };
+    larges.retain(|conversation| !hidden.contains(conversation));
     let heads: HashMap<_, _> = larges.iter().copied().zip(inner.heads(&larges).await?).collect();
     match few {
-        Some(rows) => Ok(page_of_few(rows, &heads, request)),
-        None => page_by_hints(inner, user, heads, request).await,
+        Some(rows) => Ok(page_of_few(rows, &heads, &hidden, request)),
+        None => page_by_hints(inner, user, heads, hidden, request).await,
     }
+}
+
+/// Selects the large conversations that the inbox does not show: 50 reads of one partition for 1,000 of them.
+async fn hidden(inner: &Inner, user: &UserId, larges: &[ConversationId]) -> Result<HashSet<ConversationId>> {
+    Ok(hidden_larges(own_rows(inner, user, larges).await?.into_values()))
 }
 
 fn cut_of(request: &PageRequest<InboxKey>) -> Cut<InboxKey> {
@@ -92,9 +99,15 @@ fn behind(key: InboxKey, direction: Direction) -> Cut<InboxKey> {
     }
 }
 
-fn page_of_few(rows: Vec<InboxRow>, heads: &HashMap<ConversationId, Head>, request: &PageRequest<InboxKey>) -> Page<InboxRow> {
+fn page_of_few(
+    rows: Vec<InboxRow>,
+    heads: &HashMap<ConversationId, Head>,
+    hidden: &HashSet<ConversationId>,
+    request: &PageRequest<InboxKey>,
+) -> Page<InboxRow> {
     let cut = cut_of(request);
-    let placed = rows.into_iter().map(|row| heads.get(&row.conversation).map_or(row, |head| with_head(row, head)));
+    let shown = rows.into_iter().filter(|row| !hidden.contains(&row.conversation));
+    let placed = shown.map(|row| heads.get(&row.conversation).map_or(row, |head| with_head(row, head)));
     let all: BTreeMap<InboxKey, InboxRow> = placed.map(|row| (row.key(), row)).collect();
     let has_behind = request.begins_at().is_some_and(|key| {
         let behind = behind(*key, request.direction);
@@ -108,11 +121,14 @@ async fn page_by_hints(
     inner: &Inner,
     user: &UserId,
     heads: HashMap<ConversationId, Head>,
+    hidden: HashSet<ConversationId>,
     request: &PageRequest<InboxKey>,
 ) -> Result<Page<InboxRow>> {
     // Where a page begins is most often the place of an entry, which then says that there is something behind it.
     let wanted = request.begins_at().map(|key| key.conversation);
-    let mut reader = Reader { inner, user, heads, rows: HashMap::new(), wanted, stale: Stale::default() };
+    // One that grew large has hints of before.
+    let rows = hidden.into_iter().map(|conversation| (conversation, None)).collect();
+    let mut reader = Reader { inner, user, heads, rows, wanted, stale: Stale::default() };
     let items = reader.entries(&cut_of(request), request.direction, request.overread()).await?;
     let has_behind = match request.begins_at() {
         Some(key) => reader.has_behind(*key, request.direction).await?,
@@ -260,7 +276,7 @@ impl Reader<'_> {
     async fn read(&mut self, conversations: impl Iterator<Item = ConversationId>) -> Result<()> {
         let mut unread: Vec<ConversationId> = conversations.filter(|conversation| !self.rows.contains_key(conversation)).collect();
         if !unread.is_empty() {
-            unread.extend(self.wanted.take());
+            unread.extend(self.wanted.take().filter(|wanted| !self.rows.contains_key(wanted)));
         }
         unread.sort_unstable();
         unread.dedup();

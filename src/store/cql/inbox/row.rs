@@ -26,6 +26,9 @@ pub(crate) const PIECES_AT_ONCE: usize = 32;
 const FEW: usize = 100;
 const CROWDED_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
 
+/// Rows of one read where conversations are counted.
+const COUNTED_AT_ONCE: i32 = 5_000;
+
 macro_rules! row_columns {
     () => {
         "conversation_id, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, membership"
@@ -36,6 +39,7 @@ statements! {
     /// The statements of this file.
     Statements {
         some: Read concat!("SELECT ", row_columns!(), " FROM inbox_by_user WHERE user_id = ? AND conversation_id IN ?");
+        memberships: Read "SELECT conversation_id, membership FROM inbox_by_user WHERE user_id = ? AND conversation_id > ? LIMIT ?";
         all: Read concat!("SELECT ", row_columns!(), " FROM inbox_by_user WHERE user_id = ? LIMIT ?");
     }
 }
@@ -51,6 +55,25 @@ impl Crowded {
     fn users(&self) -> MutexGuard<'_, LruCache<UserId, ()>> {
         self.0.lock().expect("no panic while holding users")
     }
+}
+
+/// Counts the conversations that a user is in, up to a limit. It reads the rows of conversations that the user left, too.
+pub(crate) async fn conversation_count(inner: &Inner, user: &UserId, limit: usize) -> Result<usize> {
+    let (mut count, mut looked_at, mut last) = (0, 0, Uuid::nil());
+    while count < limit && looked_at < limit.saturating_mul(2) {
+        let values = cells![user, ConversationId(last), COUNTED_AT_ONCE];
+        let rows: Vec<(Uuid, Option<Vec<u8>>)> = inner.cluster.read(&inner.statements.inbox_row.memberships, values).await?;
+        for (_, membership) in &rows {
+            let membership = membership.as_ref().map(|bytes| decode_membership(TABLE, bytes)).transpose()?;
+            count += usize::from(membership.is_some_and(|membership| membership.is_joined()));
+        }
+        looked_at += rows.len();
+        match rows.last() {
+            Some((id, _)) if rows.len() == COUNTED_AT_ONCE as usize => last = *id,
+            Some(_) | None => break,
+        }
+    }
+    Ok(count.min(limit))
 }
 
 /// All entries of a small inbox, in no order. `None` where it is not small.

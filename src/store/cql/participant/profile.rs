@@ -3,8 +3,11 @@
 //! What was told last wins, also where two clocks differ: a write is always later than what it was decided on. Nothing is deleted: an empty
 //! text says that there is none any more.
 
+use scylla::value::Row;
+
 use crate::model::{Profile, Timestamp, UserId};
 use crate::store::cql::Inner;
+use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::at_once;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::cells;
@@ -17,6 +20,7 @@ statements! {
         change: Write "INSERT INTO users (user_id, display_name, avatar_url) VALUES (?, ?, ?) USING TIMESTAMP ?";
         seen: Write "INSERT INTO users (user_id, last_seen_at) VALUES (?, ?) USING TIMESTAMP ?";
         note: Read "SELECT value, WRITETIME(value) FROM notes WHERE name = ?";
+        note_once: Conditional "INSERT INTO notes (name, value) VALUES (?, ?) IF NOT EXISTS";
         set_note: Write "INSERT INTO notes (name, value) VALUES (?, ?) USING TIMESTAMP ?";
     }
 }
@@ -76,6 +80,17 @@ pub(crate) async fn set_note(inner: &Inner, name: &str, value: Option<&str>) -> 
     let written = read_note(inner, name).await?.map_or(0, |(_, written)| written);
     let value = value.map_or_else(String::new, |value| format!("{PRESENT}{value}"));
     inner.cluster.write(&inner.statements.profile.set_note, cells![name, value, later_than(inner, written)]).await
+}
+
+pub(crate) async fn note_once(inner: &Inner, name: &str, value: &str) -> Result<String> {
+    if let Some(there) = note(inner, name).await? {
+        return Ok(there);
+    }
+    let values = cells![name, format!("{PRESENT}{value}")];
+    if inner.cluster.write_if::<Row>(&inner.statements.profile.note_once, values).await?.is_none() {
+        return Ok(value.to_owned());
+    }
+    note(inner, name).await?.ok_or_else(|| unavailable("a note that is taken is not to be read"))
 }
 
 /// The present microsecond, or the first after that one.

@@ -3,9 +3,10 @@
 //! A conversation is made in three steps: its pair, where it is a direct one, and its row are each taken by a lightweight transaction; then
 //! come its people, all in one batch. One whose maker died between is nobody's yet, and whoever makes it again finishes it.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::future::try_join;
+use futures_util::future::{Either, select, try_join};
 use scylla::value::{CqlTimeuuid, Row};
 use uuid::Uuid;
 
@@ -131,7 +132,17 @@ pub(crate) async fn seats(inner: &Inner, viewer: &UserId, conversations: &[Conve
 async fn seat(inner: &Inner, viewer: &UserId, id: ConversationId) -> Result<Option<Seat>> {
     type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
     let row = inner.cluster.read_one::<Columns>(&inner.statements.conversation.seat, cells![id, viewer]);
-    let (found, row) = try_join(inner.conversation(id), row).await?;
+    // The viewer's own row decides: a stranger waits for nothing of the conversation, be it there or not.
+    let (row, found) = match select(pin!(row), pin!(inner.conversation(id))).await {
+        Either::Left((row, found)) => match row? {
+            None | Some((None, _)) => return Ok(None),
+            row @ Some(_) => (row, found.await?),
+        },
+        Either::Right((found, row)) => match row.await? {
+            None | Some((None, _)) => return Ok(None),
+            row @ Some(_) => (row, found?),
+        },
+    };
     let (Some(found), Some((Some(membership), roster))) = (found, row) else { return Ok(None) };
     let given = decode_membership(roster::TABLE, &membership)?;
     let membership = Roster::beside(roster.as_deref())?.as_it_counts(viewer, given);

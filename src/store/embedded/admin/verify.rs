@@ -234,7 +234,7 @@ impl Look<'_> {
 
     fn pair(&mut self, id: ConversationId, people: &[UserId]) -> Result<()> {
         let row = match people {
-            [one] if id == ConversationId::direct(one, one) => key::pair(one, one),
+            [one] if id.is_with_oneself(one) => key::pair(one, one),
             [one, other] => key::pair(one, other),
             // The second participant is still missing.
             _ => return Ok(()),

@@ -49,6 +49,17 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
         self.meter.count(self.shard(key).values.get(key).cloned())
     }
 
+    /// The same, where it is wanted. Else it counts as not there, and nothing shows that it is.
+    pub(in crate::store::embedded) fn get_if(&self, key: &K, is_wanted: impl FnOnce(&V) -> bool) -> Option<V> {
+        let mut shard = self.shard(key);
+        let found = shard.values.peek(key).filter(|value| is_wanted(value)).cloned();
+        if found.is_some() {
+            shard.values.promote(key);
+        }
+        drop(shard);
+        self.meter.count(found)
+    }
+
     pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
         &self.meter
     }

@@ -140,6 +140,14 @@ impl States {
         self.0.get(&id)
     }
 
+    /// A conversation in memory, with the membership of a user who is in it or was. To a stranger it answers as where there is none.
+    pub(in crate::store::embedded) fn get_with(&self, id: ConversationId, user: &UserId) -> Option<(Arc<State>, Membership)> {
+        let membership = |state: &State| state.people.as_ref().and_then(|people| people.memberships.get(user).copied());
+        let state = self.0.get_if(&id, |state| membership(state).is_some())?;
+        let membership = membership(&state)?;
+        Some((state, membership))
+    }
+
     pub(in crate::store::embedded) fn meter(&self) -> &CacheCounts {
         self.0.meter()
     }
