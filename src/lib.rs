@@ -41,8 +41,9 @@
 //!
 //! `sendMessage` over HTTP:
 //!
-//! 1. `server::http` reads the body within its bound, finds the viewer by the bearer token, and has the document prepared:
-//!    `graphql::document` takes it from its cache or parses and guards it. `server::gate` takes its price from the viewer's bucket.
+//! 1. `server::http` finds the viewer by the bearer token, and `server::gate` takes one token from the viewer's bucket, whatever becomes of the
+//!    request. The body is read within its bound and the document prepared: `graphql::document` takes it from its cache or parses and guards
+//!    it. The gate takes the rest of the price: by the size of the payload, and by the root fields.
 //! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
 //! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::lane`).
 //! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::horizon`) and calls
@@ -64,7 +65,9 @@
 //!    what was given already is dropped by its identity.
 //!    Streams that resume at the same time share their reads (`chat::joined`, single-flight).
 //! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read. Where nothing in the
-//!    document is the viewer's (`graphql::free`), that is done once for all who ask the same, and they get the same bytes.
+//!    document is the viewer's (`graphql::free`), that is done once for all who ask the same, and they get the same bytes. The subscriber that
+//!    executes pays for it from the bucket of its user's queries, and waits where that is empty ([`rate::Pace`]): its stream then follows more
+//!    slowly, and reads the store for what the bus could not hold.
 //!    An event over the byte bound is answered by an error with its cursor, and the stream goes on behind it: so a client neither meets the same
 //!    event for ever nor misses one without a word.
 //! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last

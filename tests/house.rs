@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("rate", &["metrics"]),
     ("chat", &["bus", "clock", "metrics", "model", "rate", "store"]),
     // graphql maps the store's errors to the codes of the API.
-    ("graphql", &["chat", "metrics", "model", "store"]),
+    ("graphql", &["chat", "metrics", "model", "rate", "store"]),
     ("auth", &["clock", "model"]),
     ("server", &["auth", "clock", "graphql", "metrics", "model", "rate"]),
     ("config", &["auth", "bus", "chat", "graphql", "model", "server", "store"]),

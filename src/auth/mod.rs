@@ -189,11 +189,25 @@ impl Auth {
 
     /// Verifies a token at the current time and returns the identity that it names.
     pub fn verify(&self, token: &str) -> Result<Identity, Error> {
+        self.verify_after(token, || Ok(()))
+    }
+
+    /// The same, with `admit` called before a signature is verified. It is not called for a token whose signature was found good before.
+    pub fn verify_after<E: From<Error>>(&self, token: &str, admit: impl FnOnce() -> Result<(), E>) -> Result<Identity, E> {
         if token.len() > TOKEN_BYTES_MAX {
-            return Err(Error::TooLong);
+            return Err(Error::TooLong.into());
         }
         let keys = self.trusted.keys();
-        let claims = self.checked.claims(&keys, token, || self.check(&keys, token))?;
+        let check = || {
+            admit()?;
+            self.check(&keys, token).map_err(E::from)
+        };
+        let claims = self.checked.claims(&keys, token, check)?;
+        self.identity(claims).map_err(E::from)
+    }
+
+    /// The user whom claims name, now. Their signature is good.
+    fn identity(&self, claims: Claims) -> Result<Identity, Error> {
         let now = self.clock.now();
         let leeway = micros(self.rules.leeway.as_secs_f64());
         let expires_at = moment(claims.exp.ok_or(Error::Endless)?);

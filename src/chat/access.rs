@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::roster::Seen;
 use super::{Chat, Error, Result};
-use crate::model::{Conversation, ConversationId, MembershipState, UserId};
+use crate::model::{Conversation, ConversationId, IdempotencyKey, MembershipState, Message, UserId};
 use crate::store::Seat;
 
 impl Chat {
@@ -38,6 +38,11 @@ impl Chat {
     pub(super) async fn conversation_of(&self, viewer: &UserId, id: ConversationId) -> Result<Arc<Conversation>> {
         self.conversation(viewer, id).await?.ok_or(Error::NotFound("the conversation"))
     }
+}
+
+/// The key of a message's send, which only its sender has a use for.
+pub fn client_key<'a>(viewer: &UserId, message: &'a Message) -> Option<&'a str> {
+    message.client_key.as_ref().filter(|_| message.sender == *viewer).map(IdempotencyKey::as_str)
 }
 
 /// How long a stream may rest on a membership that it read. Here a departure is known at once; it may happen on another server.

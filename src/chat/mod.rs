@@ -53,9 +53,9 @@ use crate::model::{
     Body, ConversationId, DirectIds, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId,
 };
 use crate::rate::{Buckets, Rate};
-use crate::store::{self, Store};
+use crate::store::{self, ReadShares, Store};
 
-pub use access::Watch;
+pub use access::{Watch, client_key};
 pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
 pub use draft::{AttachmentDraft, Draft, DraftInput};
 pub use error::{Error, Result, StoreFailure};
@@ -105,6 +105,8 @@ pub struct Bounds {
     pub user_replays_max: usize,
     pub replays_max: usize,
     pub replay_wait: Duration,
+    /// Reads of the store that one user's operations may have under way.
+    pub user_reads_max: usize,
 }
 
 /// How often one user may do what costs others something. Whatever asks for it, through whichever door.
@@ -147,6 +149,7 @@ impl Default for Bounds {
             user_replays_max: 4,
             replays_max: 64,
             replay_wait: Duration::from_secs(10),
+            user_reads_max: 16,
         }
     }
 }
@@ -179,6 +182,7 @@ struct Inner {
     turns: turn::Line,
     replays: replay::Replays,
     rosters: roster::Rosters,
+    read_shares: Arc<ReadShares>,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
     imported_at: Timestamp,
@@ -204,6 +208,7 @@ impl Chat {
         let (lanes, departures, told, replays, counts, direct_ids) = Default::default();
         let followed = presence_updates::FollowedNames::new(bounds.presence_names_max);
         let rosters = roster::Rosters::default();
+        let read_shares = ReadShares::new(bounds.user_reads_max);
         let inner = Inner {
             store,
             bus,
@@ -224,6 +229,7 @@ impl Chat {
             turns,
             replays,
             rosters,
+            read_shares,
             bounds,
             imported_at,
         };
@@ -261,6 +267,11 @@ impl Chat {
     /// Topics that somebody listens to.
     pub fn topic_count(&self) -> usize {
         self.0.bus.topic_count()
+    }
+
+    /// Work whose reads count as this user's: of those only so many are under way at once.
+    pub async fn reading_for<T>(&self, user: &UserId, work: impl Future<Output = T>) -> T {
+        self.0.read_shares.reading_for(user, work).await
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

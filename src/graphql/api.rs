@@ -6,16 +6,17 @@ use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, ValidationMode, Variables};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 
 use super::budget::AnswerBudget;
 use super::error::settle_outcomes;
 use super::scope::Session;
 use super::shared::{Shared, Told};
-use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, is_refusal, schema};
+use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms, is_refusal, schema};
 use crate::chat::Chat;
 use crate::metrics::Metrics;
 use crate::model::UserId;
+use crate::rate::Pace;
 
 /// The API over a chat.
 pub struct Api {
@@ -38,8 +39,8 @@ impl Api {
         self.documents.meter().register(metrics);
     }
 
-    fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Request {
-        request(prepared, variables).data(Session::new(self.chat.clone(), viewer, budget))
+    fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, terms: Terms) -> Request {
+        request(prepared, variables).data(Session::new(self.chat.clone(), viewer, terms))
     }
 }
 
@@ -58,8 +59,14 @@ impl Executor for Api {
     }
 
     async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Response {
-        let mut response = self.schemas.of(prepared).execute(self.request(prepared, variables, viewer, budget)).await;
-        note(prepared, &response);
+        let is_authenticated = viewer.is_some();
+        let terms = Terms { budget, pace: Pace::free() };
+        let execution = self.schemas.of(prepared).execute(self.request(prepared, variables, viewer.clone(), terms));
+        let mut response = match &viewer {
+            Some(viewer) => self.chat.reading_for(viewer, execution).await,
+            None => execution.await,
+        };
+        note(prepared, is_authenticated, &response);
         if prepared.operation == OperationType::Mutation {
             settle_outcomes(&mut response.errors);
         }
@@ -70,26 +77,30 @@ impl Executor for Api {
         Box::new(self.chat.arrive(viewer))
     }
 
-    async fn subscribe(
-        &self,
-        prepared: &Prepared,
-        variables: Variables,
-        viewer: Option<UserId>,
-        budget: Arc<AnswerBudget>,
-    ) -> BoxStream<'static, Told> {
+    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, terms: Terms) -> BoxStream<'static, Told> {
         if let Some(free) = prepared.free() {
-            return self.shared.subscribe(prepared.clone(), free, variables, viewer, budget).await;
+            return self.shared.subscribe(prepared.clone(), free, variables, viewer, terms).await;
         }
-        let responses = self.schemas.of(prepared).execute_stream(self.request(prepared, variables, viewer, budget));
-        let prepared = prepared.clone();
-        responses.inspect(move |response| note(&prepared, response)).map(Told::Own).boxed()
+        let responses = self.schemas.of(prepared).execute_stream(self.request(prepared, variables, viewer.clone(), terms));
+        let (prepared, is_authenticated) = (prepared.clone(), viewer.is_some());
+        let responses = responses.inspect(move |response| note(&prepared, is_authenticated, response)).map(Told::Own).boxed();
+        let Some(viewer) = viewer else { return responses };
+        let chat = self.chat.clone();
+        stream::unfold(responses, move |mut responses| {
+            let (chat, viewer) = (chat.clone(), viewer.clone());
+            async move {
+                let told = chat.reading_for(&viewer, responses.next()).await?;
+                Some((told, responses))
+            }
+        })
+        .boxed()
     }
 }
 
 /// What was executed had passed validation.
-fn note(prepared: &Prepared, response: &Response) {
+fn note(prepared: &Prepared, is_authenticated: bool, response: &Response) {
     if !prepared.is_valid() && !is_refusal(response) {
-        prepared.passed();
+        prepared.passed(is_authenticated);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a prepared operation costs, by its variables, before it is executed: for the bound of what is answered, and the rates at the doors.
 //!
-//! It is made from the document alone, whatever the types of its fragments: each field counts one, and what is inside of a list counts as
-//! often as the list may have elements. It is linear in the expanded document, which the guard has bounded.
+//! It is made from the document alone, whatever the types of its fragments: each field counts one, or as much as it reads, and what is inside
+//! of a list counts as often as the list may have elements. It is linear in the expanded document, which the guard has bounded.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -10,15 +10,29 @@ use async_graphql::parser::types::{ExecutableDocument, Field, OperationDefinitio
 use async_graphql::{Value as ConstValue, Variables};
 
 use super::document::Prepared;
+use super::introspection::Introspection;
 use crate::model::PageRequest;
 
 /// Lists that are no pages. There may be 20 kinds of reaction, and rarely are more than these.
 const LISTS: [(&str, usize); 2] = [("reactions", 3), ("users", PageRequest::<()>::COUNT_DEFAULT)];
 
+/// Fields that are pages, whatever is asked of them.
+const PAGES: [&str; 4] = ["inbox", "messages", "participants", "receipts"];
+
+/// Fields that read more than one row each.
+const PRICES: [(&str, usize); 4] = [("presence", 2), ("messageCount", 5), ("unreadConversationCount", 20), ("inboxSummary", 100)];
+
+/// Fields that one count of unread messages answers, and the price of that.
+const UNREAD: [&str; 3] = ["unreadCount", "unreadCountIsCapped", "firstUnreadMessage"];
+const UNREAD_PRICE: usize = 5;
+
+/// The price of an inbox whose entries are looked for.
+const FILTER_PRICE: usize = 100;
+
 /// What an operation asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Fields of its answer, each counted as often as the lists around it may have elements.
+    /// Fields of its answer, each at its price, and as often as the lists around it may have elements.
     pub fields: usize,
     /// Its root fields: of a mutation, each does something.
     pub roots: usize,
@@ -27,7 +41,7 @@ pub struct Cost {
 impl Prepared {
     pub(super) fn cost(&self, variables: &Variables) -> Cost {
         let Some(operation) = self.definition() else { return Cost { fields: 0, roots: 0 } };
-        let teller = Teller { document: &self.document, operation, variables };
+        let teller = Teller { document: &self.document, introspection: self.introspection(), operation, variables };
         let root = &operation.selection_set.node;
         Cost { fields: teller.fields(root), roots: teller.roots(root) }
     }
@@ -35,6 +49,7 @@ impl Prepared {
 
 struct Teller<'a> {
     document: &'a ExecutableDocument,
+    introspection: &'a Introspection,
     operation: &'a OperationDefinition,
     variables: &'a Variables,
 }
@@ -56,10 +71,41 @@ impl<'a> Teller<'a> {
     }
 
     fn fields(&self, set: &'a SelectionSet) -> usize {
-        let mut sum = 0_usize;
+        let (mut sum, mut has_unread) = (0_usize, false);
         self.each(set, &mut |field| {
-            let inside = self.fields(&field.selection_set.node);
-            sum = sum.saturating_add(inside.saturating_mul(self.count(field)).saturating_add(1));
+            let cost = match field.name.node.as_str() {
+                "__schema" => self.of_schema(&field.selection_set.node, false, 0).ceil() as usize,
+                "__type" => self.of_schema(&field.selection_set.node, true, 0).ceil() as usize,
+                name => {
+                    let is_counted = UNREAD.contains(&name) && std::mem::replace(&mut has_unread, true);
+                    let own = if is_counted { 1 } else { self.price(field, name) };
+                    self.fields(&field.selection_set.node).saturating_mul(self.count(field)).saturating_add(own)
+                }
+            };
+            sum = sum.saturating_add(cost);
+        });
+        sum
+    }
+
+    /// The price of a field alone.
+    fn price(&self, field: &'a Field, name: &str) -> usize {
+        if UNREAD.contains(&name) {
+            return UNREAD_PRICE;
+        }
+        if name == "inbox" && self.argument(field, "filter").is_some_and(|filter| *filter != ConstValue::Null) {
+            return FILTER_PRICE;
+        }
+        PRICES.iter().find_map(|(dear, price)| (*dear == name).then_some(*price)).unwrap_or(1)
+    }
+
+    /// The fields of an answer of introspection, the field around it included: by the true sizes of its lists, in the mean of all types.
+    fn of_schema(&self, set: &'a SelectionSet, is_one: bool, wrappers: usize) -> f64 {
+        let mut sum = 1.0;
+        self.each(set, &mut |field| {
+            let name = field.name.node.as_str();
+            let wrappers_inside = if name == "ofType" { wrappers + 1 } else { 0 };
+            let inside = self.of_schema(&field.selection_set.node, false, wrappers_inside) - 1.0;
+            sum += 1.0 + inside * self.introspection.count(name, is_one, wrappers);
         });
         sum
     }
@@ -86,7 +132,7 @@ impl<'a> Teller<'a> {
         if let Some(count) = LISTS.iter().find_map(|(name, count)| (field.name.node == *name).then_some(*count)) {
             return count;
         }
-        let mut is_page = false;
+        let mut is_page = PAGES.contains(&field.name.node.as_str());
         self.each(&field.selection_set.node, &mut |inner| is_page |= inner.name.node == "edges");
         if is_page { PageRequest::<()>::COUNT_DEFAULT } else { 1 }
     }
@@ -151,6 +197,59 @@ mod tests {
         assert_eq!(cost(text, json!({ "n": 9 })).fields, 1 + 9 * 2);
         assert_eq!(cost(text, json!({ "n": null })).fields, 1 + 20 * 2);
         assert_eq!(cost("query($ids: [ID!]!) { nodes(ids: $ids) { id } }", json!({ "ids": ["a", "b", "c"] })).fields, 1 + 3);
+    }
+
+    #[test]
+    fn what_reads_much_is_dear() {
+        let fields = |text: &str| cost(text, json!({})).fields;
+        assert_eq!(fields("{ user { presence { isOnline } } }"), 1 + 2 + 1);
+        assert_eq!(fields("{ conversation { messageCount } }"), 1 + 5);
+        assert_eq!(fields("{ entry { unreadCount unreadCountIsCapped firstUnreadMessage { id } } }"), 1 + 5 + 1 + 1 + 1);
+        assert_eq!(fields("{ entry { a: firstUnreadMessage { id } b: firstUnreadMessage { id } } }"), 1 + 5 + 1 + 1 + 1);
+        assert_eq!(fields("{ inboxSummary { isCapped unreadConversationCount } }"), 100 + 1 + 20);
+        assert_eq!(fields("{ inbox(first: 5, filter: {unreadOnly: true}) { edges { cursor } } }"), 100 + 5 * 2);
+        assert_eq!(fields("{ inbox(first: 5, filter: null) { edges { cursor } } }"), 1 + 5 * 2);
+        assert_eq!(fields("{ conversation { messages { pageInfo { endCursor } } } }"), 1 + 1 + 20 * 2, "a page is read for it");
+    }
+
+    /// What tools ask for, with names as short.
+    const SCHEMA: &str = "{ __schema { queryType { name } mutationType { name } subscriptionType { name } types { ...T } directives {
+        name description locations args { ...I } } } }
+        fragment T on __Type { kind name description specifiedByURL fields(includeDeprecated: true) { name description args { ...I }
+        type { ...R } isDeprecated deprecationReason } inputFields { ...I } interfaces { ...R } enumValues(includeDeprecated: true) { name
+        description isDeprecated deprecationReason } possibleTypes { ...R } }
+        fragment I on __InputValue { name description type { ...R } defaultValue }
+        fragment R on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name
+        ofType { kind name ofType { kind name } } } } } } } }";
+
+    fn count_fields(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::Object(fields) => fields.len() + fields.values().map(count_fields).sum::<usize>(),
+            serde_json::Value::Array(elements) => elements.iter().map(count_fields).sum(),
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) | serde_json::Value::String(_) => 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn introspection_costs_what_it_answers() {
+        let schema = crate::graphql::schema(async_graphql::ValidationMode::Strict);
+        let documents = Documents::new(DocumentBounds::default(), &schema.sdl());
+        for text in [
+            SCHEMA,
+            "{ __schema { types { fields { name } } } }",
+            "{ __schema { types { name enumValues { name } inputFields { name } } } }",
+        ] {
+            let cost = documents.prepare(text, None).unwrap().accept(Variables::default()).unwrap().cost.fields;
+            let answer = schema.execute(text).await;
+            assert!(answer.errors.is_empty(), "{:?}", answer.errors);
+            let count = count_fields(&answer.data.into_json().unwrap());
+            assert!(cost * 10 > count * 8 && cost * 8 < count * 10, "{cost} for {count}: {text}");
+        }
+        let one = documents.prepare("{ __type(name: \"Mutation\") { fields { name } } }", None).unwrap();
+        assert!(one.accept(Variables::default()).unwrap().cost.fields > 15);
+        let again: String = (0..166).map(|_| "types { fields { name } } ").collect();
+        let refused = documents.prepare(&format!("{{ __schema {{ {again} }} }}"), None).unwrap().accept(Variables::default()).unwrap_err();
+        assert!(refused.message.contains("at most 10000"), "{}", refused.message);
     }
 
     #[test]

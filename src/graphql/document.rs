@@ -1,10 +1,12 @@
-//! Documents: parsed, guarded and validated once, and kept by their exact text, because that is most of what a small request costs.
+//! Documents: parsed, guarded and validated once, and cached by their exact text, because that is most of what a small request costs.
+//!
+//! A document enters the cache when it was executed for an authenticated viewer: clients without a token cannot evict what others use.
 //!
 //! Two things are set right here, before the library sees them. The root of a subscription is written out (`subscription_root`). And a
 //! mutation that names one root field twice is refused, because the library would execute it twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType};
 use async_graphql::parser::{self, parse_query};
@@ -13,6 +15,7 @@ use lru::LruCache;
 
 use super::free::{Free, free};
 use super::guard::{self, DocumentBounds, GuardError};
+use super::introspection::Introspection;
 use super::literal::{self, Misfit, Types};
 use super::{Cost, subscription_root};
 use crate::metrics::CacheCounts;
@@ -27,8 +30,9 @@ pub struct Prepared {
     pub name: Option<Name>,
     /// Shared with the cache: whether the document, apart from its variables, was found to fit the schema.
     is_valid: Arc<AtomicBool>,
-    types: Arc<Types>,
-    complexity_max: usize,
+    /// Its key in the cache.
+    text: Arc<str>,
+    documents: Arc<Inner>,
 }
 
 /// Variables that an operation may be executed with, and what that costs.
@@ -47,7 +51,7 @@ impl Prepared {
     /// with them only while it executes, after what it did before.
     pub fn accept(&self, given: Variables) -> Result<Ready, Refused> {
         let Some(operation) = self.definition() else { return Ok(Ready { variables: Variables::default(), cost: Cost::default() }) };
-        let variables = self.types.inputs.accept(operation, given).map_err(Refused::variables)?;
+        let variables = self.documents.types.inputs.accept(operation, given).map_err(Refused::variables)?;
         let is_null = |name: &Name| matches!(variables.get(name), Some(Value::Null));
         // Looked for only where there may be one: the library would take it for false.
         if variables.values().any(|value| *value == Value::Null)
@@ -56,10 +60,15 @@ impl Prepared {
             return Err(Refused::variables(format!("The variable `${name}` must not be null: it decides what is answered.")));
         }
         let cost = self.cost(&variables);
-        if cost.fields > self.complexity_max {
-            let (fields, most) = (cost.fields, self.complexity_max);
+        let (what, most) = match self.operation {
+            OperationType::Query => ("The answer", self.documents.bounds.complexity),
+            OperationType::Mutation => ("The payload of a mutation", self.documents.bounds.payload_complexity),
+            OperationType::Subscription => ("The payload of an event", self.documents.bounds.payload_complexity),
+        };
+        if cost.fields > most {
+            let fields = cost.fields;
             return Err(Refused::invalid(format!(
-                "The answer may come to {fields} fields, pages counted in full; at most {most} are answered."
+                "{what} may come to {fields} fields, pages counted in full; at most {most} are answered."
             )));
         }
         Ok(Ready { variables, cost })
@@ -70,8 +79,22 @@ impl Prepared {
         self.is_valid.load(Ordering::Relaxed)
     }
 
-    pub(super) fn passed(&self) {
+    /// It was executed. What was executed for an authenticated viewer enters the cache.
+    pub(super) fn passed(&self, is_authenticated: bool) {
         self.is_valid.store(true, Ordering::Relaxed);
+        if is_authenticated {
+            let entry = Entry { document: Arc::clone(&self.document), is_valid: Arc::clone(&self.is_valid) };
+            self.documents.lock().insert(&self.text, entry);
+        }
+    }
+
+    pub(super) fn introspection(&self) -> &Introspection {
+        &self.documents.types.introspection
+    }
+
+    /// Equal in all that were prepared from one text.
+    pub(super) fn text(&self) -> &Arc<str> {
+        &self.text
     }
 
     /// Whether everybody who may see what it asks for sees the same. Where so, it is executed once for all who ask it.
@@ -139,21 +162,23 @@ impl From<parser::Error> for Refused {
     }
 }
 
-/// Parsed and guarded documents, the least recently used ones forgotten first.
-pub struct Documents {
+/// Parsed and guarded documents, the least recently used ones evicted first.
+pub struct Documents(Arc<Inner>);
+
+struct Inner {
     bounds: DocumentBounds,
-    types: Arc<Types>,
+    types: Types,
     cache: Mutex<Cache>,
     meter: CacheCounts,
 }
 
 struct Cache {
-    documents: LruCache<Arc<str>, Known>,
+    documents: LruCache<Arc<str>, Entry>,
     bytes: usize,
 }
 
 #[derive(Clone)]
-struct Known {
+struct Entry {
     document: Arc<ExecutableDocument>,
     is_valid: Arc<AtomicBool>,
 }
@@ -165,26 +190,29 @@ impl Documents {
 
     /// For the schema of this text.
     pub fn new(bounds: DocumentBounds, sdl: &str) -> Self {
-        let cache = Cache { documents: LruCache::unbounded(), bytes: 0 };
-        Self { bounds, types: Arc::new(Types::of(sdl)), cache: Mutex::new(cache), meter: CacheCounts::new("documents") }
+        let cache = Mutex::new(Cache { documents: LruCache::unbounded(), bytes: 0 });
+        Self(Arc::new(Inner { bounds, types: Types::of(sdl), cache, meter: CacheCounts::new("documents") }))
     }
 
     /// The document of this text, and in it the operation of this name, or the only one.
     pub fn prepare(&self, text: &str, operation_name: Option<&str>) -> Result<Prepared, Refused> {
-        let known = self.meter.count(self.lock().documents.get(text).cloned());
-        let Known { document, is_valid } = match known {
-            Some(known) => known,
-            None => {
-                let known = Known { document: Arc::new(self.parse(text)?), is_valid: Arc::default() };
-                self.lock().keep(text, known.clone());
-                known
-            }
+        let documents = &self.0;
+        let cached = documents.lock().get(text);
+        let (text, entry) = match documents.meter.count(cached) {
+            Some(cached) => cached,
+            None => (text.into(), Entry { document: Arc::new(documents.parse(text)?), is_valid: Arc::default() }),
         };
+        let Entry { document, is_valid } = entry;
         let (operation, name) = pick(&document, operation_name)?;
-        let (types, complexity_max) = (Arc::clone(&self.types), self.bounds.complexity);
-        Ok(Prepared { document, operation, name, is_valid, types, complexity_max })
+        Ok(Prepared { document, operation, name, is_valid, text, documents: Arc::clone(documents) })
     }
 
+    pub(super) fn meter(&self) -> &CacheCounts {
+        &self.0.meter
+    }
+}
+
+impl Inner {
     fn parse(&self, text: &str) -> Result<ExecutableDocument, Refused> {
         guard::check_text(text, &self.bounds)?;
         let mut document = parse_query(text)?;
@@ -194,24 +222,34 @@ impl Documents {
         Ok(document)
     }
 
-    pub(super) fn meter(&self) -> &CacheCounts {
-        &self.meter
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
+    fn lock(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().expect("no panic while the cache is held")
     }
 }
 
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Documents").finish_non_exhaustive()
+    }
+}
+
 impl Cache {
-    fn keep(&mut self, text: &str, known: Known) {
-        self.bytes += text.len();
-        if let Some((replaced, _)) = self.documents.push(text.into(), known) {
-            self.bytes -= replaced.len();
+    fn get(&mut self, text: &str) -> Option<(Arc<str>, Entry)> {
+        let entry = self.documents.get(text)?.clone();
+        let (text, _) = self.documents.peek_mru()?;
+        Some((Arc::clone(text), entry))
+    }
+
+    /// One that was parsed a second time at the same time changes nothing.
+    fn insert(&mut self, text: &Arc<str>, entry: Entry) {
+        if self.documents.contains(text) {
+            return;
         }
+        self.bytes += text.len();
+        self.documents.push(Arc::clone(text), entry);
         while self.documents.len() > Documents::ENTRIES_MAX || self.bytes > Documents::BYTES_MAX {
-            let Some((forgotten, _)) = self.documents.pop_lru() else { break };
-            self.bytes -= forgotten.len();
+            let Some((evicted, _)) = self.documents.pop_lru() else { break };
+            self.bytes -= evicted.len();
         }
     }
 }
@@ -265,27 +303,30 @@ mod tests {
     }
 
     #[test]
-    fn one_text_is_parsed_once() {
+    fn one_text_is_parsed_once_it_was_executed_for_somebody() {
         let documents = documents();
-        let (one, other) = (documents.prepare("{ a }", None).unwrap(), documents.prepare("{ a }", None).unwrap());
-        assert!(Arc::ptr_eq(&one.document, &other.document));
-        assert!(!other.is_valid());
-        one.passed();
-        assert!(other.is_valid() && documents.prepare("{ a }", None).unwrap().is_valid());
+        let prepare = || documents.prepare("{ a }", None).unwrap();
+        let (one, other) = (prepare(), prepare());
+        assert!(!Arc::ptr_eq(&one.document, &other.document));
+        one.passed(false);
+        assert!(!prepare().is_valid(), "who is nobody leaves nothing here");
+        one.passed(true);
+        other.passed(true);
+        assert!(prepare().is_valid() && Arc::ptr_eq(&one.document, &prepare().document));
     }
 
     #[test]
     fn the_cache_ends_by_entries_and_by_bytes() {
         let documents = documents();
         for number in 0..Documents::ENTRIES_MAX + 10 {
-            documents.prepare(&format!("{{ a{number} }}"), None).unwrap();
+            documents.prepare(&format!("{{ a{number} }}"), None).unwrap().passed(true);
         }
-        assert_eq!(documents.lock().documents.len(), Documents::ENTRIES_MAX);
+        assert_eq!(documents.0.lock().documents.len(), Documents::ENTRIES_MAX);
         let comment = "x".repeat(16_000);
         for number in 0..100 {
-            documents.prepare(&format!("{{ b{number} }}#{comment}"), None).unwrap();
+            documents.prepare(&format!("{{ b{number} }}#{comment}"), None).unwrap().passed(true);
         }
-        let cache = documents.lock();
+        let cache = documents.0.lock();
         let bytes: usize = cache.documents.iter().map(|(text, _)| text.len()).sum();
         assert!(bytes == cache.bytes && bytes <= Documents::BYTES_MAX && bytes > Documents::BYTES_MAX - 17_000);
     }

@@ -1,4 +1,5 @@
-//! Which fields are the same for everybody who may see them: what is asked of these alone is executed once for all who ask it.
+//! Which fields are the same for everybody who may see them: what is asked of these alone is executed once for all who ask it. `clientKey`
+//! is the same for all but the sender, who is told alone.
 //!
 //! A field counts as the viewer's unless it is listed here. `tests/api/shared.rs` runs each field of the event types for two viewers, and
 //! holds this list to it.
@@ -10,10 +11,12 @@ use async_graphql::parser::types::{ExecutableDocument, Field, OperationType, Sel
 enum Takes {
     /// Nothing but what the event holds.
     Nothing,
+    /// Nothing but what the event holds; and a message's sender sees what nobody else does.
+    Sender,
     /// A read, which the viewer's place in the conversation may decide.
     Reads,
 }
-use Takes::{Nothing, Reads};
+use Takes::{Nothing, Reads, Sender};
 
 /// The name of a field, what it takes, and the type that is behind it, where that has fields of its own.
 type Row = (&'static str, Takes, &'static str);
@@ -57,7 +60,7 @@ const FREE: &[(&str, &[Row])] = &[
             ("attachments", Nothing, "Attachment"),
             ("metadata", Nothing, LEAF),
             ("replyTo", Reads, "Message"),
-            ("clientKey", Nothing, LEAF),
+            ("clientKey", Sender, LEAF),
             ("createdAt", Nothing, LEAF),
             ("editedAt", Nothing, LEAF),
             ("deletedAt", Nothing, LEAF),
@@ -128,6 +131,8 @@ const FREE: &[(&str, &[Row])] = &[
 pub(super) struct Free {
     /// Something is read for it that the viewer's place in the conversation may decide.
     pub(super) reads: bool,
+    /// The sender of a message is shown something that others are not.
+    pub(super) senders: bool,
 }
 
 fn fields_of(kind: &str) -> Option<&'static [Row]> {
@@ -139,7 +144,7 @@ pub(super) fn free(document: &ExecutableDocument, root: &SelectionSet, operation
     if operation != OperationType::Subscription {
         return None;
     }
-    let mut free = Free { reads: false };
+    let mut free = Free { reads: false, senders: false };
     look(document, root, "Subscription", &mut free).then_some(free)
 }
 
@@ -166,5 +171,6 @@ fn look_at(document: &ExecutableDocument, field: &Field, kind: &str, free: &mut 
     let row = fields_of(kind).and_then(|fields| fields.iter().find(|(name, ..)| field.name.node == *name));
     let Some((_, takes, behind)) = row else { return false };
     free.reads |= *takes == Reads;
+    free.senders |= *takes == Sender;
     look(document, &field.selection_set.node, behind, free)
 }

@@ -29,6 +29,8 @@ pub struct DocumentBounds {
     pub root_fields: usize,
     /// Fields of an answer, each counted as often as the lists around it may have elements. Checked with the variables, when executed.
     pub complexity: usize,
+    /// The same of what a mutation answers with, and of each event of a subscription.
+    pub payload_complexity: usize,
     /// Whether the schema may be asked for. `__typename` always may.
     pub introspection: bool,
     pub introspection_fields: usize,
@@ -51,6 +53,7 @@ impl Default for DocumentBounds {
             spreads: 200,
             root_fields: 5,
             complexity: 10_000,
+            payload_complexity: 1_000,
             introspection: true,
             introspection_fields: 500,
             introspection_depth: 20,

@@ -13,12 +13,14 @@ use async_graphql::parser::types::{
 };
 use async_graphql::{Name, Pos, Value};
 
+use super::introspection::Introspection;
 use super::variable::{self, Inputs, Place};
 
 /// The types of a schema, as documents name them.
 #[derive(Debug)]
 pub(super) struct Types {
     pub(super) inputs: Inputs,
+    pub(super) introspection: Introspection,
     fields: HashMap<Name, HashMap<Name, Field>>,
     roots: Vec<(OperationType, Name)>,
 }
@@ -59,7 +61,7 @@ impl Types {
             let fields = fields.iter().map(|field| (field.node.name.node.clone(), Field::of(&field.node))).collect();
             Some((definition.name.node.clone(), fields))
         });
-        Self { fields: fields.collect(), inputs: Inputs::of(types.iter().copied()), roots }
+        Self { fields: fields.collect(), inputs: Inputs::of(types.iter().copied()), introspection: Introspection::of(&definitions), roots }
     }
 
     /// Why a document cannot be executed, whatever its variables. What is not known here is for validation to name.

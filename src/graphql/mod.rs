@@ -12,6 +12,7 @@ mod error;
 mod free;
 mod guard;
 mod id;
+mod introspection;
 mod lexer;
 mod literal;
 mod loader;
@@ -45,6 +46,7 @@ use async_graphql::{Response, SDLExportOptions, Schema, ValidationMode, Value, V
 use futures_util::stream::BoxStream;
 
 use crate::model::UserId;
+use crate::rate::Pace;
 
 /// The schema that is served, and committed as `schema.graphql`.
 pub type ChatSchema = Schema<Query, Mutation, Subscription>;
@@ -61,14 +63,17 @@ pub trait Executor: Send + Sync + 'static {
     /// A viewer has opened something that lasts: they are here until this is dropped.
     fn arrive(&self, viewer: &UserId) -> Here;
 
-    /// Opens a subscription, which is answered until the stream is dropped. The budget is that of one event: the reader rewinds it after each.
-    async fn subscribe(
-        &self,
-        prepared: &Prepared,
-        variables: Variables,
-        viewer: Option<UserId>,
-        budget: Arc<AnswerBudget>,
-    ) -> BoxStream<'static, Told>;
+    /// Opens a subscription, which is answered until the stream is dropped.
+    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, terms: Terms) -> BoxStream<'static, Told>;
+}
+
+/// How much and how fast a subscription may answer.
+#[derive(Clone)]
+pub struct Terms {
+    /// The budget of one event: the reader rewinds it after each.
+    pub budget: Arc<AnswerBudget>,
+    /// The pace at which events are executed.
+    pub pace: Pace,
 }
 
 /// As long as it is held, a viewer is here.

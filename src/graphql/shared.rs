@@ -3,10 +3,15 @@
 //! Each subscriber has a stream of the chat of its own, with its own place and its own membership, which is looked at before each event. Only
 //! what comes of an event is shared: the first of them to get it executes it, the others take its bytes. They are known to be the same by
 //! what they were made of (`chat::Same`). What has an error in it is nobody else's: each executes it on their own.
+//!
+//! The subscriber that executes pays for it, the others pay nothing. A subscriber whose user is too fast waits for its tokens, or until
+//! another one has executed the event: meanwhile it holds nothing that others wait for. Shared executions are made for the plain viewer, who
+//! sent no message; the senders whose `clientKey` was left out execute on their own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -17,9 +22,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use lru::LruCache;
 use serde_json::value::RawValue;
-use tokio::sync::{OnceCell, mpsc};
+use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::timeout;
 
+use super::Terms;
 use super::api::Schemas;
 use super::budget::{AnswerBudget, Exceeded};
 use super::document::Prepared;
@@ -29,6 +35,7 @@ use super::scope::{Scope, Session};
 use super::updates::{Desk, Feed, Update, Updates};
 use crate::chat::{self, Chat, Same};
 use crate::model::{OrderKey, UserId};
+use crate::rate::{Pace, Paid};
 
 /// What a subscriber is told.
 #[derive(Debug, serde::Serialize)]
@@ -59,7 +66,7 @@ const MEMO_BYTES_MAX: usize = 1 << 20;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// What makes two subscriptions equal: the document and the operation in it, and all variables but where it begins.
-type ShapeKey = (usize, Option<Name>, String);
+type ShapeKey = (Arc<str>, Option<Name>, String);
 
 /// All that is shared.
 pub(super) struct Shared {
@@ -81,12 +88,28 @@ type MemoKey = (u64, OrderKey, (usize, usize));
 struct Left {
     serial: u64,
     position: OrderKey,
+    printed: Printed,
+}
+
+/// What an execution for the plain viewer came to.
+#[derive(Clone)]
+struct Printed {
     payload: Payload,
+    /// The senders who are shown something else.
+    withheld: Arc<[UserId]>,
+}
+
+impl Printed {
+    fn is_for(&self, viewer: &UserId) -> bool {
+        !self.withheld.contains(viewer)
+    }
 }
 
 struct Shown {
     is_begun: AtomicBool,
-    payload: OnceCell<Payload>,
+    printed: OnceCell<Printed>,
+    /// Wakes the subscribers that wait for their tokens.
+    done: Notify,
     /// As long as it is held, its key stands for nothing else.
     _same: Same,
 }
@@ -132,23 +155,25 @@ impl Shared {
         free: Free,
         variables: Variables,
         viewer: Option<UserId>,
-        budget: Arc<AnswerBudget>,
+        terms: Terms,
     ) -> BoxStream<'static, Told> {
         let slot = Arc::default();
-        let session = Session::at(self.chat.clone(), viewer, Arc::clone(&budget), Desk::Opening(Arc::clone(&slot)));
+        let session = Session::at(self.chat.clone(), viewer, Arc::clone(&terms.budget), Desk::Opening(Arc::clone(&slot)));
         let answer = self.schemas.of(&prepared).execute_stream(self.request(&prepared, variables.clone(), session)).next().await;
         match (answer, Desk::take_over(&slot)) {
             (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
             (None, Some(updates)) => {
-                prepared.passed();
-                told(self.shape(prepared, free, variables), updates, budget)
+                if !prepared.is_valid() {
+                    prepared.passed(true);
+                }
+                told(self.shape(prepared, free, variables), updates, terms)
             }
             (None, None) => stream::empty().boxed(),
         }
     }
 
     fn shape(self: &Arc<Self>, prepared: Prepared, free: Free, variables: Variables) -> Arc<Shape> {
-        let key = (Arc::as_ptr(&prepared.document) as usize, prepared.name.clone(), deciding(&prepared, &variables));
+        let key = (Arc::clone(prepared.text()), prepared.name.clone(), deciding(&prepared, &variables));
         let mut shapes = lock(&self.shapes);
         if let Some(shape) = shapes.get(&key).and_then(Weak::upgrade) {
             return shape;
@@ -167,9 +192,15 @@ impl Shared {
     }
 }
 
+impl Shown {
+    fn new(same: &Same) -> Self {
+        Self { is_begun: AtomicBool::new(false), printed: OnceCell::new(), done: Notify::new(), _same: same.clone() }
+    }
+}
+
 impl Memo {
     fn shown(&mut self, key: MemoKey, same: &Same) -> Arc<Shown> {
-        let new = || (Arc::new(Shown { is_begun: AtomicBool::new(false), payload: OnceCell::new(), _same: same.clone() }), 0);
+        let new = || (Arc::new(Shown::new(same)), 0);
         let shown = Arc::clone(&self.shown.get_or_insert(key, new).0);
         self.forget();
         shown
@@ -264,23 +295,30 @@ impl Drop for Shape {
 }
 
 /// What one subscriber is told, until the stream of the chat ends, or fails.
-fn told(shape: Arc<Shape>, updates: Updates, budget: Arc<AnswerBudget>) -> BoxStream<'static, Told> {
+fn told(shape: Arc<Shape>, updates: Updates, terms: Terms) -> BoxStream<'static, Told> {
     // In a box of its own: a stream keeps room for each place that its state is moved through.
-    stream::unfold(Some(Box::new((shape, updates, budget))), async |state| {
+    stream::unfold(Some(Box::new((shape, updates, terms))), async |state| {
         let mut state = state?;
-        let (shape, updates, budget) = &mut *state;
-        let told = match updates.next().await? {
-            Ok(update) => {
-                if let Some(position) = update.position() {
-                    budget.pass(position);
+        let (shape, updates, terms) = &mut *state;
+        let told = loop {
+            match updates.next().await? {
+                Ok(update) => {
+                    if let Some(position) = update.position() {
+                        terms.budget.pass(position);
+                    }
+                    if let Some(told) = shape.show(updates, terms, update).await {
+                        break told;
+                    }
                 }
-                shape.show(updates, update, budget).await
+                // The stream ends with its error: the client comes back with its cursor.
+                Err(error) => {
+                    let scope = shape.scope(updates);
+                    break Told::Own(Box::pin(shape.print(updates, Err(error), scope, &terms.budget)).await);
+                }
             }
-            // The stream ends with its error: the client comes back with its cursor.
-            Err(error) => Told::Own(Box::pin(shape.print(updates, Err(error), budget)).await),
         };
         // An event that is too large is passed over, with its cursor.
-        let state = (budget.exceeded().is_some() || !told.is_last()).then_some(state);
+        let state = (terms.budget.exceeded().is_some() || !told.is_last()).then_some(state);
         Some((told, state))
     })
     .boxed()
@@ -312,19 +350,37 @@ impl From<Response> for Told {
     }
 }
 
+/// Why an execution gave nothing that others may take.
+enum Unshared {
+    /// The tokens are not there. Nothing was executed.
+    Unpaid,
+    /// The answer is the viewer's alone.
+    Own(Box<Response>),
+    /// It left out what the viewer is to be shown.
+    Withheld,
+}
+
 impl Shape {
-    async fn show(self: &Arc<Self>, updates: &Updates, update: Update, budget: &AnswerBudget) -> Told {
-        // Whoever is alone shares with nobody.
-        let same = if Arc::strong_count(self) > 1 { update.same() } else { None };
-        let Some((position, same)) = same else { return Told::Own(Box::pin(self.print(updates, Ok(update), budget)).await) };
-        if let Some(payload) = self.left(position, same) {
-            return Told::Shared(payload);
+    /// `None`: the viewer left while the update waited for its tokens.
+    async fn show(self: &Arc<Self>, updates: &Updates, terms: &mut Terms, update: Update) -> Option<Told> {
+        let viewer = updates.watch().viewer();
+        // A subscriber that is alone shares with nobody, and neither does a sender who is shown more than others.
+        let is_alone = Arc::strong_count(self) == 1 || (self.free.senders && update.is_keyed_by(viewer));
+        let same = if is_alone { None } else { update.same() };
+        let Some((position, same)) = same else { return Box::pin(self.show_alone(updates, terms, update)).await };
+        if let Some(printed) = self.left(position, same) {
+            if printed.is_for(viewer) {
+                return Some(Told::Shared(Arc::clone(&printed.payload)));
+            }
+            return Box::pin(self.show_alone(updates, terms, update)).await;
         }
         let key = (self.serial, position, same.key());
         let shown = self.shared.memo(&key).shown(key, same);
         for _ in 0..LOOKS {
-            if let Some(payload) = shown.payload.get() {
-                return Told::Shared(Arc::clone(payload));
+            if let Some(printed) = shown.printed.get()
+                && printed.is_for(viewer)
+            {
+                return Some(Told::Shared(Arc::clone(&printed.payload)));
             }
             // To look again after all others who have something to do costs less than to wait.
             if shown.is_begun.swap(true, Ordering::Relaxed) {
@@ -333,72 +389,113 @@ impl Shape {
                 break;
             }
         }
-        Box::pin(self.show_first(key, &shown, updates, update, budget)).await
+        Box::pin(self.show_first(key, &shown, updates, terms, update)).await
     }
 
-    fn left(&self, position: OrderKey, same: &Same) -> Option<Payload> {
+    /// Executes it for this viewer only.
+    async fn show_alone(&self, updates: &Updates, terms: &mut Terms, update: Update) -> Option<Told> {
+        let paid = terms.pace.pay().await;
+        if !updates.may_show(&update, paid).await {
+            return None;
+        }
+        Some(Told::Own(self.print(updates, Ok(update), self.scope(updates), &terms.budget).await))
+    }
+
+    fn left<'a>(&self, position: OrderKey, same: &'a Same) -> Option<&'a Printed> {
         let left: &Left = same.shown()?.get()?.downcast_ref()?;
-        (left.serial == self.serial && left.position == position).then(|| Arc::clone(&left.payload))
+        (left.serial == self.serial && left.position == position).then_some(&left.printed)
     }
 
     /// Keeps a payload for those who come later.
-    fn keep(&self, key: &MemoKey, update: &Update, payload: &Payload) {
+    fn keep(&self, key: &MemoKey, update: &Update, printed: &Printed) {
         let mut memo = self.shared.memo(key);
-        if payload.get().len() > KEPT_BYTES_MAX {
+        if printed.payload.get().len() > KEPT_BYTES_MAX {
             memo.drop_large(key);
         } else {
-            memo.weigh(key, payload.get().len());
+            memo.weigh(key, printed.payload.get().len());
             drop(memo);
-            self.leave(update, payload);
+            self.leave(update, printed);
         }
     }
 
-    fn leave(&self, update: &Update, payload: &Payload) {
+    fn leave(&self, update: &Update, printed: &Printed) {
         if let Some((position, same)) = update.same()
             && let Some(place) = same.shown()
         {
             // Where another shape was first, it stays with that.
-            let _ = place.set(Arc::new(Left { serial: self.serial, position, payload: Arc::clone(payload) }));
+            let _ = place.set(Arc::new(Left { serial: self.serial, position, printed: printed.clone() }));
         }
     }
 
     /// Executes it for all, or waits for one who does.
-    async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, update: Update, budget: &AnswerBudget) -> Told {
-        let execute = async || {
-            let is_read = self.free.reads || update.is_read();
-            let response = self.print(updates, Ok(update.clone()), budget).await;
-            match Told::shared(&response) {
-                // Escapes make text longer than what was charged for it.
-                Some(payload) if payload.get().len() > budget.bytes_max() => {
-                    budget.exceed(Exceeded::Answer);
-                    Err(response)
+    async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, terms: &mut Terms, update: Update) -> Option<Told> {
+        let viewer = updates.watch().viewer();
+        let mut is_paid = false;
+        loop {
+            let execute = async || {
+                is_paid = is_paid || terms.pace.try_pay();
+                if is_paid { self.print_for_all(key, updates, &update, &terms.budget).await } else { Err(Unshared::Unpaid) }
+            };
+            match timeout(OTHERS_MAX, shown.printed.get_or_try_init(execute)).await {
+                Ok(Ok(printed)) => {
+                    shown.done.notify_waiters();
+                    if printed.is_for(viewer) {
+                        return Some(Told::Shared(Arc::clone(&printed.payload)));
+                    }
+                    return self.show_alone(updates, terms, update).await;
                 }
-                // Who was removed meanwhile may have been shown less than others are.
-                Some(payload) if !is_read || updates.watch().is_in().await => {
-                    self.keep(&key, &update, &payload);
-                    Ok(payload)
+                Ok(Err(Unshared::Own(response))) => return Some(Told::Own(*response)),
+                Ok(Err(Unshared::Withheld)) => return self.show_alone(updates, terms, update).await,
+                Ok(Err(Unshared::Unpaid)) => {
+                    is_paid = wait_for_either(shown, &mut terms.pace).await;
+                    if !updates.may_show(&update, Paid::AfterWait).await {
+                        return None;
+                    }
                 }
-                Some(_) | None => Err(response),
+                // Whoever executes it goes on only as far as its reader does, and nobody else must wait for that.
+                Err(_) if is_paid => return Some(Told::Own(self.print(updates, Ok(update), self.scope(updates), &terms.budget).await)),
+                Err(_) => return self.show_alone(updates, terms, update).await,
             }
-        };
-        match timeout(OTHERS_MAX, shown.payload.get_or_try_init(execute)).await {
-            Ok(Ok(payload)) => Told::Shared(Arc::clone(payload)),
-            Ok(Err(response)) => Told::Own(response),
-            // Whoever executes it goes on only as far as its reader does, and nobody else must wait for that.
-            Err(_) => Told::Own(self.print(updates, Ok(update), budget).await),
         }
+    }
+
+    /// Executes it for the plain viewer, and leaves what it came to for the others.
+    async fn print_for_all(&self, key: MemoKey, updates: &Updates, update: &Update, budget: &AnswerBudget) -> Result<Printed, Unshared> {
+        let is_read = self.free.reads || update.is_read();
+        let scope = Scope::plain(&self.shared.chat, updates.watch().viewer());
+        let response = self.print(updates, Ok(update.clone()), scope.clone(), budget).await;
+        let withheld = scope.withheld();
+        match Told::shared(&response) {
+            // Escapes make text longer than what was charged for it.
+            Some(payload) if payload.get().len() > budget.bytes_max() => {
+                budget.exceed(Exceeded::Answer);
+                Err(Unshared::Own(Box::new(response)))
+            }
+            // A viewer who was removed meanwhile may have been shown less than others are.
+            Some(payload) if !is_read || updates.watch().is_in().await => {
+                let printed = Printed { payload, withheld: withheld.into() };
+                self.keep(&key, update, &printed);
+                Ok(printed)
+            }
+            Some(_) | None if withheld.contains(updates.watch().viewer()) => Err(Unshared::Withheld),
+            Some(_) | None => Err(Unshared::Own(Box::new(response))),
+        }
+    }
+
+    /// A scope for one update, for the viewer of this stream.
+    fn scope(&self, updates: &Updates) -> Scope {
+        Scope::new(&self.shared.chat, updates.watch().viewer())
     }
 
     /// Executes the document for one update. Where this is dropped in the midst of it, so is the execution.
     ///
     /// The budget is that of its subscriber, and learns that the event was too large.
-    async fn print(&self, updates: &Updates, update: chat::Result<Update>, budget: &AnswerBudget) -> Response {
+    async fn print(&self, updates: &Updates, update: chat::Result<Update>, scope: Scope, budget: &AnswerBudget) -> Response {
         let watch = updates.watch();
         let waiting = lock(&self.presses).pop();
         let mut press = waiting.unwrap_or_else(|| self.press(watch.viewer(), budget.bytes_max()));
-        let scope = Scope::new(&self.shared.chat, watch.viewer());
         let fed = press.feed.try_send((scope, update));
-        let answer = if fed.is_ok() { press.answers.next().await } else { None };
+        let answer = if fed.is_ok() { self.shared.chat.reading_for(watch.viewer(), press.answers.next()).await } else { None };
         let Some(answer) = answer else {
             tracing::error!("a shared execution ended before its subscription. Report this as a bug");
             return Response::from_errors(vec![Error::internal().into()]);
@@ -420,5 +517,19 @@ impl Shape {
         let session = Session::at(self.shared.chat.clone(), Some(viewer.clone()), Arc::clone(&budget), desk);
         let request = self.shared.request(&self.prepared, self.variables.clone(), session);
         Press { feed, budget, answers: self.shared.schemas.of(&self.prepared).execute_stream(request) }
+    }
+}
+
+/// Waits for the tokens of an execution, or until another subscriber has executed it. Whether the tokens were taken.
+async fn wait_for_either(shown: &Shown, pace: &mut Pace) -> bool {
+    let mut done = pin!(shown.done.notified());
+    done.as_mut().enable();
+    if shown.printed.initialized() {
+        return false;
+    }
+    tokio::select! {
+        biased;
+        () = done => false,
+        _ = pace.pay() => true,
     }
 }

@@ -6,7 +6,7 @@ use async_graphql::{Context, ID, SimpleObject, Subscription, Union};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _};
 
-use super::budget::AnswerBudget;
+use super::Terms;
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use super::id::{GlobalId, conversation_of};
@@ -257,30 +257,37 @@ async fn payloads<U: Shown>(
         }
         None => {
             let updates = open(&scope).await?.into();
-            Ok(own::<U>(scope, conversation, updates, Arc::clone(&session.budget)))
+            Ok(own::<U>(scope, conversation, updates, terms_of(ctx)))
         }
     }
 }
 
+/// How much and how fast this subscription may answer.
+fn terms_of(ctx: &Context<'_>) -> Terms {
+    let session = ctx.data_unchecked::<Session>();
+    Terms { budget: Arc::clone(&session.budget), pace: session.pace.clone() }
+}
+
 /// Each payload has a scope of its own. The stream ends with its error: the client comes back with its cursor.
-fn own<U: Shown>(
-    scope: Scope,
-    conversation: ConversationId,
-    updates: Updates,
-    budget: Arc<AnswerBudget>,
-) -> BoxStream<'static, Result<U::Payload>> {
-    stream::unfold(Some((updates, scope, budget)), move |state: Option<(Updates, Scope, Arc<AnswerBudget>)>| async move {
-        let (mut updates, scope, budget) = state?;
-        let payload = match updates.next().await? {
-            Ok(update) => {
-                if let Some(position) = update.position() {
-                    budget.pass(position);
+fn own<U: Shown>(scope: Scope, conversation: ConversationId, updates: Updates, terms: Terms) -> BoxStream<'static, Result<U::Payload>> {
+    stream::unfold(Some((updates, scope, terms)), move |state: Option<(Updates, Scope, Terms)>| async move {
+        let (mut updates, scope, mut terms) = state?;
+        let payload = loop {
+            match updates.next().await? {
+                Ok(update) => {
+                    let paid = terms.pace.pay().await;
+                    if !updates.may_show(&update, paid).await {
+                        continue;
+                    }
+                    if let Some(position) = update.position() {
+                        terms.budget.pass(position);
+                    }
+                    break U::of(update)?.show(&scope.renewed(), conversation).await;
                 }
-                U::of(update)?.show(&scope.renewed(), conversation).await
+                Err(error) => break Err(error.into()),
             }
-            Err(error) => Err(error.into()),
         };
-        let state = payload.is_ok().then_some((updates, scope, budget));
+        let state = payload.is_ok().then_some((updates, scope, terms));
         Some((payload, state))
     })
     .boxed()
@@ -329,18 +336,20 @@ impl Subscription {
         let scope = Scope::fresh(ctx)?;
         let after = after.map(|text| inbox_place(&scope, &text)).transpose()?;
         let updates = scope.chat.inbox_updates(&scope.viewer, after).await?;
-        let budget = Arc::clone(&ctx.data_unchecked::<Session>().budget);
-        budget.track(List::Updates(&scope.viewer).cursors());
-        Ok(stream::unfold(Some((updates, scope, budget)), async |state| {
-            let (mut updates, scope, budget) = state?;
+        let terms = terms_of(ctx);
+        terms.budget.track(List::Updates(&scope.viewer).cursors());
+        Ok(stream::unfold(Some((updates, scope, terms)), async |state| {
+            let (mut updates, scope, mut terms) = state?;
             let update = match updates.next().await? {
                 Ok(update) => {
-                    budget.pass(update.position);
+                    // The entry is read after the wait, as it is then.
+                    let _ = terms.pace.pay().await;
+                    terms.budget.pass(update.position);
                     inbox_payload(&scope.renewed(), update).await
                 }
                 Err(error) => Err(error.into()),
             };
-            let state = update.is_ok().then_some((updates, scope, budget));
+            let state = update.is_ok().then_some((updates, scope, terms));
             Some((update, state))
         }))
     }
@@ -366,12 +375,14 @@ impl Subscription {
     ) -> Result<impl Stream<Item = Result<PresencePayload>> + use<>> {
         let scope = Scope::fresh(ctx)?;
         let updates = scope.chat.presence_updates(&scope.viewer, &usernames).await?;
-        Ok(stream::unfold(Some((updates, scope)), async |state| {
-            let (mut updates, scope) = state?;
+        Ok(stream::unfold(Some((updates, scope, terms_of(ctx).pace)), async |state| {
+            let (mut updates, scope, mut pace) = state?;
+            // Before the state is taken, which would be old after a wait.
+            let _ = pace.pay().await;
             match updates.next().await? {
                 Ok(PresenceUpdate { user, presence }) => {
                     let user = User::new(&scope.renewed(), user);
-                    Some((Ok(PresencePayload { user, presence: presence.into() }), Some((updates, scope))))
+                    Some((Ok(PresencePayload { user, presence: presence.into() }), Some((updates, scope, pace))))
                 }
                 Err(error) => Some((Err(error.into()), None)),
             }

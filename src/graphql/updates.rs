@@ -9,7 +9,8 @@ use crate::chat::{
     self, ConversationEvent, ConversationUpdate, ConversationUpdates, MessageUpdate, MessageUpdates, Same, TypingUpdate, TypingUpdates,
     Watch,
 };
-use crate::model::OrderKey;
+use crate::model::{OrderKey, UserId};
+use crate::rate::Paid;
 
 /// A stream that was opened.
 pub(super) enum Updates {
@@ -40,6 +41,15 @@ impl Updates {
             Self::Messages(updates) => updates.watch(),
             Self::Events(updates) => updates.watch(),
             Self::Typing(updates) => updates.watch(),
+        }
+    }
+
+    /// Whether an update may still be shown: while it waited for its tokens its viewer may have left. An update that is nobody else's holds
+    /// nothing of the conversation: it is a position, or says that the viewer was removed.
+    pub(super) async fn may_show(&self, update: &Update, paid: Paid) -> bool {
+        match paid {
+            Paid::AtOnce => true,
+            Paid::AfterWait => update.same().is_none() || self.watch().is_in().await,
         }
     }
 }
@@ -79,6 +89,26 @@ impl Update {
             Self::Event(update) => Some(update.position),
             Self::Typing(_) => None,
         }
+    }
+
+    /// Whether this user sent the message that it is about, with a key that only the sender is shown.
+    pub(super) fn is_keyed_by(&self, user: &UserId) -> bool {
+        let message = match self {
+            Self::Message(update) => Some(&update.message),
+            Self::Event(update) => match &update.event {
+                Some(ConversationEvent::MessageAdded(message) | ConversationEvent::MessageChanged(_, message)) => Some(message),
+                None
+                | Some(
+                    ConversationEvent::ParticipantAdded(_)
+                    | ConversationEvent::ParticipantRemoved(_)
+                    | ConversationEvent::RoleChanged(_)
+                    | ConversationEvent::Renamed
+                    | ConversationEvent::MarkerMoved(_),
+                ) => None,
+            },
+            Self::Typing(_) => None,
+        };
+        message.is_some_and(|message| message.client_key.is_some() && message.sender == *user)
     }
 
     /// Whether something is read to show it, whatever is asked of it.

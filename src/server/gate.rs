@@ -1,12 +1,14 @@
 //! How often, and how many: the rates of users and addresses, and the connections, sockets and streams that each may have open.
 //!
 //! Here is what costs this server; what costs other users (a send, a new conversation with somebody) has its rate in the chat, which
-//! knows whether it is one. An operation pays before it is executed, so that who is refused can be told that nothing was done. While no
-//! user is known the address pays: for opening a socket, for a token that is none, and for what is asked without one.
+//! knows whether it is one. A request pays one token before anything in it is read, and so every refusal is paid; the rest of its price it
+//! pays before it is executed, so that a client that is refused can be told that nothing was done. While no user is known the address pays:
+//! for opening a socket, for a token whose signature is still to be verified, and for what is asked without a token.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_graphql::parser::types::OperationType;
 use tokio::time::Instant;
@@ -17,14 +19,14 @@ use super::networks::{AddressBuckets, AddressCounts, CountedAddress, NetworkFact
 use crate::graphql::Cost;
 use crate::metrics::{IntCounter, IntCounterVec, Metrics};
 use crate::model::UserId;
-use crate::rate::{Buckets, Rate, TooFast};
+use crate::rate::{Buckets, Pace, Pacing, Rate, TooFast};
 
 /// How often one user or one address may ask for something, and how much they may have open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateBounds {
     /// Off: none of what is below holds.
     pub is_on: bool,
-    /// Queries and starts of subscriptions. A small one counts one, a large one as many as its answer may be large.
+    /// Requests of any kind, and executions of subscription events. A small one counts one, a large one as many as its answer may be large.
     pub queries_per_second: u32,
     pub queries_burst: u32,
     /// Root fields of mutations.
@@ -83,7 +85,7 @@ pub(super) struct TooMany;
 
 pub(super) struct Gate {
     bounds: RateBounds,
-    queries: Buckets,
+    queries: Arc<Pacing>,
     mutations: Buckets,
     addresses: AddressBuckets,
     user_sockets: Counts<UserId>,
@@ -96,7 +98,7 @@ impl Gate {
     pub(super) fn new(bounds: RateBounds, refusals: IntCounterVec) -> Self {
         let refused = |what| refusals.with_label_values(&[what]);
         Self {
-            queries: Buckets::new("queries", Rate::per_second(bounds.queries_per_second, bounds.queries_burst)),
+            queries: Pacing::new("queries", Buckets::new("queries", Rate::per_second(bounds.queries_per_second, bounds.queries_burst))),
             mutations: Buckets::new("mutations", Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst)),
             addresses: AddressBuckets::new("address", Rate::per_second(bounds.address_per_second, bounds.address_burst), bounds.networks),
             user_sockets: Counts::new(bounds.user_sockets, refused("user_sockets")),
@@ -108,32 +110,52 @@ impl Gate {
     }
 
     pub(super) fn register(&self, metrics: &Metrics) {
-        [&self.queries, &self.mutations].iter().for_each(|buckets| buckets.register(metrics));
+        self.queries.register(metrics);
+        self.mutations.register(metrics);
         self.addresses.register(metrics);
     }
 
-    /// Lets an operation be executed, for its price.
+    /// Takes the one token that each request costs, before anything in it is read.
+    pub(super) fn enter(&self, caller: &Caller) -> Result<(), Problem> {
+        self.pay(caller, 1, Duration::ZERO)
+    }
+
+    /// Takes the rest of an operation's price, before it is executed.
     pub(super) fn admit(&self, caller: &Caller, operation: OperationType, cost: Cost) -> Result<(), Problem> {
         if !self.bounds.is_on {
             return Ok(());
         }
-        let tokens = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let (burst, token_every) = match &caller.viewer {
+            Some(_) => (self.bounds.queries_burst, self.queries.buckets().token_every()),
+            None => (self.bounds.address_burst, self.addresses.token_every()),
+        };
+        // A bucket holds no more than its burst, and one token of it is gone already.
+        let rest = price(cost).min(burst.max(1)) - 1;
+        if rest > 0 {
+            // A client that comes back pays the first token again.
+            self.pay(caller, rest, token_every)?;
+        }
         match (&caller.viewer, operation) {
-            (Some(viewer), OperationType::Mutation) => paid(self.mutations.take(viewer, tokens(cost.roots), Instant::now())),
-            _ => self.pay(caller, tokens(1 + cost.fields / FIELDS_A_TOKEN)),
+            (Some(viewer), OperationType::Mutation) => {
+                paid(self.mutations.take(viewer, u32::try_from(cost.roots).unwrap_or(u32::MAX), Instant::now()), Duration::ZERO)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// What is refused had to be read too, and is paid for. The answer is why it is refused, or that it was one too many.
-    pub(super) fn refusal(&self, caller: &Caller, why: Problem) -> Problem {
-        self.pay(caller, 1).err().unwrap_or(why)
+    /// The pace at which the events of a subscription are executed, where nobody executes them for its user.
+    pub(super) fn pace(&self, viewer: Option<&UserId>, cost: Cost) -> Pace {
+        match viewer {
+            Some(viewer) if self.bounds.is_on => self.queries.pace(viewer, price(cost)),
+            Some(_) | None => Pace::free(),
+        }
     }
 
-    fn pay(&self, caller: &Caller, tokens: u32) -> Result<(), Problem> {
+    fn pay(&self, caller: &Caller, tokens: u32, beside: Duration) -> Result<(), Problem> {
         match &caller.viewer {
             _ if !self.bounds.is_on => Ok(()),
-            Some(viewer) => paid(self.queries.take(viewer, tokens, Instant::now())),
-            None => paid(self.addresses.take(&caller.address, tokens, Instant::now())),
+            Some(viewer) => paid(self.queries.buckets().take(viewer, tokens, Instant::now()), beside),
+            None => paid(self.addresses.take(&caller.address, tokens, Instant::now()), beside),
         }
     }
 
@@ -145,12 +167,11 @@ impl Gate {
         self.address_connections.take(address).map(Some).ok_or(TooMany)
     }
 
-    /// A place for a socket of this address.
+    /// A place for a socket of this address, which has paid already.
     pub(super) fn socket_at(&self, address: Address) -> Result<Option<CountedAddress>, Problem> {
         if !self.bounds.is_on {
             return Ok(None);
         }
-        paid(self.addresses.take(&address, 1, Instant::now()))?;
         let counted = self.address_sockets.take(address);
         counted.map(Some).ok_or_else(|| Problem::too_many(format!("An address has at most {} open sockets.", self.bounds.address_sockets)))
     }
@@ -173,8 +194,15 @@ impl Gate {
     }
 }
 
-fn paid(taken: Result<(), TooFast>) -> Result<(), Problem> {
-    taken.map_err(|TooFast { retry_after }| Problem::too_fast("Too fast: try again in a while.", retry_after))
+/// Tokens of an operation, or of one execution of a subscription event.
+fn price(cost: Cost) -> u32 {
+    u32::try_from(1 + cost.fields / FIELDS_A_TOKEN).unwrap_or(u32::MAX)
+}
+
+/// `beside` is what is to be waited for in addition.
+fn paid(taken: Result<(), TooFast>, beside: Duration) -> Result<(), Problem> {
+    let too_fast = |wait: TooFast| Problem::too_fast("Too fast: try again in a while.", wait.retry_after.saturating_add(beside));
+    taken.map_err(too_fast)
 }
 
 /// How many of something each has, of those who have any.

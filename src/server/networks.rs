@@ -3,6 +3,7 @@
 //! A wider network may have more than one /64, as several households share it: so many times as much, by a setting for each.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -54,6 +55,11 @@ impl AddressBuckets {
     pub(super) fn register(&self, metrics: &Metrics) {
         self.own.register(metrics);
         self.wider.iter().for_each(|(_, buckets)| buckets.register(metrics));
+    }
+
+    /// How long one token of an address takes to come.
+    pub(super) fn token_every(&self) -> Duration {
+        self.own.token_every()
     }
 
     /// Takes tokens of the address first: one that is too fast takes none of its neighbours'.

@@ -26,7 +26,7 @@ use super::networks::CountedAddress;
 use super::phase::ConnectionPhase;
 use super::pieces::Pieces;
 use crate::auth::{self, Identity};
-use crate::graphql::{AnswerBudget, Prepared, Told};
+use crate::graphql::{AnswerBudget, Prepared, Ready, Terms, Told};
 use crate::model::UserId;
 
 /// A name in the log is cut to so many characters: a client may choose it.
@@ -45,13 +45,13 @@ impl Doors {
         if self.bounds.proxies.trust(peer.to_canonical()) { Ok(None) } else { self.gate.connection_at(Address::from(peer.to_canonical())) }
     }
 
-    /// Whom `Bearer …` names.
-    pub(super) fn identify(&self, authorization: &str) -> Result<Identity, Sentence> {
+    /// The user whom `Bearer …` names. `admit` is called before a signature is verified.
+    pub(super) fn identify(&self, authorization: &str, admit: impl FnOnce() -> Result<(), Problem>) -> Result<Identity, Unidentified> {
         let token = match authorization.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-            _ => return Err(Sentence("The authorization must be `Bearer` and a token.".to_owned())),
+            _ => return Err(Unidentified::Token("The authorization must be `Bearer` and a token.".to_owned())),
         };
-        self.auth.verify(token).map_err(Sentence::from)
+        self.auth.verify_after(token, || admit().map_err(Unidentified::NotAdmitted))
     }
 
     /// Executes a query or a mutation. It ends with the deadline, whatever it waits for.
@@ -74,11 +74,11 @@ impl Doors {
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(&self, prepared: Prepared, variables: Variables, caller: &Caller) -> Deliveries {
+    pub(super) fn subscribe(&self, prepared: Prepared, ready: Ready, caller: &Caller) -> Deliveries {
         let (executor, viewer) = (Arc::clone(&self.executor), caller.viewer.clone());
         let (account, budget) = (self.accounts.of(caller), self.accounts.event_budget());
-        let of_events = Arc::clone(&budget);
-        let opening = async move { executor.subscribe(&prepared, variables, viewer, of_events).await };
+        let terms = Terms { budget: Arc::clone(&budget), pace: self.gate.pace(viewer.as_ref(), ready.cost) };
+        let opening = async move { executor.subscribe(&prepared, ready.variables, viewer, terms).await };
         Deliveries { phase: Phase::Opening(opening.boxed()), account, budget, open: Open::new(&self.meter) }
     }
 }
@@ -155,15 +155,20 @@ impl Stream for Deliveries {
     }
 }
 
-/// Why somebody is not let in, for them to read.
-pub(super) struct Sentence(pub(super) String);
+/// Why an authorization names no user.
+pub(super) enum Unidentified {
+    /// The token is not in order: a sentence for its client.
+    Token(String),
+    /// Its signature was not even verified.
+    NotAdmitted(Problem),
+}
 
-impl From<auth::Error> for Sentence {
+impl From<auth::Error> for Unidentified {
     fn from(error: auth::Error) -> Self {
         let said = error.to_string();
         let mut rest = said.chars();
         let first = rest.next().map(|first| first.to_ascii_uppercase());
-        Self(first.into_iter().chain(rest).chain(['.']).collect())
+        Self::Token(first.into_iter().chain(rest).chain(['.']).collect())
     }
 }
 

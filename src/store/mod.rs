@@ -6,6 +6,7 @@ pub mod cql;
 pub mod embedded;
 mod everything;
 mod measured;
+mod reader;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use async_trait::async_trait;
 
 pub use self::everything::{Finding, ImportPlaces, ImportRow, Imported, Verified, VerifyPlace, activity_to_give};
 pub use self::measured::Measured;
+pub use self::reader::ReadShares;
 use crate::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash,
     Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, ReadMarker, Revision, Role, TimeUuid,

@@ -11,6 +11,7 @@ mod history;
 mod inbox;
 mod introduction;
 mod large_events;
+mod pace;
 mod presence;
 mod privacy;
 mod profile;

@@ -7,7 +7,7 @@ use async_graphql::parser::types::{BaseType, ServiceDocument, Type, TypeKind, Ty
 use serde_json::{Value, json};
 use wideroom::graphql::Executor as _;
 
-use crate::support::world::{Actor, World, text};
+use crate::support::world::{Actor, Stream, World, text};
 
 /// Fields that depend on the viewer or, like `eventsCursor`, on the time. Every new field belongs here or into the viewer-independent list.
 const VIEWERS: [&str; 5] =
@@ -138,6 +138,21 @@ async fn told(actor: &Actor, document: &str, variables: &Value, count: usize) ->
     told
 }
 
+/// The same for several at once, who share what they may.
+async fn told_together<const N: usize>(actors: [&Actor; N], document: &str, variables: &Value, count: usize) -> [Vec<Value>; N] {
+    let mut streams = actors.map(|actor| actor.subscribe(document, variables.clone()));
+    let mut told = [const { Vec::new() }; N];
+    for _ in 0..count {
+        let answers = futures_util::future::join_all(streams.iter_mut().map(Stream::answer)).await;
+        told.iter_mut().zip(answers).for_each(|(told, answer)| told.push(answer.0));
+    }
+    told
+}
+
+fn has_key(told: &[Value]) -> bool {
+    told.iter().any(|answer| answer.to_string().contains(r#""clientKey":"k""#))
+}
+
 #[tokio::test]
 async fn viewer_independent_fields_are_equal_for_every_viewer() {
     let world = World::open().await;
@@ -150,7 +165,14 @@ async fn viewer_independent_fields_are_equal_for_every_viewer() {
             // Each alone, so that nothing is shared with anybody.
             let (one, other) = (told(&alice, &document, &variables, count).await, told(&bob, &document, &variables, count).await);
             if world.api.prepare(&document, None).unwrap().is_free() {
-                assert_eq!(one, other, "{field}: {document}");
+                // Bob sent a message with a key, which is shown to nobody else.
+                if field == "Message.clientKey" {
+                    assert!(!has_key(&one) && has_key(&other), "{document}");
+                } else {
+                    assert_eq!(one, other, "{field}: {document}");
+                }
+                let together = told_together([&alice, &bob], &document, &variables, count).await;
+                assert_eq!(together, [one, other], "{field}: {document}");
                 shown += 1;
             } else {
                 viewers.insert(field);
@@ -237,4 +259,50 @@ async fn a_removed_user_gets_no_shared_payload() {
         assert_eq!(told.data()["messageAdded"]["messageEdge"]["node"]["body"], "now we are two");
     }
     assert!(gone.has_ended().await);
+}
+
+/// A message, the one that it answers, and their keys.
+const KEYS: &str =
+    "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body clientKey replyTo { clientKey } } } } }";
+
+#[tokio::test]
+async fn a_sender_alone_is_shown_the_key_of_the_send_and_all_others_share() {
+    let world = World::open().await;
+    let [alice, bob, carol, dora] = ["alice", "bob", "carol", "dora"].map(|name| world.user(name));
+    let c = alice.group("friends", &["bob", "carol", "dora"]).await;
+    let send = async |actor: &Actor, key: &str, reply: Option<&str>| {
+        let document = "mutation($c: ID!, $k: String, $r: ID) { sendMessage(input: {conversationId: $c, body: \"x\", idempotencyKey: $k,
+            replyToId: $r}) { messageEdge { node { id clientKey } } } }";
+        let sent = actor.data(document, json!({"c": c, "k": key, "r": reply})).await["sendMessage"]["messageEdge"]["node"].clone();
+        assert_eq!(sent["clientKey"], key, "the sender is shown it");
+        text(&sent["id"])
+    };
+    let first = send(&alice, "k1", None).await;
+    let mut streams = [&alice, &bob, &carol, &dora].map(|actor| actor.subscribe(KEYS, json!({"c": c})));
+    assert!(streams.iter_mut().all(|stream| stream.is_quiet()));
+    // Bob answers alice: each of the two is shown one key, the others none.
+    send(&bob, "k2", Some(&first)).await;
+    let mut told = Vec::new();
+    for stream in &mut streams {
+        told.push(stream.told().await);
+    }
+    let keys = |place: usize| {
+        let node = &told[place].0.0["data"]["messageAdded"]["messageEdge"]["node"];
+        (node["clientKey"].clone(), node["replyTo"]["clientKey"].clone())
+    };
+    assert_eq!(keys(0), (json!(null), json!("k1")));
+    assert_eq!(keys(1), (json!("k2"), json!(null)));
+    for other in [2, 3] {
+        assert_eq!(keys(other), (json!(null), json!(null)));
+    }
+    assert_eq!(told.iter().map(|(_, is_shared)| *is_shared).collect::<Vec<_>>(), [false, false, true, true]);
+    let page = "query($c: ID!) { conversation(id: $c) { messages(first: 2) { edges { node { clientKey } } } } }";
+    let shown = async |actor: &Actor| {
+        let data = actor.data(page, json!({"c": c})).await;
+        let edges = data["conversation"]["messages"]["edges"].as_array().unwrap().clone();
+        edges.iter().map(|edge| edge["node"]["clientKey"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&alice).await, [json!(null), json!("k1")]);
+    assert_eq!(shown(&bob).await, [json!("k2"), json!(null)]);
+    assert_eq!(shown(&carol).await, [json!(null), json!(null)]);
 }

@@ -11,11 +11,12 @@ use tempfile::TempDir;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
-use wideroom::graphql::{Api, DocumentBounds, Executor};
+use wideroom::graphql::{Api, DocumentBounds, Executor, Terms};
 use wideroom::model::{
     Body, Content, Conversation, ConversationId, ConversationKind, GroupName, IdempotencyKey, Membership, Message, MessageId, MessageKind,
     Profile, Role, Timestamp, UserId,
 };
+use wideroom::rate::Pace;
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{ImportPlaces, ImportRow, Imported, Store};
 
@@ -161,7 +162,8 @@ impl World {
         variables: Value,
     ) -> futures_util::stream::BoxStream<'static, wideroom::graphql::Told> {
         let prepared = self.api.prepare(document, None).unwrap();
-        self.api.subscribe(&prepared, Variables::from_json(variables), Some(viewer.clone()), Arc::default()).await
+        let terms = Terms { budget: Arc::default(), pace: Pace::free() };
+        self.api.subscribe(&prepared, Variables::from_json(variables), Some(viewer.clone()), terms).await
     }
 
     /// The global id of the first conversation in somebody's inbox.

@@ -7,6 +7,7 @@ mod connection_bounds;
 mod drain;
 mod http;
 mod origins;
+mod prices;
 mod rates;
 mod refusals;
 mod schema;

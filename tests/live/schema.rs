@@ -7,7 +7,7 @@ use async_graphql::{Context, Error, ErrorExtensions, Object, Request, Response, 
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, future};
 use tokio::sync::watch;
-use wideroom::graphql::{self, AnswerBudget, DocumentBounds, Documents, Executor, Here, Prepared, Refused};
+use wideroom::graphql::{self, AnswerBudget, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms};
 use wideroom::model::UserId;
 
 /// How many of `forever`, `flood` and `slow` are alive.
@@ -52,7 +52,7 @@ impl Executor for TestApi {
         prepared: &Prepared,
         variables: Variables,
         viewer: Option<UserId>,
-        _: Arc<AnswerBudget>,
+        _: Terms,
     ) -> BoxStream<'static, graphql::Told> {
         self.schema.execute_stream(Self::request(prepared, variables, viewer)).map(graphql::Told::Own).boxed()
     }

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
-use wideroom::graphql::{Api, DocumentBounds, Executor, Payload, Told};
+use wideroom::graphql::{Api, DocumentBounds, Executor, Payload, Terms, Told};
 use wideroom::model::UserId;
+use wideroom::rate::Pace;
 use wideroom::store::Store;
 use wideroom::transfer::Import;
 
@@ -120,11 +121,17 @@ impl Actor {
     }
 
     pub(crate) fn subscribe(&self, document: &str, variables: Value) -> Stream {
+        self.subscribe_at(document, variables, Pace::free())
+    }
+
+    /// The same, at a pace.
+    pub(crate) fn subscribe_at(&self, document: &str, variables: Value, pace: Pace) -> Stream {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_eq!(prepared.operation, OperationType::Subscription);
         let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
         let (api, user) = (Arc::clone(&self.api), self.user.clone());
-        Stream(async move { api.subscribe(&prepared, variables, user, Arc::default()).await }.flatten_stream().boxed())
+        let terms = Terms { budget: Arc::default(), pace };
+        Stream(async move { api.subscribe(&prepared, variables, user, terms).await }.flatten_stream().boxed())
     }
 
     /// Why this is not even executed.

@@ -106,9 +106,9 @@ impl Message {
         .await
     }
 
-    /// The idempotencyKey of its send: how a client finds its own optimistic message again.
+    /// The idempotencyKey of its send: how a client finds its own optimistic message again. Null to all but the sender.
     async fn client_key(&self) -> Option<&str> {
-        self.message.client_key.as_ref().map(model::IdempotencyKey::as_str)
+        self.scope.client_key(&self.message)
     }
 
     /// When it was sent: the time inside the timeuuid.
@@ -161,7 +161,7 @@ impl Plain for Message {
             "sender" => json.object(&User::new(&self.scope, message.sender.clone()), field),
             "kind" => json.put(enum_value(MessageKind::from(message.kind))),
             "body" => json.put(message.content.as_ref().map(|content| content.body.as_str())),
-            "clientKey" => json.put(message.client_key.as_ref().map(model::IdempotencyKey::as_str)),
+            "clientKey" => json.put(self.scope.client_key(message)),
             "createdAt" => json.put(DateTime(message.id.moment())),
             "editedAt" => json.put(message.content.as_ref().and_then(|content| content.edited_at).map(DateTime)),
             "deletedAt" => json.put(message.deleted_at.map(DateTime)),

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use async_graphql::parser::types::OperationType;
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
@@ -23,11 +24,11 @@ use self::wire::Wire;
 use super::Doors;
 use super::answer::{Answer, Code, Executed, Problem};
 use super::gate::Caller;
-use super::operation::{LogLine, Sentence};
+use super::operation::{LogLine, Unidentified};
 use super::pieces::{PIECE_BYTES, Pieces};
 use super::request::{Asked, GraphqlRequest, Parameters, bad_json, not_a_request};
 use crate::auth::Identity;
-use crate::graphql::{AnswerBudget, Ready};
+use crate::graphql::AnswerBudget;
 use crate::model::Timestamp;
 
 /// What becomes of a well-formed request.
@@ -43,14 +44,7 @@ enum Outcome {
 pub(super) async fn graphql(State(doors): State<Arc<Doors>>, request: Request) -> Response {
     let mut line = LogLine::start(&doors, "http");
     let accepted = Accepted::by(request.headers());
-    let outcome = if accepted.is_nothing() {
-        let sentence = "Answers are `application/graphql-response+json`, `application/json`, `text/event-stream` or, to subscriptions, \
-                        `multipart/mixed;subscriptionSpec=1.0`, and `Accept` allows none of them.";
-        Err(Problem::new(StatusCode::NOT_ACCEPTABLE, Code::BadUserInput, sentence))
-    } else {
-        answer(&doors, request, accepted, &mut line).await
-    };
-    let mut problem = match outcome {
+    let mut problem = match answer(&doors, request, accepted, &mut line).await {
         Ok(Outcome::Subscribed(feed)) => return respond_in(feed.wire, feed.body(line)),
         Ok(Outcome::Batch(pieces, budget, code)) => {
             line.end(&code);
@@ -107,7 +101,11 @@ fn answered(outcome: Result<Executed, Answer>, accepted: Accepted, line: &mut Lo
 }
 
 /// Whatever else one asks for below `/graphql`.
-pub(super) async fn not_found() -> Response {
+pub(super) async fn not_found(State(doors): State<Arc<Doors>>, extensions: Extensions, headers: HeaderMap) -> Response {
+    let caller = Caller { viewer: None, address: doors.address(&extensions, &headers) };
+    if let Err(problem) = doors.gate.enter(&caller) {
+        return refuse(problem);
+    }
     let sentence = "There is nothing here: GraphQL is served at /graphql, and over WebSocket at /graphql/ws.";
     refuse(Problem::new(StatusCode::NOT_FOUND, Code::NotFound, sentence))
 }
@@ -147,21 +145,17 @@ fn response(body: Body, content_type: &'static str, cache_control: &'static str)
 async fn answer(doors: &Arc<Doors>, request: Request, accepted: Accepted, line: &mut LogLine) -> Result<Outcome, Problem> {
     let deadline = Instant::now() + doors.bounds.request;
     let (head, body) = request.into_parts();
+    let (caller, expires_at) = enter(doors, &head)?;
+    line.viewer(caller.viewer.as_ref());
+    if accepted.is_nothing() {
+        let sentence = "Answers are `application/graphql-response+json`, `application/json`, `text/event-stream` or, to subscriptions, \
+                        `multipart/mixed;subscriptionSpec=1.0`, and `Accept` allows none of them.";
+        return Err(Problem::new(StatusCode::NOT_ACCEPTABLE, Code::BadUserInput, sentence));
+    }
     if head.method != Method::GET && head.method != Method::POST {
         return Err(not_allowed("GET, POST", "GraphQL is asked with GET or POST."));
     }
-    let stranger = Caller { viewer: None, address: doors.address(&head.extensions, &head.headers) };
-    let identity = identity(doors, &head.headers).map_err(|why| doors.gate.refusal(&stranger, why))?;
-    let caller = Caller { viewer: identity.as_ref().map(|identity| identity.user.clone()), ..stranger };
-    line.viewer(caller.viewer.as_ref());
-    let knock = Knock {
-        accepted,
-        caller,
-        expires_at: identity.and_then(|identity| identity.expires_at),
-        method: head.method.clone(),
-        deadline,
-        budget: None,
-    };
+    let knock = Knock { accepted, caller, expires_at, method: head.method.clone(), deadline, budget: None };
     if head.method == Method::GET {
         let parameters = parameters(&head.uri)?;
         let request = GraphqlRequest::from_parameters(&parameters)?;
@@ -200,7 +194,13 @@ async fn batch(doors: &Arc<Doors>, requests: &[GraphqlRequest<'_>], knock: &Knoc
     for (index, request) in requests.iter().enumerate() {
         pieces.frame(if index == 0 { "[" } else { "," });
         let knock = Knock { accepted, budget: Some(Arc::clone(&budget)), ..knock.clone() };
-        let answer = match execute(doors, request, knock, line).await {
+        // The first of them was paid for at the door.
+        let entered = if index == 0 { Ok(()) } else { doors.gate.enter(&knock.caller) };
+        let outcome = match entered {
+            Ok(()) => execute(doors, request, knock, line).await,
+            Err(problem) => Err(problem),
+        };
+        let answer = match outcome {
             Ok(Outcome::Executed(executed)) => executed.write(&mut pieces),
             Ok(Outcome::Refused(answer)) => framed(answer, &mut pieces),
             Ok(Outcome::Batch(..) | Outcome::Subscribed(_)) => framed(Answer::internal(), &mut pieces),
@@ -232,10 +232,6 @@ struct Knock {
 
 async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock, line: &mut LogLine) -> Result<Outcome, Problem> {
     let refused = |problem: Problem| Ok(Outcome::Refused(problem.into()));
-    let priced = |why: Problem| match doors.gate.refusal(&knock.caller, why) {
-        problem if problem.code == Code::RateLimited => Err(problem),
-        why => refused(why),
-    };
     let query = match request.document(doors.trusted.as_ref()) {
         // Who asks for a persisted query made a well-formed request, and so did who sent a document that is refused.
         Err(problem) if matches!(problem.code, Code::PersistedQueryNotSupported | Code::Forbidden) => return refused(problem),
@@ -243,7 +239,7 @@ async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock,
     };
     let prepared = match doors.executor.prepare(query, request.operation_name.as_deref()) {
         Ok(prepared) => prepared,
-        Err(why) => return priced(why.into()),
+        Err(why) => return refused(why.into()),
     };
     line.operation(&prepared);
     let wire = match (prepared.operation, knock.accepted.stream) {
@@ -258,30 +254,51 @@ async fn execute(doors: &Arc<Doors>, request: &GraphqlRequest<'_>, knock: Knock,
         (OperationType::Subscription, wire) => wire,
         (OperationType::Mutation | OperationType::Query, _) => None,
     };
-    let Ready { variables, cost } = match prepared.accept(request.variables(doors.bounds.variables_bytes)?) {
+    let ready = match prepared.accept(request.variables(doors.bounds.variables_bytes)?) {
         Ok(accepted) => accepted,
-        Err(why) => return priced(why.into()),
+        Err(why) => return refused(why.into()),
     };
-    doors.gate.admit(&knock.caller, prepared.operation, cost)?;
+    doors.gate.admit(&knock.caller, prepared.operation, ready.cost)?;
     if let Some(wire) = wire {
-        return Feed::open(doors, wire, prepared, variables, &knock.caller, knock.expires_at).map(Outcome::Subscribed);
+        return Feed::open(doors, wire, prepared, ready, &knock.caller, knock.expires_at).map(Outcome::Subscribed);
     }
     let budget = knock.budget.map_or_else(|| doors.accounts.admit(&knock.caller), Ok)?;
-    Ok(Outcome::Executed(doors.execute(&prepared, variables, knock.caller.viewer, knock.deadline, budget).await))
+    Ok(Outcome::Executed(doors.execute(&prepared, ready.variables, knock.caller.viewer, knock.deadline, budget).await))
 }
 
 fn not_allowed(allow: &'static str, sentence: &str) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::BadUserInput, sentence).with_header(header::ALLOW, allow)
 }
 
-/// Nobody where there is no token: what needs a viewer says so itself.
-fn identity(doors: &Doors, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
-    let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+/// Finds the caller and takes the token that each request costs, whatever becomes of it: from the user, or from the address while no user
+/// is known. The address also pays before a signature is verified. `None`, without a token: what needs a viewer says so itself.
+fn enter(doors: &Doors, head: &Parts) -> Result<(Caller, Option<Timestamp>), Problem> {
+    let stranger = Caller { viewer: None, address: doors.address(&head.extensions, &head.headers) };
+    let Some(authorization) = head.headers.get(header::AUTHORIZATION) else {
+        doors.gate.enter(&stranger)?;
+        return Ok((stranger, None));
+    };
+    let mut is_paid = false;
     // A header that is not text is no token.
-    doors.identify(authorization.to_str().unwrap_or_default()).map(Some).map_err(|Sentence(sentence)| {
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthenticated, sentence);
-        problem.with_header(header::WWW_AUTHENTICATE, "Bearer error=\"invalid_token\"")
-    })
+    let identified = doors.identify(authorization.to_str().unwrap_or_default(), || {
+        is_paid = true;
+        doors.gate.enter(&stranger)
+    });
+    match identified {
+        Ok(Identity { user, expires_at }) => {
+            let caller = Caller { viewer: Some(user), ..stranger };
+            doors.gate.enter(&caller)?;
+            Ok((caller, expires_at))
+        }
+        Err(Unidentified::NotAdmitted(problem)) => Err(problem),
+        Err(Unidentified::Token(sentence)) => {
+            if !is_paid {
+                doors.gate.enter(&stranger)?;
+            }
+            let problem = Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthenticated, sentence);
+            Err(problem.with_header(header::WWW_AUTHENTICATE, "Bearer error=\"invalid_token\""))
+        }
+    }
 }
 
 fn parameters(uri: &Uri) -> Result<Parameters, Problem> {

@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use async_graphql::Variables;
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use futures_util::StreamExt;
@@ -15,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::wire::Wire;
-use crate::graphql::{Here, Prepared};
+use crate::graphql::{Here, Prepared, Ready};
 use crate::model::{Timestamp, UserId};
 use crate::server::Doors;
 use crate::server::answer::{Code, Delivery, Problem};
@@ -39,7 +38,7 @@ impl Feed {
         doors: &Arc<Doors>,
         wire: Wire,
         prepared: Prepared,
-        variables: Variables,
+        ready: Ready,
         caller: &Caller,
         expires_at: Option<Timestamp>,
     ) -> Result<Self, Problem> {
@@ -55,7 +54,7 @@ impl Feed {
         let own = viewer.as_ref().map(|viewer| doors.gate.stream_of(viewer)).transpose()?.flatten();
         let expiry = expires_at.map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
         let here = viewer.as_ref().map(|viewer| doors.executor.arrive(viewer));
-        let deliveries = doors.subscribe(prepared, variables, caller);
+        let deliveries = doors.subscribe(prepared, ready, caller);
         Ok(Self { doors: Arc::clone(doors), wire, deliveries, expiry, _place: place, _own: own, _here: here })
     }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use async_graphql::Variables;
 use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::future::BoxFuture;
@@ -31,7 +30,7 @@ use crate::model::UserId;
 use crate::server::address::Address;
 use crate::server::answer::{Answer, Code, Executed, Problem};
 use crate::server::gate::{Caller, Counted};
-use crate::server::operation::{LogLine, Sentence};
+use crate::server::operation::{LogLine, Unidentified};
 use crate::server::pieces::Pieces;
 use crate::server::request::GraphqlRequest;
 use crate::server::{Doors, SocketBounds};
@@ -50,7 +49,7 @@ pub(super) struct Connection {
 }
 
 /// What is executed, within which budget; a subscription has one for each event.
-type Admitted = (Prepared, Variables, Option<Arc<AnswerBudget>>);
+type Admitted = (Prepared, Ready, Option<Arc<AnswerBudget>>);
 
 enum Session {
     Waiting,
@@ -262,8 +261,12 @@ impl Connection {
         if matches!(self.session, Session::Open { .. }) {
             return Err(Close::too_many_inits().into());
         }
-        let identity = authorization.map(|authorization| self.doors.identify(authorization)).transpose();
-        let identity = identity.map_err(|Sentence(sentence)| Close::forbidden(&sentence))?;
+        // The address has paid for it when the socket was opened.
+        let identity = authorization.map(|authorization| self.doors.identify(authorization, || Ok(()))).transpose();
+        let identity = identity.map_err(|why| match why {
+            Unidentified::Token(sentence) => Close::forbidden(&sentence),
+            Unidentified::NotAdmitted(problem) => Close::forbidden(&problem.sentence),
+        })?;
         let place = identity.as_ref().map(|identity| self.doors.gate.socket_of(&identity.user)).transpose();
         let place = place.map_err(Close::too_many_sockets)?.flatten();
         if identity.is_some() {
@@ -291,24 +294,30 @@ impl Connection {
         }
         let mut line = LogLine::start(&self.doors, "ws");
         line.viewer(viewer.as_ref());
+        let caller = Caller { viewer, address: self.address };
+        if let Err(problem) = self.doors.gate.enter(&caller) {
+            return self.refuse(id, problem, line);
+        }
         let request = GraphqlRequest::from_json(payload.get().as_bytes()).map_err(|problem| Close::invalid(problem.sentence))?;
         if let Err(problem) = request.document(self.doors.trusted.as_ref())
             && problem.code == Code::BadUserInput
         {
             return Err(Close::invalid(problem.sentence).into());
         }
-        let caller = Caller { viewer: viewer.clone(), address: self.address };
         match self.prepare(&request, &caller, &mut line) {
-            Ok((prepared, variables, budget)) => {
-                self.start(id, prepared, variables, &caller, budget, line);
+            Ok((prepared, ready, budget)) => {
+                self.start(id, prepared, ready, &caller, budget, line);
                 Ok(())
             }
-            Err(problem) => {
-                line.end(problem.code.as_str());
-                let answer = Answer::from(problem);
-                self.say(&Outgoing::Error { id, payload: &answer.errors })
-            }
+            Err(problem) => self.refuse(id, problem, line),
         }
+    }
+
+    /// An operation is not begun.
+    fn refuse(&mut self, id: &str, problem: Problem, mut line: LogLine) -> Result<(), End> {
+        line.end(problem.code.as_str());
+        let answer = Answer::from(problem);
+        self.say(&Outgoing::Error { id, payload: &answer.errors })
     }
 
     fn prepare(&self, request: &GraphqlRequest<'_>, caller: &Caller, line: &mut LogLine) -> Result<Admitted, Problem> {
@@ -317,36 +326,27 @@ impl Connection {
             let sentence = format!("A socket runs at most {most} operations at once.");
             return Err(Problem::too_many(sentence));
         }
-        let gate = &self.doors.gate;
         let document = request.document(self.doors.trusted.as_ref())?;
         let prepared = self.doors.executor.prepare(document, request.operation_name.as_deref());
-        let prepared = prepared.map_err(|why| gate.refusal(caller, why.into()))?;
+        let prepared = prepared.map_err(Problem::from)?;
         line.operation(&prepared);
         let variables = request.variables(self.doors.bounds.variables_bytes)?;
-        let Ready { variables, cost } = prepared.accept(variables).map_err(|why| gate.refusal(caller, why.into()))?;
-        gate.admit(caller, prepared.operation, cost)?;
+        let ready = prepared.accept(variables).map_err(Problem::from)?;
+        self.doors.gate.admit(caller, prepared.operation, ready.cost)?;
         let budget = match prepared.operation {
             OperationType::Subscription => None,
             OperationType::Query | OperationType::Mutation => Some(self.doors.accounts.admit(caller)?),
         };
-        Ok((prepared, variables, budget))
+        Ok((prepared, ready, budget))
     }
 
-    fn start(
-        &mut self,
-        id: &str,
-        prepared: Prepared,
-        variables: Variables,
-        caller: &Caller,
-        budget: Option<Arc<AnswerBudget>>,
-        line: LogLine,
-    ) {
+    fn start(&mut self, id: &str, prepared: Prepared, ready: Ready, caller: &Caller, budget: Option<Arc<AnswerBudget>>, line: LogLine) {
         match budget {
-            None => self.operations.subscription(&mut self.sources, id, line, self.doors.subscribe(prepared, variables, caller)),
+            None => self.operations.subscription(&mut self.sources, id, line, self.doors.subscribe(prepared, ready, caller)),
             Some(budget) => {
                 let (doors, deadline) = (Arc::clone(&self.doors), Instant::now() + self.doors.bounds.request);
                 let viewer = caller.viewer.clone();
-                let answer = async move { doors.execute(&prepared, variables, viewer, deadline, budget).await };
+                let answer = async move { doors.execute(&prepared, ready.variables, viewer, deadline, budget).await };
                 self.operations.request(&mut self.sources, id, line, answer.boxed());
             }
         }

@@ -23,6 +23,7 @@ use self::admission::Admission;
 use self::connection::Connection;
 use self::protocol::Close;
 use super::answer::{Code, Problem};
+use super::gate::Caller;
 use super::operation::LogLine;
 use super::phase::ConnectionPhase;
 use super::{Doors, SocketBounds, http};
@@ -45,6 +46,11 @@ pub(super) async fn upgrade(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
+    let address = doors.address(&extensions, &headers);
+    // It covers the verification of the one token that a socket shows, too.
+    if let Err(problem) = doors.gate.enter(&Caller { viewer: None, address }) {
+        return refused(&doors, problem);
+    }
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => return not_a_socket(&rejection),
@@ -57,7 +63,6 @@ pub(super) async fn upgrade(
         let sentence = "This server is stopping; connect again.";
         return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
     }
-    let address = doors.address(&extensions, &headers);
     let counted = match doors.gate.socket_at(address) {
         Ok(counted) => counted,
         Err(problem) => return refused(&doors, problem),

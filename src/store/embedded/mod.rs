@@ -36,6 +36,7 @@ use self::engine::{key, record};
 pub use self::open::OpenError;
 use self::read_context::ReadContext;
 use self::write::{append, membership, reaction, revision};
+use super::reader::OwnTurn;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
     MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
@@ -181,8 +182,9 @@ impl Inner {
     /// Runs a read on a blocking thread, once a permit is free.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&ReadContext) -> Result<T> + Send + 'static) -> Result<T> {
         let busy = |busy| Error::Unavailable(Box::new(busy));
-        let turn = tokio::time::timeout(READ_TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await;
-        let turn = turn.map_err(|_| busy(Busy::Reads))?.expect("the semaphore is never closed");
+        // The user's own permit comes first: a user with many reads waits for those alone, and takes no turn meanwhile.
+        let turn = async { (OwnTurn::wait().await, Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed")) };
+        let turn = tokio::time::timeout(READ_TURN_MAX, turn).await.map_err(|_| busy(Busy::Reads))?;
         let core = self.core.clone();
         let reading = spawn_blocking(move || {
             // The read holds the permit, not its caller: a cancelled caller does not free it.

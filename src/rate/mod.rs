@@ -5,6 +5,8 @@
 //! are taken by whoever was active in the last seconds: it never sweeps, never grows and never refuses somebody for want of room. Where too
 //! many are active at once for the place of a key, the bucket that is nearest to full is forgotten, which costs the least.
 
+mod pace;
+
 use std::array;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Mutex;
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use self::pace::{Pace, Pacing, Paid};
 use crate::metrics::{self, IntCounter, Metrics};
 
 /// So many in each `per`, and so many at once.
@@ -88,10 +91,9 @@ impl Buckets {
         metrics.add(self.refused.clone());
     }
 
-    /// Position of a key's bucket: the hash, the shard, and the first place of its set.
-    fn place_of(&self, key: &(impl Hash + ?Sized)) -> (u64, usize, usize) {
-        let hash = self.hasher.hash_one(key);
-        (hash, (hash >> 32) as usize % SHARDS, (hash as u32) as usize % SETS * WAYS)
+    /// Position of a bucket: its shard, and the first place of its set.
+    fn position(hash: u64) -> (usize, usize) {
+        ((hash >> 32) as usize % SHARDS, (hash as u32) as usize % SETS * WAYS)
     }
 
     /// Takes all of these tokens or none. Unlike [`Self::take`], refuses more than a full bucket holds.
@@ -105,7 +107,8 @@ impl Buckets {
 
     /// Refunds tokens that were taken and not used.
     pub fn give_back(&self, key: &(impl Hash + ?Sized), tokens: u32) {
-        let (hash, shard, set) = self.place_of(key);
+        let hash = self.key(key);
+        let (shard, set) = Self::position(hash);
         let mut places = self.shards[shard].lock().expect("no panic while a shard is held");
         if let Some((_, full_at)) = places[set..set + WAYS].iter_mut().find(|(key, _)| *key == hash) {
             *full_at = full_at.saturating_sub(self.token.saturating_mul(u64::from(tokens)));
@@ -114,16 +117,40 @@ impl Buckets {
 
     /// Takes so many tokens from the key's bucket, or none. Who wants more than a bucket holds waits for a full one.
     pub fn take(&self, key: &(impl Hash + ?Sized), tokens: u32, now: Instant) -> Result<(), TooFast> {
-        let (hash, shard, set) = self.place_of(key);
+        self.try_debit(self.key(key), tokens, now).inspect_err(|_| self.refused.inc())
+    }
+
+    /// How long one token takes to come.
+    pub fn token_every(&self) -> Duration {
+        Duration::from_nanos(self.token)
+    }
+
+    /// The key as the table knows it.
+    fn key(&self, key: &(impl Hash + ?Sized)) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    fn try_debit(&self, hash: u64, tokens: u32, now: Instant) -> Result<(), TooFast> {
+        self.debit(hash, tokens, now, self.full)
+    }
+
+    /// Takes the tokens although they are not there yet: the bucket then has to fill for so much longer.
+    fn overdraw(&self, hash: u64, tokens: u32, now: Instant) {
+        // Without a limit it is never refused.
+        let _ = self.debit(hash, tokens, now, u64::MAX);
+    }
+
+    /// Takes the tokens where the bucket is full again within `limit` after that.
+    fn debit(&self, hash: u64, tokens: u32, now: Instant, limit: u64) -> Result<(), TooFast> {
         let now = nanos(now.saturating_duration_since(self.start));
         let cost = self.token.saturating_mul(u64::from(tokens.min(self.burst)));
+        let (shard, set) = Self::position(hash);
         let mut places = self.shards[shard].lock().expect("no panic while a shard is held");
         let places = &mut places[set..set + WAYS];
         let place = places.iter().position(|(key, _)| *key == hash);
         let full_at = place.map_or(now, |place| places[place].1.max(now)).saturating_add(cost);
-        let wait = (full_at - now).saturating_sub(self.full);
+        let wait = (full_at - now).saturating_sub(limit);
         if wait > 0 {
-            self.refused.inc();
             return Err(TooFast { retry_after: Duration::from_nanos(wait) });
         }
         // One that is full again is the nearest to full.
