@@ -1,14 +1,15 @@
 //! What a client wants to send, and what of it may be sent.
 
 use super::{Bounds, Error, Result};
-use crate::model::{Attachment, Body, Content, IdempotencyKey, InputHash, MessageId, Metadata};
+use crate::model::{Attachment, Body, Content, IdempotencyKey, InputHash, MessageId, Metadata, text};
 
 /// A message as a client gave it.
 #[derive(Debug, Clone, Default)]
 pub struct DraftInput {
     pub body: String,
     pub attachments: Vec<AttachmentDraft>,
-    pub metadata: Option<serde_json::Value>,
+    /// A text of JSON.
+    pub metadata: Option<String>,
     pub reply_to: Option<MessageId>,
     pub idempotency_key: Option<String>,
 }
@@ -43,7 +44,7 @@ impl Draft {
             .map_err(|error| Error::bad_input(&["input", "body"], format!("the body {error}")))?;
         let metadata = input
             .metadata
-            .map(|value| Metadata::new(&value, bounds.metadata_bytes_max))
+            .map(|text| Metadata::parse(&text, bounds.metadata_bytes_max))
             .transpose()
             .map_err(|error| Error::bad_input(&["input", "metadata"], format!("the metadata {error}")))?;
         let key = input.idempotency_key.as_deref().map(parse_key).transpose()?;
@@ -81,16 +82,16 @@ fn parse_attachments(drafts: Vec<AttachmentDraft>) -> Result<Vec<Attachment>> {
 }
 
 fn parse_attachment(draft: AttachmentDraft) -> Result<Attachment, String> {
-    let text = |what: &str, text: &str, bytes_max: usize| {
+    let check = |what: &str, text: &str, bytes_max: usize| {
         if text.is_empty() || text.len() > bytes_max || text.chars().any(char::is_control) {
             return Err(format!("an attachment's {what} is 1 to {bytes_max} bytes without control characters"));
         }
         Ok(())
     };
-    text("url", &draft.url, Attachment::URL_BYTES_MAX)?;
-    text("mimeType", &draft.mime_type, Attachment::MIME_TYPE_BYTES_MAX)?;
+    check("url", &draft.url, Attachment::URL_BYTES_MAX)?;
+    check("mimeType", &draft.mime_type, Attachment::MIME_TYPE_BYTES_MAX)?;
     if let Some(name) = &draft.name {
-        text("name", name, Attachment::NAME_BYTES_MAX)?;
+        text::parse_name(name, Attachment::NAME_BYTES_MAX).map_err(|error| format!("an attachment's name {error}"))?;
     }
     let url = url::Url::parse(&draft.url).map_err(|_| "an attachment's url is not a URL".to_owned())?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -149,7 +150,8 @@ mod tests {
         assert_eq!(path_of(DraftInput::default()), ["input", "body"]);
         assert_eq!(path_of(DraftInput { body: "x".repeat(16 * 1024 + 1), ..said() }), ["input", "body"]);
         assert_eq!(path_of(DraftInput { idempotency_key: Some("tab\t".to_owned()), ..said() }), ["input", "idempotencyKey"]);
-        let long = serde_json::Value::String("x".repeat(2 * 1024));
+        assert_eq!(path_of(DraftInput { body: "bell\u{7}".to_owned(), ..said() }), ["input", "body"]);
+        let long = format!("\"{}\"", "x".repeat(2 * 1024));
         assert_eq!(path_of(DraftInput { metadata: Some(long), ..said() }), ["input", "metadata"]);
         for url in ["javascript:alert(1)", "file:///etc/passwd", "no url", ""] {
             assert_eq!(path_of(DraftInput { attachments: vec![attachment(url)], ..said() }), ["input", "attachments"]);
@@ -170,7 +172,9 @@ mod tests {
         let said = |body: &str| DraftInput { body: body.to_owned(), ..DraftInput::default() };
         assert_eq!(hash(said("a")), hash(said("a")));
         assert_ne!(hash(said("a")), hash(said("b")));
-        let with_metadata = DraftInput { metadata: Some(serde_json::json!({"a": 1})), ..said("a") };
-        assert_ne!(hash(said("a")), hash(with_metadata));
+        let with_metadata = |text: &str| DraftInput { metadata: Some(text.to_owned()), ..said("a") };
+        assert_ne!(hash(said("a")), hash(with_metadata(r#"{"a": 1}"#)));
+        assert_ne!(hash(with_metadata(r#"{"a": 2}"#)), hash(with_metadata(r#"{"a": 1}"#)));
+        assert_eq!(hash(with_metadata(r#"{"b": 1e2, "a": 1}"#)), hash(with_metadata(r#"{"a":1,"b":100.0}"#)), "it is one value");
     }
 }

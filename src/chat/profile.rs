@@ -1,7 +1,7 @@
 //! What users tell of themselves.
 
 use super::{Chat, Error, Result};
-use crate::model::{Profile, UserId, content};
+use crate::model::{Profile, UserId, text};
 use crate::store::ProfileChange;
 
 /// A change as a client gave it. What is `None` stays as it is; `Some(None)` is told no more.
@@ -20,7 +20,7 @@ impl Chat {
 
 fn parse(input: ProfileInput) -> Result<ProfileChange> {
     if let Some(Some(name)) = &input.display_name {
-        content::parse_line(name, Profile::DISPLAY_NAME_BYTES_MAX)
+        text::parse_name(name, Profile::DISPLAY_NAME_BYTES_MAX)
             .map_err(|error| Error::bad_input(&["input", "displayName"], format!("the displayName {error}")))?;
     }
     if let Some(Some(url)) = &input.avatar_url {
@@ -30,9 +30,9 @@ fn parse(input: ProfileInput) -> Result<ProfileChange> {
     Ok(ProfileChange { display_name, avatar_url })
 }
 
-fn check_avatar(text: &str) -> Result<(), String> {
-    content::parse_line(text, Profile::AVATAR_URL_BYTES_MAX).map_err(|error| format!("the avatarUrl {error}"))?;
-    match url::Url::parse(text) {
+fn check_avatar(url: &str) -> Result<(), String> {
+    text::parse_line(url, Profile::AVATAR_URL_BYTES_MAX).map_err(|error| format!("the avatarUrl {error}"))?;
+    match url::Url::parse(url) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
         Ok(_) => Err("the avatarUrl begins with https:// or http://".to_owned()),
         Err(_) => Err("the avatarUrl is not a URL".to_owned()),
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_input() {
         let (name, avatar) = (Some(["input", "displayName"].as_slice()), Some(["input", "avatarUrl"].as_slice()));
-        for text in ["", " \u{2003}", "bell\u{7}", "two\nlines", &"x".repeat(129)] {
+        for text in ["", " \u{2003}", "bell\u{7}", "two\nlines", "Bo\u{202e}b", "\u{feff}Bob", "\u{200d}", &"x".repeat(129)] {
             assert_eq!(refused(Some(text), None), name, "{text:?}");
         }
         let long = format!("https://example.org/{}", "x".repeat(2_029));

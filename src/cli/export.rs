@@ -13,7 +13,7 @@ use super::{Error, ExportFlags, GOES_ON, open, print};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, StoreChoice};
 use crate::telemetry;
-use crate::transfer::export::{Counts, Export, Outcome, Written};
+use crate::transfer::export::{Counts, Damaged, Export, Outcome, Report, Written};
 use crate::transfer::partial::Partial;
 
 enum Output {
@@ -63,12 +63,12 @@ async fn export(config: Config, output: Output, name: String, stop: Stop) -> Res
 }
 
 async fn to_pipe(export: &Export, output: impl AsyncWrite + Unpin + Send) -> Result<(), Error> {
-    let outcome = told(export, output, Written::default()).await?;
+    let outcome = told(export, output, tokio::io::sink(), Written::default()).await?;
     if outcome.is_interrupted {
         return Err(Error::Interrupted("what was written is not whole"));
     }
     eprintln!("{}", summary(&outcome.counts));
-    Ok(())
+    judge(&outcome)
 }
 
 async fn to_file(export: &Export, path: PathBuf, store: String) -> Result<(), Error> {
@@ -80,24 +80,44 @@ async fn to_file(export: &Export, path: PathBuf, store: String) -> Result<(), Er
         let (lines, path) = (written.counts.lines, partial.path.display());
         eprintln!("wideroom: an earlier export was interrupted; going on after line {lines} of {path}, which may be removed to begin anew");
     }
-    let outcome = told(export, partial.writer().map_err(unwritable)?, written).await?;
+    let journal = partial.journal(&written).map_err(unwritable)?;
+    let outcome = told(export, partial.writer().map_err(unwritable)?, journal, written).await?;
     if outcome.is_interrupted {
         return Err(Error::Interrupted(GOES_ON));
     }
     let finished = tokio::task::spawn_blocking(move || partial.finish()).await.expect("renaming a file does not panic");
     finished.map_err(unwritable)?;
-    print(&summary(&outcome.counts))
+    print(&summary(&outcome.counts))?;
+    judge(&outcome)
 }
 
-async fn told(export: &Export, output: impl AsyncWrite + Unpin + Send, written: Written) -> Result<Outcome, Error> {
+/// A file that lacks something is no success, though all that could be read is in it.
+fn judge(outcome: &Outcome) -> Result<(), Error> {
+    match outcome.left_out {
+        0 => Ok(()),
+        count => Err(Error::LeftOut(count)),
+    }
+}
+
+async fn told(
+    export: &Export,
+    output: impl AsyncWrite + Unpin + Send,
+    journal: impl AsyncWrite + Unpin + Send,
+    written: Written,
+) -> Result<Outcome, Error> {
     let mut reporter = Reporter::new(None, "{spinner} {pos} lines, {msg}");
     let before = written.counts.lines;
-    let mut tell = |counts: &Counts| {
-        let rate = reporter.rate(counts.lines - before);
-        let beside = format!("{} conversations, {rate} lines/s", counts.conversations);
-        reporter.progress(counts.lines, &beside, &format!("{} lines written, {beside}", counts.lines));
+    let mut tell = |report: Report<'_>| match report {
+        Report::Written(counts) => {
+            let rate = reporter.rate(counts.lines - before);
+            let beside = format!("{} conversations, {rate} lines/s", counts.conversations);
+            reporter.progress(counts.lines, &beside, &format!("{} lines written, {beside}", counts.lines));
+        }
+        Report::LeftOut(Damaged { conversation, message, why }) => {
+            reporter.line(&format!("wideroom: left out: message {message}, conversation {conversation}: {why}"));
+        }
     };
-    let outcome = export.run(output, written, &mut tell).await;
+    let outcome = export.run(output, journal, written, &mut tell).await;
     reporter.end();
     Ok(outcome?)
 }

@@ -174,7 +174,8 @@ Examples:
 
 const EXPORT: &str = "\
 Write everything of the store as JSON lines, which `wideroom import` reads into this store or any other: users, conversations, \
-participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions.
+participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions. A message that cannot be \
+read is named on standard error and left out; the exit code is 1 then.
 
 Only your own user can read FILE; run `chmod` afterwards for another one, or write to a pipe. What is written so far lies beside FILE in one that ends in `.partial`; it takes the place of FILE once it is whole. An export that was \
 interrupted goes on there when the same command is given again; remove the partial file to begin anew. On an embedded store the server \
@@ -190,6 +191,7 @@ const VERIFY: &str = "\
 Read the whole store and say whether what follows from messages and participants agrees with them: the heads of conversations, counts, \
 the lists of inboxes, pairs and, on a cluster, the index of buckets. Each kind of disagreement is counted, with an example.
 
+A message that cannot be read is damaged: each is named on standard error, and nothing repairs it; once deleted it is gone. \
 What was written is the truth, and is never changed. `--repair` makes the rest agree with them. The exit code is 0 where all agrees or was \
 repaired, and 1 where not. On an embedded store the server must be stopped meanwhile; on a cluster too, or what is just being written \
 may be found.";
@@ -323,6 +325,8 @@ enum Error {
     Folder { path: PathBuf, source: io::Error },
     #[error("broken lines left out: {0}; the rest is imported")]
     BrokenLines(u64),
+    #[error("damaged messages left out: {0}; the rest is exported")]
+    LeftOut(u64),
     #[error("interrupted; {0}")]
     Interrupted(&'static str),
     #[error("cannot listen on {address}: {source}")]

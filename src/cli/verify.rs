@@ -8,7 +8,7 @@ use super::stop::{self, Stop};
 use super::{Error, VerifyFlags, open, print};
 use crate::clock::SystemClock;
 use crate::config::Config;
-use crate::store::{Finding, Store};
+use crate::store::{DAMAGED_MESSAGE, Finding, Store};
 use crate::telemetry;
 
 pub(super) fn run(flags: &VerifyFlags) -> Result<(), Error> {
@@ -47,7 +47,12 @@ async fn look(store: &dyn Store, repair: bool, stop: &Stop, report: &mut Report)
         }
         let verified = store.verify(place.as_ref(), repair).await?;
         report.looked_at += verified.looked_at;
-        verified.findings.iter().for_each(|finding| report.add(finding));
+        for finding in &verified.findings {
+            if finding.what == DAMAGED_MESSAGE {
+                reporter.line(&format!("wideroom: damaged: message {}", finding.example));
+            }
+            report.add(finding);
+        }
         let rate = reporter.rate(report.looked_at);
         let beside = format!("{rate} rows/s, {} findings", report.findings());
         reporter.progress(report.looked_at, &beside, &format!("{} rows looked at, {beside}", report.looked_at));

@@ -2,6 +2,7 @@
 
 use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
 
+use super::swift::verbatim;
 use crate::model::Timestamp;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,18 +44,59 @@ impl ScalarType for Uuid {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Json(pub(super) serde_json::Value);
+/// A JSON text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Json(pub(super) String);
 
 /// Any JSON value.
 #[Scalar(name = "JSON", specified_by_url = "https://www.rfc-editor.org/rfc/rfc8259")]
 impl ScalarType for Json {
+    /// Keys stay in their order, and numbers are those that the library has read.
     fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(value.into_json()?))
+        Ok(Self(serde_json::to_string(&Literal(&value))?))
     }
 
     fn to_value(&self) -> Value {
-        // JSON always has a GraphQL value; an object key that is no name stays as it is.
-        Value::from_json(self.0.clone()).unwrap_or_default()
+        verbatim(self.0.clone())
+    }
+}
+
+/// A value that is written key by key. The library's own way writes an object with one certain key as the text in it, see [`verbatim`].
+struct Literal<'a>(&'a Value);
+
+impl serde::Serialize for Literal<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_unit(),
+            Value::Number(number) => number.serialize(serializer),
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Boolean(is_true) => serializer.serialize_bool(*is_true),
+            Value::Binary(bytes) => serializer.serialize_bytes(bytes),
+            Value::Enum(name) => serializer.serialize_str(name),
+            Value::List(items) => serializer.collect_seq(items.iter().map(Literal)),
+            Value::Object(entries) => serializer.collect_map(entries.iter().map(|(key, value)| (key.as_str(), Literal(value)))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(json: &str) -> String {
+        Json::parse(serde_json::from_str(json).unwrap()).unwrap().0
+    }
+
+    #[test]
+    fn json_keeps_its_keys_in_order_and_its_numbers_as_they_are_read() {
+        assert_eq!(
+            text(r#"{"z":1,"a":[1.0,-7,18446744073709551615,null,true,"é"]}"#),
+            r#"{"z":1,"a":[1.0,-7,18446744073709551615,null,true,"é"]}"#
+        );
+        // Of two spellings of a number the library keeps one, and of a key that is there twice the last value.
+        assert_eq!(text(r#"{"a":1e2,"b":0.10,"a":2}"#), r#"{"a":2,"b":0.1}"#);
+        let key = crate::model::metadata::RESERVED_KEY;
+        assert_eq!(text(&format!(r#"{{"{key}":"not json"}}"#)), format!(r#"{{"{key}":"not json"}}"#));
+        assert_eq!(text(&format!(r#"[{{"{key}":"[1]"}}]"#)), format!(r#"[{{"{key}":"[1]"}}]"#), "a key of a client stands for nothing");
     }
 }

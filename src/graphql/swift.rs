@@ -20,12 +20,15 @@ use serde::Serialize;
 
 use super::budget::AnswerBudget;
 use super::scope::Session;
+use crate::model::metadata::RESERVED_KEY;
 
 /// A list charges its text to the budget of the answer in steps of so many bytes, so that a page that is too large ends early.
 const CHARGE_BYTES: usize = 4 << 10;
 
-/// The only key of an object that is a text of JSON.
-const VERBATIM: &str = "$serde_json::private::RawValue";
+/// Wraps JSON text as a value: an object whose only key is the reserved one.
+pub(super) fn verbatim(text: String) -> Value {
+    Value::Object(IndexMap::from_iter([(Name::new(RESERVED_KEY), Value::String(text))]))
+}
 
 type Fragments = HashMap<Name, Positioned<FragmentDefinition>>;
 
@@ -239,7 +242,7 @@ impl<'a> Rows<'a> {
             json = whole;
         }
         let text = String::from_utf8(json.text).expect("JSON is text");
-        Ok(Value::Object(IndexMap::from_iter([(Name::new(VERBATIM), Value::String(text))])))
+        Ok(verbatim(text))
     }
 }
 

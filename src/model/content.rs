@@ -1,5 +1,8 @@
 //! What a message says: text, attachments and the client's own metadata, each within its bound.
 
+use super::text::is_refused_in_body;
+use super::{Metadata, TextError};
+
 /// The content of a message, one value that is replaced as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Content {
@@ -14,21 +17,19 @@ pub struct Content {
 #[serde(transparent)]
 pub struct Body(String);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TextError {
-    #[error("must not be blank")]
-    Blank,
-    #[error("has {bytes} bytes of UTF-8, and {bytes_max} is the most")]
-    TooLong { bytes: usize, bytes_max: usize },
-    #[error("must not hold control characters")]
-    Control,
-}
-
 impl Body {
     pub const BYTES_MAX: usize = 16 * 1024;
 
-    /// `may_be_empty` where there are attachments. White space alone is blank, whatever comes beside it.
+    /// Text of a client. `may_be_empty` where there are attachments. White space alone is blank, whatever comes beside it.
     pub fn parse(text: String, bytes_max: usize, may_be_empty: bool) -> Result<Self, TextError> {
+        if text.chars().any(is_refused_in_body) {
+            return Err(TextError::ControlInBody);
+        }
+        Self::from_history(text, bytes_max, may_be_empty)
+    }
+
+    /// Text that an export has: earlier versions took control characters too.
+    pub fn from_history(text: String, bytes_max: usize, may_be_empty: bool) -> Result<Self, TextError> {
         if text.len() > bytes_max {
             return Err(TextError::TooLong { bytes: text.len(), bytes_max });
         }
@@ -72,49 +73,6 @@ impl Attachment {
     }
 }
 
-/// JSON of the client's own, kept as compact text.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(transparent)]
-pub struct Metadata(String);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum MetadataError {
-    #[error("has {bytes} bytes as JSON, and {bytes_max} is the most")]
-    TooLong { bytes: usize, bytes_max: usize },
-}
-
-impl Metadata {
-    pub const BYTES_MAX: usize = 2 * 1024;
-    /// What the server says in a SYSTEM message, with as many usernames as one call may name.
-    pub const SYSTEM_BYTES_MAX: usize = 16 * 1024;
-
-    pub fn new(value: &serde_json::Value, bytes_max: usize) -> Result<Self, MetadataError> {
-        let text = value.to_string();
-        if text.len() > bytes_max {
-            return Err(MetadataError::TooLong { bytes: text.len(), bytes_max });
-        }
-        Ok(Self(text))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A short line of text, such as a group's name: not blank, bounded, no control characters.
-pub fn parse_line(text: &str, bytes_max: usize) -> Result<(), TextError> {
-    if text.len() > bytes_max {
-        return Err(TextError::TooLong { bytes: text.len(), bytes_max });
-    }
-    if text.chars().all(char::is_whitespace) {
-        return Err(TextError::Blank);
-    }
-    if text.chars().any(char::is_control) {
-        return Err(TextError::Control);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +85,19 @@ mod tests {
         assert!(parse("", true).is_ok());
         assert_eq!(parse("\u{2003}\n", true), Err(TextError::Blank));
         assert_eq!(parse("ninebytes", false), Err(TextError::TooLong { bytes: 9, bytes_max: 8 }));
+    }
+
+    #[test]
+    fn a_body_holds_no_control_characters_but_those_of_text() {
+        let parse = |text: &str| Body::parse(text.to_owned(), 64, false);
+        assert!(parse("a\tb\r\nc").is_ok());
+        for code in (0..0x20).chain(0x7f..0xa0) {
+            let char = char::from(code);
+            let expected = if matches!(char, '\t' | '\n' | '\r') { None } else { Some(TextError::ControlInBody) };
+            assert_eq!(parse(&format!("a{char}b")).err(), expected, "{code:x}");
+            assert!(Body::from_history(format!("a{char}b"), 64, false).is_ok(), "history stays");
+        }
+        // What shapes words of many scripts, and their direction, is text.
+        assert!(parse("نگار\u{200c}ها \u{2067}שלום\u{2069}").is_ok());
     }
 }

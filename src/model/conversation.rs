@@ -1,6 +1,6 @@
 //! Conversations and their participants.
 
-use super::content::parse_line;
+use super::text::{parse_line, parse_name};
 use super::{ConversationId, InputHash, OrderKey, TextError, Timestamp, UserId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -44,7 +44,14 @@ pub struct GroupName(String);
 impl GroupName {
     pub const BYTES_MAX: usize = 256;
 
+    /// A name that a client gives.
     pub fn parse(text: &str) -> Result<Self, TextError> {
+        parse_name(text, Self::BYTES_MAX)?;
+        Ok(Self(text.to_owned()))
+    }
+
+    /// A name that is kept already, or that an export has: earlier versions took invisible characters too.
+    pub fn from_history(text: &str) -> Result<Self, TextError> {
         parse_line(text, Self::BYTES_MAX)?;
         Ok(Self(text.to_owned()))
     }

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Content, ConversationId, MessageId, TextError, Timestamp, UserId};
+use super::{Content, ConversationId, MessageId, Metadata, TextError, Timestamp, UserId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -69,7 +69,9 @@ pub struct InputHash(pub [u8; 32]);
 impl InputHash {
     /// Hash of a send: its content and the message that it replies to.
     pub fn of_send(content: &Content, reply_to: Option<MessageId>) -> Self {
-        let input = (content.body.as_str(), &content.attachments, content.metadata.as_ref(), reply_to);
+        // Metadata counts by its value: the order of keys and the spelling of numbers make no other send.
+        let metadata = content.metadata.as_ref().map(Metadata::canonical);
+        let input = (content.body.as_str(), &content.attachments, metadata, reply_to);
         Self::of(&input)
     }
 

@@ -1,10 +1,13 @@
 //! A GraphQL request as JSON: the body of a POST, the parameters of a GET, the payload of a `subscribe`.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use async_graphql::Variables;
 use axum::http::StatusCode;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
@@ -12,7 +15,7 @@ use super::TrustedDocuments;
 use super::answer::{Code, Problem};
 
 /// What one asks. Borrowed from the text it came in; its variables are read when the document is known to be good.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a JSON object with `query`")]
 pub(super) struct GraphqlRequest<'a> {
     #[serde(borrow, default)]
@@ -25,19 +28,43 @@ pub(super) struct GraphqlRequest<'a> {
     #[serde(borrow, default)]
     variables: Option<&'a RawValue>,
     #[serde(default)]
-    extensions: Option<Extensions>,
+    extensions: Option<Object<Extensions>>,
 }
 
 /// The one extension that is known by name.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a JSON object")]
 struct Extensions {
     #[serde(default)]
-    persisted_query: Option<PersistedQuery>,
+    persisted_query: Option<Object<PersistedQuery>>,
+}
+
+/// A JSON object and nothing else: what is derived for a struct also takes an array of its fields.
+#[derive(Debug)]
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
 }
 
 /// How Apollo's clients and urql's name a trusted document.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a JSON object")]
 struct PersistedQuery {
     #[serde(default)]
@@ -123,8 +150,8 @@ impl<'a> GraphqlRequest<'a> {
             let sentence = "This server runs the documents of its list only, and this one is not in it.";
             return Err(Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence));
         }
-        let persisted = self.extensions.as_ref().and_then(|extensions| extensions.persisted_query.as_ref());
-        let hash = persisted.and_then(|persisted| persisted.sha256_hash.as_deref());
+        let persisted = self.extensions.as_ref().and_then(|extensions| extensions.0.persisted_query.as_ref());
+        let hash = persisted.and_then(|persisted| persisted.0.sha256_hash.as_deref());
         let id = self.document_id.as_deref().or(hash);
         if id.is_none() && persisted.is_none() {
             return Err(not_a_request("it has no `query`"));
@@ -151,7 +178,7 @@ impl<'a> GraphqlRequest<'a> {
 }
 
 /// The parameters of a GET.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Parameters {
     query: Option<String>,

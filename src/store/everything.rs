@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Error;
 use crate::model::{
     Conversation, ConversationId, Emoji, Flags, Membership, Message, MessageId, OrderKey, Participant, Profile, ReadMarker, TimeUuid,
     Timestamp, UserId,
@@ -84,6 +85,33 @@ pub fn activity_to_give(conversation: &Conversation, last_message: Option<Messag
     let follows = last_message.map_or(conversation.created_at, MessageId::moment);
     (last_activity != follows).then_some(last_activity)
 }
+
+/// A message as it lies in the store, for what reads all of them: a damaged row is an answer, and ends no read.
+#[derive(Debug, Clone)]
+pub struct StoredMessage {
+    pub id: MessageId,
+    /// `Err` says why the row cannot be read.
+    pub message: Result<Arc<Message>, String>,
+}
+
+impl StoredMessage {
+    /// Of a row as it was decoded. A store that does not answer is an error.
+    pub fn of(id: MessageId, read: super::Result<Message>) -> super::Result<Self> {
+        let message = match read {
+            Ok(message) => {
+                let metadata = message.content.as_ref().and_then(|content| content.metadata.as_ref());
+                let damage = metadata.and_then(|metadata| metadata.json().err());
+                damage.map_or_else(|| Ok(Arc::new(message)), |damage| Err(format!("its metadata {damage}")))
+            }
+            Err(Error::Corrupt { cause, .. }) => Err(format!("its row cannot be read: {cause}")),
+            Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) => return Err(error),
+        };
+        Ok(Self { id, message })
+    }
+}
+
+/// Found by [`super::Store::verify`]: a [`StoredMessage`] that cannot be read. Nothing repairs it; deleting the message does away with it.
+pub const DAMAGED_MESSAGE: &str = "a damaged message";
 
 /// What became of one row of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]

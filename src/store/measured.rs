@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
+    Verified, VerifyPlace, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
@@ -136,6 +136,7 @@ measured! {
     all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
     all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
     all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPlaces)>;
+    all_messages(conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Vec<StoredMessage>;
     all_reactions(
         conversation: ConversationId,
         message: MessageId,

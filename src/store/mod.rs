@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use self::everything::{Finding, ImportPlaces, ImportRow, Imported, Verified, VerifyPlace, activity_to_give};
+pub use self::everything::{
+    DAMAGED_MESSAGE, Finding, ImportPlaces, ImportRow, Imported, StoredMessage, Verified, VerifyPlace, activity_to_give,
+};
 pub use self::measured::Measured;
 pub use self::reader::ReadShares;
 use crate::model::{
@@ -438,7 +440,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// All users with a profile, in an order of the store's own: those behind one of them, at most `limit`. Fewer only at the end.
     ///
-    /// This and the next three are what an export reads, in pieces that go on from any place. What is written meanwhile may be in it or not.
+    /// This and the next four are what an export reads, in pieces that go on from any place. What is written meanwhile may be in it or not.
     async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>>;
 
     /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
@@ -451,6 +453,9 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>>;
+
+    /// All messages of a conversation, from the oldest on: those behind one of them, at most `limit`. Damaged rows are among them.
+    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>>;
 
     /// Every reaction to a message that is on, by emoji and username bytes.
     async fn all_reactions(

@@ -1,8 +1,9 @@
 //! Writes everything of a store as lines: resumable, and in memory only a few pages at a time.
 //!
 //! Users come first, then each conversation with its people, its messages from the oldest on, and behind each message its reactions: so
-//! that an import of it holds nothing back. The order is the store's own, and the last line says how far an export came.
+//! that an import of it holds nothing back. A message that cannot be read is named and left out; the rest goes on. The order is the store's own, and the last line says how far an export came.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
@@ -11,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::line::{self, FORMAT, Line};
 use crate::clock::Clock;
-use crate::model::{Conversation, ConversationId, Cut, Emoji, Membership, Message, MessageId, PageRequest, Timestamp, UserId};
-use crate::store::{self, ImportPlaces, ImportRow, Store};
+use crate::model::{Conversation, ConversationId, Emoji, Membership, MessageId, Timestamp, UserId};
+use crate::store::{self, ImportPlaces, ImportRow, Store, StoredMessage};
 
 /// Rows of one read.
 const PAGE: usize = 200;
@@ -55,10 +56,28 @@ impl Counts {
     }
 }
 
+/// A message that cannot be read, and is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    pub conversation: ConversationId,
+    pub message: MessageId,
+    pub why: String,
+}
+
+/// Progress of a running export.
+pub enum Report<'a> {
+    Written(&'a Counts),
+    LeftOut(&'a Damaged),
+}
+
+/// Messages that were left out, by conversation.
+pub type LeftOut = BTreeSet<(ConversationId, MessageId)>;
+
 /// How far an earlier run came.
 #[derive(Debug, Clone, Default)]
 pub struct Written {
     pub counts: Counts,
+    pub left_out: LeftOut,
     pub(super) place: Place,
 }
 
@@ -84,6 +103,8 @@ pub(super) enum Within {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     pub counts: Counts,
+    /// Damaged messages, those of earlier runs included.
+    pub left_out: u64,
     /// It was stopped before its end.
     pub is_interrupted: bool,
 }
@@ -97,24 +118,33 @@ pub enum Error {
 }
 
 type Result<T, E = Error> = std::result::Result<T, E>;
-type Tell<'a> = dyn FnMut(&Counts) + Send + 'a;
+type Tell<'a> = dyn FnMut(Report<'_>) + Send + 'a;
 
 impl Export {
-    /// Writes what is not written yet.
-    pub async fn run(&self, output: impl AsyncWrite + Unpin + Send, from: Written, tell: &mut Tell<'_>) -> Result<Outcome> {
-        let Written { counts, place } = from;
-        let mut run = Run { export: self, output: BufWriter::with_capacity(BUFFER_BYTES, output), counts, text: Vec::new(), tell };
+    /// Writes what is not written yet. What is left out is noted in `journal`, for a run that goes on after this one.
+    pub async fn run(
+        &self,
+        output: impl AsyncWrite + Unpin + Send,
+        journal: impl AsyncWrite + Unpin + Send,
+        from: Written,
+        tell: &mut Tell<'_>,
+    ) -> Result<Outcome> {
+        let Written { counts, left_out, place } = from;
+        let output = BufWriter::with_capacity(BUFFER_BYTES, output);
+        let mut run = Run { export: self, output, journal, counts, left_out, text: Vec::new(), tell };
         let is_whole = run.go_on(place).await?;
         run.output.flush().await?;
-        Ok(Outcome { counts: run.counts, is_interrupted: !is_whole })
+        Ok(Outcome { counts: run.counts, left_out: run.left_out.len() as u64, is_interrupted: !is_whole })
     }
 }
 
 /// One export under way. What it does in several steps says whether it came to its end, and was not stopped before.
-struct Run<'a, W> {
+struct Run<'a, W, J> {
     export: &'a Export,
     output: BufWriter<W>,
+    journal: J,
     counts: Counts,
+    left_out: LeftOut,
     text: Vec<u8>,
     tell: &'a mut Tell<'a>,
 }
@@ -124,10 +154,10 @@ struct Beginning {
     conversation: Conversation,
     activity: Option<Timestamp>,
     people: Vec<(UserId, Membership, ImportPlaces)>,
-    messages: Vec<Arc<Message>>,
+    messages: Vec<StoredMessage>,
 }
 
-impl<W: AsyncWrite + Unpin + Send> Run<'_, W> {
+impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
     async fn go_on(&mut self, place: Place) -> Result<bool> {
         let (after_user, after_conversation) = match place {
             Place::End => return Ok(true),
@@ -169,7 +199,7 @@ impl<W: AsyncWrite + Unpin + Send> Run<'_, W> {
 
     /// Between two pages: whether there is to be another one.
     fn goes_on(&mut self) -> bool {
-        (self.tell)(&self.counts);
+        (self.tell)(Report::Written(&self.counts));
         !self.export.stop.is_cancelled()
     }
 
@@ -219,7 +249,7 @@ impl<W: AsyncWrite + Unpin + Send> Run<'_, W> {
             return Ok(false);
         }
         let more_messages = next_after(&messages, |message| message.id);
-        self.messages(messages).await?;
+        self.messages(id, messages).await?;
         match more_messages {
             Some(after) => self.messages_after(id, Some(after)).await,
             None => Ok(true),
@@ -269,9 +299,9 @@ impl<W: AsyncWrite + Unpin + Send> Run<'_, W> {
 
     async fn messages_after(&mut self, id: ConversationId, mut after: Option<MessageId>) -> Result<bool> {
         while self.goes_on() {
-            let page = messages(&*self.export.store, id, after).await?;
+            let page = self.export.store.all_messages(id, after, PAGE).await?;
             after = next_after(&page, |message| message.id);
-            self.messages(page).await?;
+            self.messages(id, page).await?;
             if after.is_none() {
                 return Ok(true);
             }
@@ -279,26 +309,43 @@ impl<W: AsyncWrite + Unpin + Send> Run<'_, W> {
         Ok(false)
     }
 
-    /// Each with its reactions, which few have.
-    async fn messages(&mut self, messages: Vec<Arc<Message>>) -> Result<()> {
+    /// Each with its reactions, which few have. A damaged one is named and left out, with its reactions.
+    async fn messages(&mut self, id: ConversationId, messages: Vec<StoredMessage>) -> Result<()> {
         let store = Arc::clone(&self.export.store);
-        let with_reactions = messages.into_iter().map(async |message| {
-            let reactions = match message.has_reactions {
-                true => store.all_reactions(message.conversation, message.id, None, REACTIONS_PAGE).await?,
-                false => Vec::new(),
+        let with_reactions = messages.into_iter().map(async |stored| {
+            let reactions = match &stored.message {
+                Ok(message) if message.has_reactions => store.all_reactions(id, message.id, None, REACTIONS_PAGE).await?,
+                Ok(_) | Err(_) => Vec::new(),
             };
-            Ok::<_, store::Error>((message, reactions))
+            Ok::<_, store::Error>((stored, reactions))
         });
         let mut with_reactions = stream::iter(with_reactions).buffered(REACTIONS_AHEAD);
         while let Some(read) = with_reactions.next().await {
-            let (message, reactions) = read?;
-            let (id, at) = (message.conversation, message.id);
+            let (StoredMessage { id: at, message }, reactions) = read?;
+            let message = match message {
+                Ok(message) => message,
+                Err(why) => {
+                    self.leave_out(Damaged { conversation: id, message: at, why }).await?;
+                    continue;
+                }
+            };
             self.row(&ImportRow::Message(message)).await?;
             let more = reactions.last().filter(|_| reactions.len() == REACTIONS_PAGE).cloned();
             self.reactions(id, at, reactions).await?;
             if more.is_some() {
                 self.reactions_after(id, at, more).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Noted before any later line is written: a later run goes on behind the last line, and does not meet the message again.
+    async fn leave_out(&mut self, damaged: Damaged) -> Result<()> {
+        (self.tell)(Report::LeftOut(&damaged));
+        let Damaged { conversation, message, why: _ } = damaged;
+        if self.left_out.insert((conversation, message)) {
+            self.journal.write_all(format!("{conversation} {message}\n").as_bytes()).await?;
+            self.journal.flush().await?;
         }
         Ok(())
     }
@@ -329,15 +376,6 @@ fn next_after<T, K>(page: &[T], key: impl Fn(&T) -> K) -> Option<K> {
 
 async fn beginning(store: &dyn Store, conversation: Conversation, activity: Option<Timestamp>) -> store::Result<Beginning> {
     let id = conversation.id;
-    let (people, messages) = tokio::try_join!(store.all_participants(id, None, PAGE), messages(store, id, None))?;
+    let (people, messages) = tokio::try_join!(store.all_participants(id, None, PAGE), store.all_messages(id, None, PAGE))?;
     Ok(Beginning { conversation, activity, people, messages })
-}
-
-/// From the oldest on.
-async fn messages(store: &dyn Store, id: ConversationId, after: Option<MessageId>) -> store::Result<Vec<Arc<Message>>> {
-    let mut request = PageRequest::last(PAGE);
-    request.before = after.map(MessageId::order_key);
-    let mut page = store.history(id, &Cut::default(), &request).await?.items;
-    page.reverse();
-    Ok(page)
 }

@@ -12,8 +12,8 @@ use crate::model::{
 };
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
+    Verified, VerifyPlace, Wake,
 };
 
 #[derive(Default)]
@@ -214,6 +214,9 @@ impl Store for Memory {
         unreachable!("not part of an import")
     }
     async fn all_participants(&self, _: ConversationId, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+        unreachable!("not part of an import")
+    }
+    async fn all_messages(&self, _: ConversationId, _: Option<MessageId>, _: usize) -> Result<Vec<StoredMessage>> {
         unreachable!("not part of an import")
     }
     async fn all_reactions(&self, _: ConversationId, _: MessageId, _: Option<&(Emoji, UserId)>, _: usize) -> Result<Vec<(Emoji, UserId)>> {

@@ -3,13 +3,13 @@
 //! So nothing else must be noted, a killed export goes on where it was, and the file that was asked for is there whole or not at all.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::export::{Counts, Place, Within, Written};
+use super::export::{Counts, LeftOut, Place, Within, Written};
 use super::line::{LINE_BYTES_MAX, Line};
 use crate::model::{ConversationId, Emoji, MessageId, UserId};
 
@@ -20,6 +20,8 @@ pub struct Partial {
     pub path: PathBuf,
     target: PathBuf,
     file: File,
+    /// Beside it: what was left out of it so far.
+    journal_path: PathBuf,
 }
 
 impl Partial {
@@ -27,8 +29,10 @@ impl Partial {
     pub fn open(target: &Path, store: &str) -> io::Result<(Self, Written)> {
         let mark: String = Sha256::digest(store).iter().take(MARK_BYTES).map(|byte| format!("{byte:02x}")).collect();
         let mut path = target.as_os_str().to_owned();
+        let mut journal_path = path.clone();
         path.push(format!(".{mark}.partial"));
-        let path = PathBuf::from(path);
+        journal_path.push(format!(".{mark}.damaged"));
+        let (path, journal_path) = (PathBuf::from(path), PathBuf::from(journal_path));
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::Error::new(io::ErrorKind::ResourceBusy, "another export is writing it"),
@@ -36,11 +40,25 @@ impl Partial {
         })?;
         // An earlier version may have made it for others to read. Some file systems hold no modes: there it stays as it is.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
-        let (written, bytes) = read(&file)?;
+        let (mut written, bytes) = read(&file)?;
+        written.left_out = if written.is_begun() { left_out(&journal_path)? } else { LeftOut::new() };
         // A line that broke off is written again.
         file.set_len(bytes)?;
         file.seek(SeekFrom::End(0))?;
-        Ok((Self { path, target: target.to_owned(), file }, written))
+        Ok((Self { path, target: target.to_owned(), file, journal_path }, written))
+    }
+
+    /// The file in which an export notes what it leaves out. Blocks.
+    pub fn journal(&self, written: &Written) -> io::Result<tokio::fs::File> {
+        let mut open = OpenOptions::new();
+        let mut file = open.create(true).append(true).mode(0o600).open(&self.journal_path)?;
+        if written.is_begun() {
+            // Ends a line that broke off.
+            file.write_all(b"\n")?;
+        } else {
+            file.set_len(0)?;
+        }
+        Ok(tokio::fs::File::from_std(file))
     }
 
     pub fn writer(&self) -> io::Result<tokio::fs::File> {
@@ -51,9 +69,30 @@ impl Partial {
     pub fn finish(self) -> io::Result<()> {
         self.file.sync_all()?;
         std::fs::rename(&self.path, &self.target)?;
+        remove_where_there(&self.journal_path)?;
         let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
+
+fn remove_where_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What an earlier run noted. A line that broke off belongs to a message that is met again.
+fn left_out(path: &Path) -> io::Result<LeftOut> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read?,
+    };
+    let one = |line: &str| {
+        let (conversation, message) = line.split_once(' ')?;
+        Some((ConversationId(conversation.parse().ok()?), MessageId::parse(message)?))
+    };
+    Ok(text.lines().filter_map(one).collect())
 }
 
 /// How far a file goes in whole lines, and how many bytes they are. From what is no export it begins anew.

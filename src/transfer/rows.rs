@@ -1,4 +1,7 @@
-//! What a line means to the store: its rows, within the bounds of the model. Pure; the store's own say comes later.
+//! What a line means to the store: its rows, within the bounds of the model. Rules for characters and depth are younger than some
+//! exports: they hold for clients, and what a file of history has is taken as it is.
+//!
+//! Pure; the store's own say comes later.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::line::{self, FORMAT, Line};
 use crate::model::{
     Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags, GroupName, IdempotencyKey, InputHash,
-    Membership, MembershipState, Message, MessageId, MessageKind, Metadata, Profile, Role, Timestamp, UserId, content,
+    Membership, MembershipState, Message, MessageId, MessageKind, Metadata, Profile, Role, Timestamp, UserId, text::parse_line,
 };
 use crate::store::{ImportPlaces, ImportRow};
 
@@ -61,7 +64,7 @@ fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<Imp
     let conversation = Conversation {
         id,
         kind,
-        name: line.name.map(|name| GroupName::parse(&name)).transpose().map_err(|error| format!("`name` {error}"))?,
+        name: line.name.map(|name| GroupName::from_history(&name)).transpose().map_err(|error| format!("`name` {error}"))?,
         created_at: moment("createdAt", line.created_at)?.or(last_activity).unwrap_or(now),
         created_by: line.created_by.map(|user| name(&user)).transpose()?,
         input_hash: line.input_hash.map(|text| input_hash(&text)).transpose()?,
@@ -113,15 +116,15 @@ fn message_row(line: line::Message, now: Timestamp) -> Result<ImportRow> {
         MessageKind::Text => Metadata::BYTES_MAX,
         MessageKind::System => Metadata::SYSTEM_BYTES_MAX,
     };
-    let metadata = line.metadata.map(|value| Metadata::new(&value, metadata_bytes_max)).transpose();
+    let metadata = line.metadata.map(|json| Metadata::from_history(json.get(), metadata_bytes_max)).transpose();
     let metadata = metadata.map_err(|error| format!("`metadata` {error}"))?;
     // A deletion clears the content, whatever the file still has of it.
     let content = match deleted_at {
         Some(_) => None,
         None => {
             let may_be_empty = kind == MessageKind::System || !attachments.is_empty();
-            let body =
-                Body::parse(line.body.unwrap_or_default(), Body::BYTES_MAX, may_be_empty).map_err(|error| format!("`body` {error}"))?;
+            let body = Body::from_history(line.body.unwrap_or_default(), Body::BYTES_MAX, may_be_empty)
+                .map_err(|error| format!("`body` {error}"))?;
             Some(Content { body, attachments, metadata, edited_at })
         }
     };
@@ -162,11 +165,11 @@ fn attachments(lines: Vec<line::Attachment>) -> Result<Vec<Attachment>> {
 
 fn attachment(line: line::Attachment) -> Result<Attachment> {
     let line::Attachment { url, mime_type, name, size_bytes, width, height } = line;
-    content::parse_line(&url, Attachment::URL_BYTES_MAX).map_err(|error| format!("`url` of an attachment {error}"))?;
+    parse_line(&url, Attachment::URL_BYTES_MAX).map_err(|error| format!("`url` of an attachment {error}"))?;
     if !["http://", "https://"].iter().any(|scheme| url.len() > scheme.len() && url.starts_with(scheme)) {
         return Err("`url` of an attachment must begin with http:// or https://".to_owned());
     }
-    content::parse_line(&mime_type, Attachment::MIME_TYPE_BYTES_MAX).map_err(|error| format!("`mimeType` of an attachment {error}"))?;
+    parse_line(&mime_type, Attachment::MIME_TYPE_BYTES_MAX).map_err(|error| format!("`mimeType` of an attachment {error}"))?;
     let name = text("name", name, Attachment::NAME_BYTES_MAX)?;
     if size_bytes.is_some_and(|bytes| bytes > Attachment::SIZE_BYTES_MAX) {
         return Err(format!("`sizeBytes` of an attachment is at most {}", Attachment::SIZE_BYTES_MAX));
@@ -180,7 +183,7 @@ fn name(username: &str) -> Result<UserId> {
 
 fn text(field: &str, text: Option<String>, bytes_max: usize) -> Result<Option<String>> {
     if let Some(text) = &text {
-        content::parse_line(text, bytes_max).map_err(|error| format!("`{field}` {error}"))?;
+        parse_line(text, bytes_max).map_err(|error| format!("`{field}` {error}"))?;
     }
     Ok(text)
 }

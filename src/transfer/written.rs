@@ -4,12 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, Line};
-use crate::model::{Attachment, Membership, MembershipState, Message, MessageKind};
+use crate::model::{Attachment, Membership, MembershipState, Message, MessageKind, Metadata, MetadataError};
 use crate::store::{ImportPlaces, ImportRow};
 
 impl Line {
-    /// `Err` where the metadata of a message is no JSON.
-    pub(super) fn of(row: &ImportRow) -> Result<Self, serde_json::Error> {
+    /// `Err` where the metadata of a message is damaged.
+    pub(super) fn of(row: &ImportRow) -> Result<Self, MetadataError> {
         Ok(match row {
             ImportRow::User { user, profile } => Self::User(line::User {
                 username: user.to_string(),
@@ -68,7 +68,7 @@ fn participant(conversation_id: uuid::Uuid, username: String, membership: &Membe
     }
 }
 
-fn message_line(message: &Message) -> Result<line::Message, serde_json::Error> {
+fn message_line(message: &Message) -> Result<line::Message, MetadataError> {
     let Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions: _ } = message;
     let content = content.as_ref();
     let attachments: Vec<_> = content.into_iter().flat_map(|content| &content.attachments).map(attachment).collect();
@@ -80,7 +80,7 @@ fn message_line(message: &Message) -> Result<line::Message, serde_json::Error> {
         kind: (*kind == MessageKind::System).then_some(*kind),
         body: content.map(|content| content.body.as_str()).filter(|body| !body.is_empty()).map(str::to_owned),
         attachments: (!attachments.is_empty()).then_some(attachments),
-        metadata: metadata.map(|metadata| serde_json::from_str(metadata.as_str())).transpose()?,
+        metadata: metadata.map(Metadata::json).transpose()?.map(ToOwned::to_owned),
         reply_to: text(*reply_to),
         client_key: client_key.as_ref().map(|key| key.as_str().to_owned()),
         edited_at: text(content.and_then(|content| content.edited_at)),

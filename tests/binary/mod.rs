@@ -4,6 +4,7 @@ mod answers;
 mod backup;
 mod backup_key;
 mod crash;
+mod damage;
 mod disk;
 mod doors;
 mod export;

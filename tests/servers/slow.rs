@@ -14,8 +14,8 @@ use wideroom::model::{
 };
 use wideroom::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
+    Verified, VerifyPlace, Wake,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -268,6 +268,10 @@ impl Store for Slow {
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
         self.inner.all_participants(conversation, after, limit).await
+    }
+
+    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.inner.all_messages(conversation, after, limit).await
     }
 
     async fn all_reactions(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wideroom::model::{
-    Change, ChangeKind, ConversationId, Cut, Emoji, Flags, InboxRow, Membership, MembershipState, Message, MessageId, OrderKey,
+    Change, ChangeKind, Content, ConversationId, Cut, Emoji, Flags, InboxRow, Membership, MembershipState, Message, MessageId, OrderKey,
     PageRequest, Profile, Revision, Role, UserId,
 };
 use wideroom::store::{Archive, FlagsChange, ImportPlaces, ImportRow, Imported, Store};
@@ -117,6 +117,51 @@ pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn Store) {
         assert_eq!(found, people, "{limit} at a time, by name");
     }
     assert_eq!(all_participants(store, conversation_id(2), 5).await, [], "of a group without people");
+}
+
+/// A row as a fault, or an earlier version, may have left it.
+pub async fn damaged_messages_are_read_with_the_others(store: &dyn Store) {
+    let [ann, ben] = users(["ann", "ben"]);
+    make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    let with = |micros: i64, metadata: &str| {
+        let metadata = serde_json::from_value(serde_json::json!(metadata)).unwrap();
+        let content = Content { metadata: Some(metadata), ..content("kept") };
+        new(Message { content: Some(content), ..text(conversation_id(1), id(micros), &ann) })
+    };
+    let texts = [
+        (2, "not json", false),
+        (3, r#"{"z":1.0,"a":[1e2,"\u00e9"]}"#, true),
+        (5, r#"{"$serde_json::private::RawValue":"not json"}"#, false),
+        (6, "1}]},\"body\":\"forged\"", false),
+    ];
+    for (micros, text, _) in texts {
+        store.append_messages(conversation_id(1), &[with(micros, text)]).await.unwrap();
+    }
+    for micros in [1, 4, 7] {
+        send(store, conversation_id(1), micros, &ben).await;
+    }
+    for limit in [1, 2, 7, 100] {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.all_messages(conversation_id(1), after, limit).await.unwrap();
+            let is_last = page.len() < limit;
+            after = page.last().map(|stored| stored.id).or(after);
+            all.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        assert_eq!(all.iter().map(|stored| stored.id).collect::<Vec<_>>(), (1..=7).map(id).collect::<Vec<_>>(), "{limit} at a time");
+        for (stored, micros) in all.iter().zip(1..) {
+            let is_sound = texts.iter().all(|(at, _, is_sound)| *at != micros || *is_sound);
+            assert_eq!(stored.message.is_ok(), is_sound, "{micros}: {stored:?}");
+        }
+        let kept = all[2].message.as_ref().unwrap().content.as_ref().unwrap().metadata.as_ref().unwrap();
+        assert_eq!(kept.as_str(), texts[1].1, "as it was sent");
+    }
+    // Pages of history hold them all.
+    assert_eq!(store.history(conversation_id(1), &Cut::default(), &PageRequest::last(100)).await.unwrap().items.len(), 7);
+    assert_eq!(store.all_messages(conversation_id(9), None, 5).await.unwrap().len(), 0);
 }
 
 fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {

@@ -225,6 +225,7 @@ contract! {
         }
         export {
             everything_is_read_once_whatever_the_pieces,
+            damaged_messages_are_read_with_the_others,
             participants_are_read_as_they_were_given,
             an_export_of_one_store_imports_into_an_equal_one,
             reactions_that_are_on_are_read_in_pieces,

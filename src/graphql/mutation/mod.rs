@@ -40,7 +40,7 @@ struct SendMessageInput {
     body: String,
     /// What is attached: at most 10, together at most 8 KiB.
     attachments: Option<Vec<AttachmentInput>>,
-    /// The client's own, at most 2 KiB as JSON. Comes back as it was sent.
+    /// The client's own: at most 2 KiB as JSON, and 64 levels deep. Comes back as it was sent, keys in their order.
     metadata: Option<Json>,
     /// The message of the same conversation that this one answers.
     reply_to_id: Option<ID>,

@@ -6,6 +6,7 @@ use async_graphql::parser::types::Field;
 use async_graphql::resolver_utils::enum_value;
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use futures_util::future::try_join;
+use serde_json::value::RawValue;
 
 use super::reaction::{self, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
@@ -88,11 +89,10 @@ impl Message {
         Ok(attachments)
     }
 
-    /// The client's own, as sent. Null once deleted. Of a SYSTEM message: `event`, one of joined, left, removed, renamed and roleChanged, and
+    /// The client's own: the value that was sent, its keys in their order. Null once deleted. Of a SYSTEM message: `event`, one of joined, left, removed, renamed and roleChanged, and
     /// `usernames`, those whom it is about; beside them the new `name`, or the new `role`.
     async fn metadata(&self) -> Option<Json> {
-        let metadata = self.message.content.as_ref()?.metadata.as_ref()?;
-        serde_json::from_str(metadata.as_str()).ok().map(Json)
+        metadata(&self.message).map(|json| Json(json.get().to_owned()))
     }
 
     /// The message that it answers.
@@ -150,6 +150,11 @@ impl Message {
     }
 }
 
+/// What of a message's metadata may stand in an answer. A damaged row has none: `verify` names it.
+fn metadata(message: &model::Message) -> Option<&RawValue> {
+    message.content.as_ref()?.metadata.as_ref()?.json().ok()
+}
+
 impl Plain for Message {
     const TYPES: &'static [&'static str] = &["Message", "Node"];
 
@@ -161,6 +166,7 @@ impl Plain for Message {
             "sender" => json.object(&User::new(&self.scope, message.sender.clone()), field),
             "kind" => json.put(enum_value(MessageKind::from(message.kind))),
             "body" => json.put(message.content.as_ref().map(|content| content.body.as_str())),
+            "metadata" => json.put(metadata(message)),
             "clientKey" => json.put(self.scope.client_key(message)),
             "createdAt" => json.put(DateTime(message.id.moment())),
             "editedAt" => json.put(message.content.as_ref().and_then(|content| content.edited_at).map(DateTime)),

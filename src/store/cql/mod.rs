@@ -37,8 +37,8 @@ use self::message::head_cache::Heads;
 use self::send::writer_cache::Known;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
+    Verified, VerifyPlace, Wake,
 };
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{
@@ -387,6 +387,10 @@ impl Store for Cql {
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
         admin::export::participants(&self.inner, conversation, after, limit).await
+    }
+
+    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>> {
+        admin::export::messages(&self.inner, conversation, after, limit).await
     }
 
     async fn all_reactions(

@@ -9,7 +9,7 @@ use crate::store::embedded::engine::db::{KeyError, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{MessageLead, MessageRecord};
-use crate::store::{Result, UnreadQuestion};
+use crate::store::{Result, StoredMessage, UnreadQuestion};
 
 /// Key range of a cut. The newest message comes first, so the cut's end is the range's start.
 fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
@@ -47,6 +47,28 @@ fn read<B: AsRef<[u8]>>(conversation: ConversationId, (key, value): &(B, B)) -> 
     let id = message_id(key.as_ref())?;
     let record = MessageRecord::decode(value.as_ref()).map_err(|error| corrupt("messages", error))?;
     Ok(Arc::new(record.into_message(conversation, id)))
+}
+
+/// From the oldest on, behind one of them.
+pub(super) fn stored_messages(
+    core: &ReadContext,
+    conversation: ConversationId,
+    after: Option<MessageId>,
+    limit: usize,
+) -> Result<Vec<StoredMessage>> {
+    let all = key::messages(conversation);
+    let rest = match after {
+        Some(id) => all.before(&key::message_place(conversation, id.order_key())),
+        None => all,
+    };
+    core.view().scan(rest, Direction::Backward).take(limit).map(|row| stored(conversation, &row?)).collect()
+}
+
+/// A row as it lies there, damaged or not.
+pub(super) fn stored<B: AsRef<[u8]>>(conversation: ConversationId, (key, value): &(B, B)) -> Result<StoredMessage> {
+    let id = message_id(key.as_ref())?;
+    let read = MessageRecord::decode(value.as_ref()).map(|record| record.into_message(conversation, id));
+    StoredMessage::of(id, read.map_err(|error| corrupt("messages", error)))
 }
 
 impl View<'_> {

@@ -39,8 +39,8 @@ use self::write::{append, membership, reaction, revision};
 use super::reader::OwnTurn;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
+    Verified, VerifyPlace, Wake,
 };
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -453,6 +453,10 @@ impl Store for Embedded {
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
         let after = after.cloned();
         self.read(move |core| export::participants(core, conversation, after.as_ref(), limit)).await
+    }
+
+    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>> {
+        self.read(move |core| message::stored_messages(core, conversation, after, limit)).await
     }
 
     async fn all_reactions(

@@ -17,8 +17,8 @@ use wideroom::model::{
 };
 use wideroom::store::{
     Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove,
-    Members, MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, UnreadQuestion,
-    Verified, VerifyPlace, Wake,
+    Members, MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage,
+    UnreadQuestion, Verified, VerifyPlace, Wake,
 };
 
 use self::conversation::{OracleConversation, Place};
@@ -445,6 +445,13 @@ impl Store for Naive {
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
         let all = only(self.each(&[conversation], OracleConversation::as_imported));
         Ok(all.into_iter().filter(|(user, ..)| after.is_none_or(|after| user > after)).take(limit).collect())
+    }
+
+    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>> {
+        let all = only(self.each(&[conversation], |room| room.messages.values().cloned().collect::<Vec<_>>()));
+        let mut rest: Vec<_> = all.into_iter().filter(|message| after.is_none_or(|after| message.id > after)).collect();
+        rest.sort_by_key(|message| message.id);
+        rest.into_iter().take(limit).map(|message| StoredMessage::of(message.id, Ok(Message::clone(&message)))).collect()
     }
 
     async fn all_reactions(

@@ -52,7 +52,19 @@ export function icon(name) {
   return svg;
 }
 
-export const nameOf = (user) => user?.displayName || user?.username || "";
+/** Characters of a name that show nothing or turn its text around become visible: older names may hold them. */
+const shown = (name) => name.replace(/(?![\u200c\u200d])\p{Cf}|[\u115f\u1160\u3164\uffa0\u2800]/gu, "\ufffd");
+
+export const displayOf = (user) => shown(user?.displayName || user?.username || "");
+
+const handleOf = (user) => (user && user.displayName && user.displayName !== user.username ? shown(user.username) : "");
+
+/** A display name is whatever its user says: the username beside it tells users of one name apart. */
+export const nameOf = (user) => (handleOf(user) ? `${displayOf(user)} (${handleOf(user)})` : displayOf(user));
+
+/** The same as elements: where room is short, the display name gives way. */
+export const nameParts = (user) =>
+  [el("b", { dir: "auto" }, displayOf(user)), handleOf(user) ? el("span", { class: "handle", dir: "auto" }, `@${handleOf(user)}`) : null];
 
 /** The first letters of at most two words, on a colour that stays the same for this name. */
 export function avatar(title, isOnline = false) {
@@ -65,7 +77,12 @@ export function avatar(title, isOnline = false) {
 export const titleOf = (conversation, viewer) => {
   if (conversation.kind === "GROUP") return conversation.name || "Group";
   const peer = conversation.directPeer;
-  return !peer || peer.username === viewer ? "Note to self" : nameOf(peer);
+  return !peer || peer.username === viewer ? "Note to self" : displayOf(peer);
+};
+
+export const titleParts = (conversation, viewer) => {
+  const peer = conversation.kind === "DIRECT" && conversation.directPeer;
+  return peer && peer.username !== viewer ? nameParts(peer) : [el("b", { dir: "auto" }, titleOf(conversation, viewer))];
 };
 
 // ---- Time, in the reader's own words for it.

@@ -1,7 +1,7 @@
 // The list of conversations: the newest activity first, pinned ones above, live. It also says that messages have arrived here.
 
 import { INBOX, INBOX_UPDATED, MARK_DELIVERED } from "./documents.js";
-import { avatar, el, icon, nameOf, part, replaceItems, shortTime, titleOf } from "./dom.js";
+import { avatar, el, icon, nameOf, part, replaceItems, shortTime, titleOf, titleParts } from "./dom.js";
 import { lineOf } from "./message.js";
 
 export class Inbox {
@@ -174,7 +174,7 @@ export class Inbox {
     return el("li", {},
       el("a", { class: "entry", href: `#${encodeURIComponent(conversation.id)}`, "aria-current": isOpen ? "true" : undefined },
         avatar(title, isOnline),
-        el("span", { class: "entry-name" }, el("b", { dir: "auto" }, title), isOnline ? el("span", { class: "sr" }, ", online") : null,
+        el("span", { class: "entry-name" }, ...titleParts(conversation, this.#viewer), isOnline ? el("span", { class: "sr" }, ", online") : null,
           entry.isPinned ? icon("pinned") : null, entry.isMuted ? icon("muted") : null),
         el("time", { dateTime: entry.lastActivityAt }, shortTime(entry.lastActivityAt)),
         el("span", { class: "entry-line" }, ...this.#line(conversation, lastMessage)),

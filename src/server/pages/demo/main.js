@@ -2,7 +2,7 @@
 
 import { Api, ApiError } from "./api.js";
 import * as documents from "./documents.js";
-import { avatar, el, icon, nameOf, part } from "./dom.js";
+import { avatar, displayOf, el, icon, nameOf, nameParts, part } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { Outbox } from "./outbox.js";
 import { Room } from "./room.js";
@@ -92,7 +92,7 @@ async function start(token, newToken) {
   });
   session = { api, outbox, viewer: viewer.username, room: null, drafts: new Map(), presence: new Map(), peers: "", stopPresence: () => {} };
   [part("door").hidden, part("app").hidden] = [true, false];
-  part("me").replaceChildren(avatar(nameOf(viewer)), nameOf(viewer));
+  part("me").replaceChildren(avatar(displayOf(viewer)), el("span", { class: "entry-name" }, ...nameParts(viewer)));
   session.inbox = new Inbox({
     api,
     viewer: viewer.username,

@@ -1,6 +1,6 @@
 // How one message looks. It knows nothing of the server: what is done to it goes to `on`.
 
-import { dayKey, el, fullTime, icon, nameOf, timeOf, withLinks, link } from "./dom.js";
+import { dayKey, el, fullTime, icon, nameOf, nameParts, timeOf, withLinks, link } from "./dom.js";
 
 const LONG = 1_200;
 const ONLY_EMOJI = /^(?:\p{Extended_Pictographic}[\u{FE0F}\u{200D}\u{1F3FB}-\u{1F3FF}]*){1,6}$/u;
@@ -58,7 +58,7 @@ export function drawMessage(message, look, on) {
   }
   const bubble = el("div", { class: "bubble" });
   const isEmoji = !message.deletedAt && !message.replyTo && ONLY_EMOJI.test(message.body ?? "");
-  if (look.isGroup && !look.isOwn && look.startsRun) bubble.append(el("p", { class: "author" }, nameOf(message.sender)));
+  if (look.isGroup && !look.isOwn && look.startsRun) bubble.append(el("p", { class: "author" }, ...nameParts(message.sender)));
   if (message.replyTo && !message.deletedAt) bubble.append(quote(message.replyTo, on));
   bubble.append(bodyOf(message), ...attachmentsOf(message), meta(message, look));
 

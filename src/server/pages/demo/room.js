@@ -3,7 +3,7 @@
 
 import { Composer } from "./composer.js";
 import * as documents from "./documents.js";
-import { avatar, dayKey, dayName, el, icon, nameOf, orderKey, part, replaceItems, shortTime, titleOf } from "./dom.js";
+import { avatar, dayKey, dayName, el, icon, nameOf, orderKey, part, replaceItems, shortTime, titleOf, titleParts } from "./dom.js";
 import { openMenu } from "./menu.js";
 import { drawMessage, drawWaiting, isRun, lineOf } from "./message.js";
 import { Scroll } from "./scroll.js";
@@ -320,7 +320,7 @@ export class Room {
     const rest = participantCount - names.length;
     let state = rest > 0 ? `${participantCount} people` : names.join(", ");
     if (kind === "DIRECT") state = presence?.isOnline ? "online" : presence?.lastSeenAt ? `last seen ${shortTime(presence.lastSeenAt)}` : "";
-    part("room-title").textContent = title;
+    part("room-title").replaceChildren(...titleParts(this.#conversation, this.#viewer).filter(Boolean));
     part("room-avatar").replaceChildren(avatar(title, presence?.isOnline));
     part("room-state").textContent = state;
   }

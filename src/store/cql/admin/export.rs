@@ -3,17 +3,19 @@
 use uuid::Uuid;
 
 use super::token_scan::{behind, row_limit};
-use crate::model::{Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
+use crate::model::{Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
 use crate::store::cql::Inner;
 use crate::store::cql::driver::executor::at_once;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{cells, user};
 use crate::store::cql::inbox::row::row_as_written;
+use crate::store::cql::message::bucket_merge::walk;
+use crate::store::cql::message::id_range::Span;
 use crate::store::cql::message::register::LastMessage;
 use crate::store::cql::participant::page::as_given;
 use crate::store::cql::participant::profile::told;
 use crate::store::cql::send::creation::read_conversation;
-use crate::store::{ImportPlaces, Result, activity_to_give};
+use crate::store::{ImportPlaces, Result, StoredMessage, activity_to_give};
 
 /// Rows of one read.
 const ROWS_MAX: usize = 1_000;
@@ -104,6 +106,17 @@ pub(crate) async fn participants(
         Ok((one.user, one.membership, places))
     });
     at_once(each.collect()).await
+}
+
+/// From the oldest on, behind one of them.
+pub(crate) async fn messages(
+    inner: &Inner,
+    conversation: ConversationId,
+    after: Option<MessageId>,
+    limit: usize,
+) -> Result<Vec<StoredMessage>> {
+    let rest = after.map_or(Span::WHOLE, |id| Span::WHOLE.behind(id.order_key()));
+    walk(inner, conversation, rest, Direction::Forward, limit).await
 }
 
 pub(crate) async fn reactions(

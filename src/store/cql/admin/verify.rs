@@ -15,7 +15,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{cells, time_uuid, user};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::register::decode_membership;
-use crate::store::{Finding, Result, Verified, VerifyPlace};
+use crate::store::{Error, Finding, Result, Verified, VerifyPlace};
 
 /// Of one piece.
 const PARTITIONS_MAX: usize = 500;
@@ -198,7 +198,7 @@ async fn reactions(inner: &Inner, from: Option<&[u8]>, repair: bool, verified: &
     let each = rows.iter().map(async |(id, message)| {
         let (id, message): (_, MessageId) = (ConversationId(*id), time_uuid("reactions_by_message", *message)?);
         // A reaction to a message that is not there shows nowhere.
-        let Some((there, bucket)) = inner.seek_message(id, message, None).await? else { return Ok(None) };
+        let Some((there, bucket)) = readable(inner.seek_message(id, message, None).await)? else { return Ok(None) };
         if there.has_reactions {
             return Ok(None);
         }
@@ -211,4 +211,12 @@ async fn reactions(inner: &Inner, from: Option<&[u8]>, repair: bool, verified: &
     verified.findings.extend(at_once(each.collect()).await?.into_iter().flatten());
     let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
     Ok(last.map(|(id, message)| [id.as_bytes().as_slice(), Uuid::from(*message).as_bytes()].concat()))
+}
+
+/// A damaged message was named with its conversation.
+pub(super) fn readable<T>(read: Result<Option<T>>) -> Result<Option<T>> {
+    match read {
+        Err(Error::Corrupt { .. }) => Ok(None),
+        read => read,
+    }
 }

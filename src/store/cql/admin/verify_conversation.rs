@@ -6,20 +6,18 @@ use std::collections::BTreeMap;
 
 use futures_util::future::try_join3;
 
+use super::verify::readable;
 use crate::model::id::pair_key;
-use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Membership, MessageId, Timestamp, UserId};
-use crate::store::Result;
+use crate::model::{Conversation, ConversationId, ConversationKind, Membership, MessageId, Timestamp, UserId};
 use crate::store::cql::Inner;
 use crate::store::cql::driver::executor::{Writes, at_once};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{cells, list};
 use crate::store::cql::inbox::writes::slot_of;
-use crate::store::cql::message::bucket_merge::{ROWS_MAX, Row as _, walk};
 use crate::store::cql::message::count::{forget_counts, message_counts};
-use crate::store::cql::message::history::Lead;
-use crate::store::cql::message::id_range::Span;
 use crate::store::cql::message::register::{LastMessage, decode_membership};
 use crate::store::cql::participant::roster::{Roster, Seen};
+use crate::store::{DAMAGED_MESSAGE, Result, StoredMessage};
 
 const HEAD: &str = "a conversation whose head is behind its history";
 const AHEAD: &str = "a conversation whose head is ahead of its history";
@@ -40,6 +38,9 @@ statements! {
         roster: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = ?";
     }
 }
+
+/// Messages of one read, each with its content.
+const MESSAGES_MAX: usize = 200;
 
 /// What was found, and where.
 type Findings = Vec<(&'static str, String)>;
@@ -66,7 +67,8 @@ pub(crate) async fn look(inner: &Inner, conversation: &Conversation, repair: boo
     let id = conversation.id;
     let mut look = Look { inner, conversation, repair, findings: Vec::new() };
     let (head, seen, people) = try_join3(inner.head(id), inner.roster(id), inner.memberships(id)).await?;
-    let (count, newest) = messages(inner, id).await?;
+    let History { count, newest, damaged } = history(inner, id).await?;
+    look.findings.extend(damaged);
     let head = head.unwrap_or(crate::store::cql::send::writer_cache::Head { is_large: false, last: None, last_activity: None });
     look.people(&seen, &people).await?;
     let is_large = look.large(head.is_large, &people).await?;
@@ -83,17 +85,29 @@ pub(crate) async fn look(inner: &Inner, conversation: &Conversation, repair: boo
     Ok(Looked { findings: look.findings, rows: 1 + count + people.len() as u64 })
 }
 
-/// How many there are, and the newest.
-async fn messages(inner: &Inner, id: ConversationId) -> Result<(u64, Option<MessageId>)> {
-    let (mut count, mut last) = (0, None);
-    let mut rest = Span::WHOLE;
+/// What was found in a history.
+#[derive(Default)]
+struct History {
+    count: u64,
+    newest: Option<MessageId>,
+    damaged: Findings,
+}
+
+/// All of it, with its contents.
+async fn history(inner: &Inner, id: ConversationId) -> Result<History> {
+    let mut history = History::default();
     loop {
-        let leads: Vec<Lead> = walk(inner, id, rest, Direction::Forward, ROWS_MAX).await?;
-        count += leads.len() as u64;
-        last = leads.last().map(|lead| lead.place()).or(last);
-        match last {
-            Some(place) if leads.len() == ROWS_MAX => rest = rest.behind(place),
-            Some(_) | None => return Ok((count, last.and_then(MessageId::from_order_key))),
+        let page = super::export::messages(inner, id, history.newest, MESSAGES_MAX).await?;
+        history.count += page.len() as u64;
+        history.newest = page.last().map(|last| last.id).or(history.newest);
+        let is_last = page.len() < MESSAGES_MAX;
+        for StoredMessage { id: message, message: read } in page {
+            if let Err(why) = read {
+                history.damaged.push((DAMAGED_MESSAGE, format!("{message}, conversation {id}: {why}")));
+            }
+        }
+        if is_last {
+            return Ok(history);
         }
     }
 }
@@ -150,7 +164,7 @@ impl Look<'_> {
         }
         let last = match newest.filter(|newest| there < Some(*newest)) {
             Some(newest) => {
-                let found = self.inner.seek_message(self.id(), newest, None).await?;
+                let found = readable(self.inner.seek_message(self.id(), newest, None).await)?;
                 found.map(|(message, bucket)| LastMessage { id: message.id, bucket, sender: message.sender })
             }
             None => head.last.clone(),

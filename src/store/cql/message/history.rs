@@ -19,7 +19,7 @@ use crate::store::cql::Inner;
 use crate::store::cql::driver::executor::at_once;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{cells, list, time_uuid};
-use crate::store::{Result, UnreadQuestion};
+use crate::store::{Result, StoredMessage, UnreadQuestion};
 
 /// A head: its last message and its newest change.
 type Newest = (Option<Vec<u8>>, Option<Vec<u8>>);
@@ -71,6 +71,24 @@ impl Row for Arc<Message> {
     fn read(conversation: ConversationId, columns: MessageColumns) -> Result<(TimeUuid, Option<Self>)> {
         let id = time_uuid("messages_by_conversation", columns.0)?;
         Ok((id, read_message(conversation, columns)?.map(Arc::new)))
+    }
+
+    fn place(&self) -> OrderKey {
+        self.id.order_key()
+    }
+}
+
+impl Row for StoredMessage {
+    type Columns = MessageColumns;
+
+    fn statement(inner: &Inner, direction: Direction) -> &PreparedStatement {
+        Arc::<Message>::statement(inner, direction)
+    }
+
+    fn read(conversation: ConversationId, columns: MessageColumns) -> Result<(TimeUuid, Option<Self>)> {
+        let id = time_uuid("messages_by_conversation", columns.0)?;
+        let read = read_message(conversation, columns).transpose();
+        Ok((id, read.map(|read| Self::of(id, read)).transpose()?))
     }
 
     fn place(&self) -> OrderKey {

@@ -83,7 +83,7 @@ pub(crate) fn read_conversation(id: ConversationId, columns: ConversationColumns
     Ok(Some(Conversation {
         id,
         kind,
-        name: name.map(|name| GroupName::parse(&name)).transpose().map_err(|error| corrupt(TABLE, error))?,
+        name: name.map(|name| GroupName::from_history(&name)).transpose().map_err(|error| corrupt(TABLE, error))?,
         created_at: Timestamp::from_micros(created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?),
         created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
         input_hash: input_hash.map(hash).transpose()?,

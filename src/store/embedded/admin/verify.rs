@@ -11,10 +11,11 @@ use crate::store::embedded::conversation::listed;
 use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
 use crate::store::embedded::engine::db::{KeyError, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Listing};
-use crate::store::embedded::engine::record::{self, ConversationRecord, Head, MessageLead, MessageRecord, Roster};
+use crate::store::embedded::engine::record::{self, ConversationRecord, Head, MessageRecord, Roster};
+use crate::store::embedded::message::stored;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
-use crate::store::{Error, Finding, Result, Verified, VerifyPlace};
+use crate::store::{DAMAGED_MESSAGE, Error, Finding, Result, StoredMessage, Verified, VerifyPlace};
 
 /// Conversations of one piece. Each is checked whole.
 const CONVERSATIONS_MAX: usize = 20;
@@ -56,7 +57,10 @@ impl Embedded {
                 return Ok(verified);
             }
             if self.write(write).await? == Outcome::Done {
-                verified.findings.iter_mut().for_each(|finding| finding.is_repaired = ![UNREADABLE, TWICE].contains(&finding.what));
+                verified
+                    .findings
+                    .iter_mut()
+                    .for_each(|finding| finding.is_repaired = ![UNREADABLE, TWICE, DAMAGED_MESSAGE].contains(&finding.what));
                 return Ok(verified);
             }
         }
@@ -104,6 +108,16 @@ struct Truth {
     joined: Vec<UserId>,
     everybody: Vec<UserId>,
     owner_count: u64,
+    /// Messages that cannot be read, and why.
+    damaged: Vec<String>,
+}
+
+/// The message of a reaction.
+enum Reacted {
+    There(Box<Message>),
+    Missing,
+    /// It was named before.
+    Damaged,
 }
 
 impl Look<'_> {
@@ -141,6 +155,7 @@ impl Look<'_> {
         let id = conversation.id;
         let findings = self.verified.findings.len();
         let truth = self.truth(id)?;
+        truth.damaged.iter().for_each(|message| self.found(DAMAGED_MESSAGE, message));
         let is_large = conversation.is_large || truth.joined.len() > Conversation::FAN_OUT_MAX;
         if is_large != conversation.is_large {
             self.found(LARGE, id.to_string());
@@ -172,11 +187,11 @@ impl Look<'_> {
     fn truth(&mut self, id: ConversationId) -> Result<Truth> {
         let mut truth = Truth::default();
         for row in self.view.scan(key::messages(id), Direction::Forward) {
-            let (key, value) = row?;
-            MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
+            let StoredMessage { id: message, message: read } = stored(id, &row?)?;
             truth.message_count += 1;
-            if truth.last_message.is_none() {
-                truth.last_message = Some(key::message_id(&key).ok_or_else(|| corrupt("messages", KeyError))?);
+            truth.last_message = truth.last_message.or(Some(message));
+            if let Err(why) = read {
+                truth.damaged.push(format!("{message}, conversation {id}: {why}"));
             }
         }
         let log = key::changes_of_conversation_after(id, crate::model::OrderKey::MIN);
@@ -251,19 +266,21 @@ impl Look<'_> {
     }
 
     fn reactions(&mut self, id: ConversationId) -> Result<()> {
-        let mut last: Option<(MessageId, Option<Message>)> = None;
+        let mut last: Option<(MessageId, Reacted)> = None;
         let mut wrong = Vec::new();
         for row in self.view.scan(key::reactions_in(id), Direction::Forward) {
             let (key, _) = row?;
             let message = key::reaction_to(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?;
             let is_next = last.as_ref().is_none_or(|(last, _)| *last != message);
             if is_next {
-                last = Some((message, self.view.message(id, message)?));
+                last = Some((message, self.reacted(id, message)?));
             }
             match &last {
-                Some((_, None)) => wrong.push((message, None, key.to_vec())),
-                Some((_, Some(there))) if is_next && !there.has_reactions => wrong.push((message, Some(there.clone()), Vec::new())),
-                Some(_) | None => {}
+                Some((_, Reacted::Missing)) => wrong.push((message, None, key.to_vec())),
+                Some((_, Reacted::There(there))) if is_next && !there.has_reactions => {
+                    wrong.push((message, Some(Message::clone(there)), Vec::new()));
+                }
+                Some((_, Reacted::There(_) | Reacted::Damaged)) | None => {}
             }
         }
         for (message, there, row) in wrong {
@@ -280,6 +297,15 @@ impl Look<'_> {
             }
         }
         Ok(())
+    }
+
+    fn reacted(&self, id: ConversationId, message: MessageId) -> Result<Reacted> {
+        match self.view.message(id, message) {
+            Ok(Some(there)) => Ok(Reacted::There(Box::new(there))),
+            Ok(None) => Ok(Reacted::Missing),
+            Err(Error::Corrupt { .. }) => Ok(Reacted::Damaged),
+            Err(error) => Err(error),
+        }
     }
 
     fn listings(&mut self, stage: Stage, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {

@@ -175,7 +175,7 @@ async fn what_cannot_be_read_is_told_and_left() {
     store.inner.core.db.commit([(key::message(group(), id(3).order_key()), Some(vec![9, 9, 9]))]).unwrap();
     for _ in 0..2 {
         let found = all(&store, true).await;
-        assert_eq!((kinds(&found), found[0].is_repaired), (vec![UNREADABLE], false), "{found:?}");
+        assert_eq!((kinds(&found), found[0].is_repaired), (vec![DAMAGED_MESSAGE], false), "{found:?}");
     }
     store.close().await.unwrap();
 }

@@ -1,0 +1,141 @@
+//! Text that people write: its bounds, and which characters it may hold.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    #[error("must not be blank")]
+    Blank,
+    #[error("has {bytes} bytes of UTF-8, and {bytes_max} is the most")]
+    TooLong { bytes: usize, bytes_max: usize },
+    #[error("must not hold control characters")]
+    Control,
+    #[error("must not hold control characters other than tab, line feed and carriage return")]
+    ControlInBody,
+    #[error("must not hold invisible or bidirectional format characters; U+200C and U+200D may be in it")]
+    Invisible,
+}
+
+/// A short line of text, as history may hold it: not blank, bounded, no control characters.
+pub fn parse_line(text: &str, bytes_max: usize) -> Result<(), TextError> {
+    if text.len() > bytes_max {
+        return Err(TextError::TooLong { bytes: text.len(), bytes_max });
+    }
+    if text.chars().all(char::is_whitespace) {
+        return Err(TextError::Blank);
+    }
+    if text.chars().any(char::is_control) {
+        return Err(TextError::Control);
+    }
+    Ok(())
+}
+
+/// A name that a client gives: a line in which each character can be seen, or joins others that can be.
+pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
+    parse_line(text, bytes_max)?;
+    if text.chars().any(is_invisible) {
+        return Err(TextError::Invisible);
+    }
+    if text.chars().all(|char| char.is_whitespace() || is_joiner(char) || is_variation_selector(char)) {
+        return Err(TextError::Blank);
+    }
+    Ok(())
+}
+
+/// Whether a message of a client must not hold it: C0 and C1 controls and DEL, but tab, line feed and carriage return.
+pub fn is_refused_in_body(char: char) -> bool {
+    char.is_control() && !matches!(char, '\t' | '\n' | '\r')
+}
+
+/// ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER: many scripts, and emoji of several parts, need them.
+fn is_joiner(char: char) -> bool {
+    matches!(char, '\u{200c}' | '\u{200d}')
+}
+
+/// They choose between shapes of the character before them: of emoji, Mongolian and Chinese ones.
+fn is_variation_selector(char: char) -> bool {
+    matches!(char, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// A character that shows nothing, or changes the direction of others: a name with one looks like another name, or like none.
+///
+/// Default_Ignorable_Code_Point and general category Cf of Unicode 16, line and paragraph separators, and the letters that are blank; but
+/// joiners, variation selectors, and the format characters that are drawn (Arabic number signs and the like).
+fn is_invisible(char: char) -> bool {
+    if is_joiner(char) || is_variation_selector(char) {
+        return false;
+    }
+    matches!(
+        char,
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{2800}'
+        | '\u{3164}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{13430}'..='\u{1343f}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d159}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_shows_all_that_it_holds() {
+        let parse = |text: &str| parse_name(text, 64);
+        for name in ["Zoë", "Ann-Marie O’Neil", "نگار\u{200c}ها", "👩\u{200d}👩\u{200d}👧 ❤\u{fe0f}", "葛\u{e0100}城", "שרה", "\u{600}١"]
+        {
+            assert_eq!(parse(name), Ok(()), "{name}");
+        }
+        for char in [
+            '\u{ad}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{1160}',
+            '\u{180e}',
+            '\u{200b}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{2028}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2064}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{206f}',
+            '\u{2800}',
+            '\u{3164}',
+            '\u{feff}',
+            '\u{ffa0}',
+            '\u{fff9}',
+            '\u{e0001}',
+            '\u{e0020}',
+            '\u{e007f}',
+        ] {
+            assert_eq!(parse(&format!("bo{char}b")), Err(TextError::Invisible), "{:?}", char.escape_unicode().to_string());
+        }
+        for blank in ["", " ", "\u{2003}", "\u{200d}", " \u{200c}\u{200d}\u{fe0f}"] {
+            assert_eq!(parse(blank), Err(TextError::Blank), "{blank:?}");
+        }
+        assert_eq!(parse("a\tb"), Err(TextError::Control));
+        assert!(matches!(parse(&"x".repeat(65)), Err(TextError::TooLong { .. })));
+    }
+
+    #[test]
+    fn a_line_of_history_may_hold_what_names_may_not_hold_any_more() {
+        assert_eq!(parse_line("bo\u{202e}b", 64), Ok(()));
+        assert_eq!(parse_line("bo\u{7}b", 64), Err(TextError::Control));
+    }
+}
