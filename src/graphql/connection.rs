@@ -47,16 +47,16 @@ impl PageArguments {
     }
 }
 
-/// Where a page lies in its list.
+/// Position of a page in its list.
 #[derive(SimpleObject)]
 pub(super) struct PageInfo {
-    /// Whether more edges follow the last one of this page, in whichever direction it was read.
+    /// True if edges follow the last one of this page, in either paging direction.
     pub(super) has_next_page: bool,
-    /// Whether more edges precede the first one of this page, in whichever direction it was read.
+    /// True if edges precede the first one of this page, in either paging direction.
     pub(super) has_previous_page: bool,
-    /// For `before`: the cursor of the first edge.
+    /// Cursor of the first edge, for `before`.
     pub(super) start_cursor: Option<String>,
-    /// For `after`: the cursor of the last edge. A filtered page may be short, or empty, and still have one to go on from.
+    /// Cursor to continue from, for `after`: that of the last edge. A short or empty filtered page has one too.
     pub(super) end_cursor: Option<String>,
 }
 
@@ -86,43 +86,43 @@ impl<E: Edge> Connection<E> {
 /// A page of messages, the newest first.
 #[Object(name = "MessageConnection")]
 impl Connection<super::types::MessageEdge> {
-    /// The messages of this page, the newest first.
+    /// Edges of this page, the newest first.
     async fn edges(&self) -> SwiftList<&super::types::MessageEdge> {
         SwiftList(self.edges.iter().collect())
     }
 
     #[graphql(name = "pageInfo")]
-    /// Where this page lies in its list.
+    /// Position of this page in its list.
     async fn page(&self) -> PageInfo {
         self.page_info()
     }
 }
 
-/// A page of participants, by the bytes of their usernames.
+/// A page of participants, ordered by username (bytewise).
 #[Object(name = "ParticipantConnection")]
 impl Connection<super::types::ParticipantEdge> {
-    /// The participants of this page.
+    /// Edges of this page.
     async fn edges(&self) -> &[super::types::ParticipantEdge] {
         &self.edges
     }
 
     #[graphql(name = "pageInfo")]
-    /// Where this page lies in its list.
+    /// Position of this page in its list.
     async fn page(&self) -> PageInfo {
         self.page_info()
     }
 }
 
-/// A page of receipts, by the bytes of the usernames.
+/// A page of receipts, ordered by username (bytewise).
 #[Object(name = "ReceiptConnection")]
 impl Connection<super::types::ReceiptEdge> {
-    /// The receipts of this page.
+    /// Edges of this page.
     async fn edges(&self) -> &[super::types::ReceiptEdge] {
         &self.edges
     }
 
     #[graphql(name = "pageInfo")]
-    /// Where this page lies in its list.
+    /// Position of this page in its list.
     async fn page(&self) -> PageInfo {
         self.page_info()
     }

@@ -14,16 +14,16 @@ const NODES_MAX: usize = 100;
 
 pub struct Query;
 
-/// What can be read. All of it is the viewer's own: what others may see answers like what does not exist.
+/// Queries. Each answers for the viewer; an object that the viewer may not see answers like one that does not exist.
 #[Object]
 impl Query {
-    /// Any object by its id. Null where there is none that the viewer may see.
-    async fn node(&self, ctx: &Context<'_>, #[graphql(desc = "The object's id.")] id: ID) -> Nullable<Node> {
+    /// Returns an object by its global id. Null if the viewer may see no such object.
+    async fn node(&self, ctx: &Context<'_>, #[graphql(desc = "Global id of the object.")] id: ID) -> Nullable<Node> {
         nullable(async { Node::load(&Scope::shared(ctx)?, &id).await }).await
     }
 
-    /// Objects by their ids, at most 100: answered in order, null where there is none that the viewer may see.
-    async fn nodes(&self, ctx: &Context<'_>, #[graphql(desc = "The objects' ids.")] ids: Vec<ID>) -> Result<Vec<Nullable<Node>>> {
+    /// Returns objects by their global ids, in order. Null for each id of which the viewer may see no object.
+    async fn nodes(&self, ctx: &Context<'_>, #[graphql(desc = "Global ids, at most 100.")] ids: Vec<ID>) -> Result<Vec<Nullable<Node>>> {
         if ids.len() > NODES_MAX {
             return Err(Error::bad_input(&["ids"], format!("at most {NODES_MAX} ids in one call")));
         }
@@ -32,15 +32,15 @@ impl Query {
         Ok(futures_util::future::join_all(loads).await)
     }
 
-    /// The caller.
+    /// The authenticated user.
     async fn viewer(&self, ctx: &Context<'_>) -> Result<User> {
         let scope = Scope::shared(ctx)?;
         let user = scope.viewer.clone();
         Ok(User::new(&scope, user))
     }
 
-    /// A conversation of the viewer by its id.
-    async fn conversation(&self, ctx: &Context<'_>, #[graphql(desc = "The conversation's id.")] id: ID) -> Nullable<Conversation> {
+    /// Returns a conversation of the viewer by its global id.
+    async fn conversation(&self, ctx: &Context<'_>, #[graphql(desc = "Global id of the conversation.")] id: ID) -> Nullable<Conversation> {
         nullable(async {
             let scope = Scope::shared(ctx)?;
             match conversation_id(&id) {
@@ -55,11 +55,11 @@ impl Query {
     async fn inbox(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "At most this many, from the most recent or behind `after`. 0 to 100; 20 by default.")] first: Option<i32>,
-        #[graphql(desc = "Only what is less recent than this cursor.")] after: Option<String>,
-        #[graphql(desc = "At most this many, from the least recent or before `before`. 0 to 100.")] last: Option<i32>,
-        #[graphql(desc = "Only what is more recent than this cursor.")] before: Option<String>,
-        #[graphql(desc = "Which entries are wanted: by default all that are not archived.")] filter: Option<InboxFilter>,
+        #[graphql(desc = "Number of entries from the most recently active or after `after`: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Returns only entries less recently active than this cursor's.")] after: Option<String>,
+        #[graphql(desc = "Number of entries from the least recently active or before `before`: 0 to 100.")] last: Option<i32>,
+        #[graphql(desc = "Returns only entries more recently active than this cursor's.")] before: Option<String>,
+        #[graphql(desc = "Filter. Default: every entry that is not archived.")] filter: Option<InboxFilter>,
     ) -> Result<InboxEntryConnection> {
         let scope = Scope::shared(ctx)?;
         let request = PageArguments { first, after, last, before }.request(List::Inbox(&scope.viewer))?;

@@ -14,8 +14,8 @@ impl serde::Serialize for DateTime {
     }
 }
 
-/// A moment in RFC 3339. Answers are in UTC with six digits of a second; inputs may have any offset, and what is finer than a
-/// microsecond is cut off.
+/// Time in RFC 3339. Answers use UTC with six digits of a second. Inputs may have any offset; digits finer than a
+/// microsecond are cut off.
 #[Scalar(name = "DateTime", specified_by_url = "https://scalars.graphql.org/andimarek/date-time")]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -31,7 +31,7 @@ impl ScalarType for DateTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Uuid(pub(super) uuid::Uuid);
 
-/// A UUID of RFC 4122 in its text form, in lower case.
+/// A UUID (RFC 4122) as lower-case text.
 #[Scalar(name = "UUID", specified_by_url = "https://www.rfc-editor.org/rfc/rfc4122")]
 impl ScalarType for Uuid {
     fn parse(value: Value) -> InputValueResult<Self> {

@@ -18,55 +18,55 @@ use crate::chat::{
 };
 use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
 
-/// A new message.
+/// Payload of `messageAdded`.
 #[derive(SimpleObject)]
 struct MessageAddedPayload {
-    /// The message at its place in `Conversation.messages`; its cursor is where this subscription goes on from.
+    /// Edge of the message in `Conversation.messages`. Its cursor resumes this subscription.
     message_edge: MessageEdge,
 }
 
-/// A change of the viewer's inbox, or only the position of the stream.
+/// An event of the viewer's inbox, or only the position of the stream.
 #[derive(SimpleObject)]
 struct InboxUpdatedPayload {
-    /// Where this subscription goes on from.
+    /// Cursor to resume this subscription from.
     cursor: String,
-    /// What changed. Null in the first payload, and about once an hour where nothing happens.
+    /// The event. Null in the first payload, and in the one that a quiet stream sends about once an hour.
     event: Option<InboxEvent>,
 }
 
-/// What can happen to an inbox.
+/// Event of an inbox.
 #[derive(Union)]
 enum InboxEvent {
     Changed(InboxEntryChangedEvent),
     Removed(InboxEntryRemovedEvent),
 }
 
-/// An entry is new, or another one than it was.
+/// An inbox entry is new, or changed.
 #[derive(SimpleObject)]
 struct InboxEntryChangedEvent {
-    /// The entry as it is now. It may come again in the same state.
+    /// The entry in its present state. The same state may be delivered again.
     inbox_entry_edge: InboxEntryEdge,
 }
 
-/// An entry is gone: the viewer is no longer in the conversation.
+/// An inbox entry was removed: the viewer no longer takes part in the conversation.
 #[derive(SimpleObject)]
 struct InboxEntryRemovedEvent {
-    /// The id that the entry had.
+    /// Id of the removed entry.
     inbox_entry_id: ID,
-    /// The id of its conversation.
+    /// Id of its conversation.
     conversation_id: ID,
 }
 
-/// Something that happened in a conversation, or only the position of the stream.
+/// An event of a conversation, or only the position of the stream.
 #[derive(SimpleObject)]
 struct ConversationEventPayload {
-    /// Where this subscription goes on from.
+    /// Cursor to resume this subscription from.
     cursor: String,
-    /// What happened. Null in the first payload, and about once an hour where nothing happens.
+    /// The event. Null in the first payload, and in the one that a quiet stream sends about once an hour.
     event: Option<ConversationEvent>,
 }
 
-/// What can happen in a conversation.
+/// Event of a conversation.
 #[derive(Union)]
 enum ConversationEvent {
     MessageAdded(MessageAddedEvent),
@@ -83,85 +83,85 @@ enum ConversationEvent {
 /// A message was sent.
 #[derive(SimpleObject)]
 struct MessageAddedEvent {
-    /// The message at its place in `Conversation.messages`.
+    /// Edge of the message in `Conversation.messages`.
     message_edge: MessageEdge,
 }
 
-/// A message has another text.
+/// A message was edited.
 #[derive(SimpleObject)]
 struct MessageEditedEvent {
-    /// The message as it is now.
+    /// The message in its present state.
     message: Message,
 }
 
 /// A message was deleted.
 #[derive(SimpleObject)]
 struct MessageDeletedEvent {
-    /// The message, without its content.
+    /// The message without its content.
     message: Message,
 }
 
-/// Somebody reacted to a message, or does not any more.
+/// The reactions to a message changed.
 #[derive(SimpleObject)]
 struct ReactionsChangedEvent {
-    /// The message as it is now.
+    /// The message in its present state.
     message: Message,
 }
 
-/// A participant has read further. Not told in large conversations.
+/// The read or delivered marker of a participant moved. Large conversations do not publish it.
 #[derive(SimpleObject)]
 struct MarkerMovedEvent {
-    /// The participant as they are now.
+    /// The participant in their present state.
     participant: Participant,
 }
 
-/// A user takes part, for the first time or again.
+/// A user joined, for the first time or again.
 #[derive(SimpleObject)]
 struct ParticipantAddedEvent {
-    /// The participant as they are now, also where they have left since.
+    /// The participant in their present state, even if they have left since.
     participant: Participant,
 }
 
-/// A user has left, or was removed. To that user it is the last event.
+/// A user left or was removed. It is the last event of that user's stream.
 #[derive(SimpleObject)]
 struct ParticipantRemovedEvent {
-    /// Who it was.
+    /// The user who left or was removed.
     user: User,
 }
 
-/// A participant may do more, or less, than before.
+/// The role of a participant changed.
 #[derive(SimpleObject)]
 struct RoleChangedEvent {
-    /// The participant as they are now, also where they have left since.
+    /// The participant in their present state, even if they have left since.
     participant: Participant,
 }
 
-/// The conversation has another name.
+/// The conversation was renamed.
 #[derive(SimpleObject)]
 struct ConversationRenamedEvent {
-    /// The conversation as it is now.
+    /// The conversation in its present state.
     conversation: Conversation,
 }
 
-/// A user begins to type, or stops.
+/// A user started or stopped typing.
 #[derive(SimpleObject)]
 struct TypingPayload {
-    /// Who.
+    /// The user.
     user: User,
-    /// Whether they type now.
+    /// True while the user types.
     is_typing: bool,
 }
 
-/// A user's presence, as it is now.
+/// Present state of a user's presence.
 #[derive(SimpleObject)]
 struct PresencePayload {
-    /// Who.
+    /// The user.
     user: User,
-    /// Whether they are here.
+    /// Presence of the user.
     presence: Presence,
 }
 
-/// What a stream of the chat tells, as it is shown. Such a stream may have many equal subscribers.
+/// Payload of a stream of the chat. Such a stream may have many equal subscribers.
 trait Shown: Sized + Send + 'static {
     type Payload: Send;
     type Updates: Into<Updates> + Send + 'static;
@@ -295,16 +295,16 @@ fn own<U: Shown>(scope: Scope, conversation: ConversationId, updates: Updates, t
 
 pub struct Subscription;
 
-/// What can be listened to. A stream resumed from its cursor has no gap.
+/// Subscriptions. A stream that resumes from its cursor has no gap.
 #[Subscription]
 impl Subscription {
-    /// New messages of one conversation. With `after`: first every later message, oldest first, then live, with no gap between. Such a
-    /// cursor never expires.
+    /// Delivers new messages of one conversation. With `after` it first delivers every later message, oldest first, then
+    /// continues live without a gap. Such a cursor never expires.
     async fn message_added(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The conversation's id.")] conversation_id: ID,
-        #[graphql(desc = "A cursor of Conversation.messages, of this subscription, or an eventsCursor.")] after: Option<String>,
+        #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
+        #[graphql(desc = "Cursor of `Conversation.messages`, of this subscription, or an `eventsCursor`.")] after: Option<String>,
     ) -> Result<BoxStream<'static, Result<MessageAddedPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let after = after.map(|text| message_place(conversation, &text)).transpose()?;
@@ -312,13 +312,13 @@ impl Subscription {
         payloads::<MessageUpdate>(ctx, conversation, open).await
     }
 
-    /// Everything that changes in one conversation. The first payload has no event: only the position. With `after`: then the present
-    /// markers of all participants and every later event, oldest first, then live, with no gap between.
+    /// Delivers every event of one conversation. The first payload has no event, only the position. With `after` it then
+    /// delivers the present markers of all participants and every later event, oldest first, and continues live without a gap.
     async fn conversation_events(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The conversation's id.")] conversation_id: ID,
-        #[graphql(desc = "An eventsCursor, or a cursor of this subscription.")] after: Option<String>,
+        #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
+        #[graphql(desc = "An `eventsCursor`, or a cursor of this subscription.")] after: Option<String>,
     ) -> Result<BoxStream<'static, Result<ConversationEventPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let after = after.map(|text| events_place(conversation, &text)).transpose()?;
@@ -326,12 +326,12 @@ impl Subscription {
         payloads::<ConversationUpdate>(ctx, conversation, open).await
     }
 
-    /// The viewer's inbox entries as they change, in all conversations, new and removed ones included. The first payload has no event:
-    /// only the position.
+    /// Delivers the viewer's inbox entries as they change, in all conversations, new and removed ones included. The first
+    /// payload has no event, only the position.
     async fn inbox_updated(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "An updatesCursor, or a cursor of this subscription.")] after: Option<String>,
+        #[graphql(desc = "An `updatesCursor`, or a cursor of this subscription.")] after: Option<String>,
     ) -> Result<impl Stream<Item = Result<InboxUpdatedPayload>> + use<>> {
         let scope = Scope::fresh(ctx)?;
         let after = after.map(|text| inbox_place(&scope, &text)).transpose()?;
@@ -354,24 +354,24 @@ impl Subscription {
         }))
     }
 
-    /// Who begins to type in a conversation, and who stops, the viewer included: by saying so, by sending a message, or by giving no sign
-    /// for 6 seconds. Never stored, never replayed.
+    /// Delivers typing users of a conversation, the viewer included. Typing ends with a call, with a message, or after
+    /// 6 seconds without a call. It is never stored and never replayed.
     async fn typing_changed(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The conversation's id.")] conversation_id: ID,
+        #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
     ) -> Result<BoxStream<'static, Result<TypingPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let open = async |scope: &Scope| scope.chat.typing_updates(&scope.viewer, conversation).await;
         payloads::<TypingUpdate>(ctx, conversation, open).await
     }
 
-    /// Coming and going of at most 100 users: first the present state of each, then changes. Those whose presence the viewer may not see
-    /// are silent.
+    /// Delivers the presence of at most 100 users: first the present state of each, then changes. Users whose presence the
+    /// viewer may not see are left out.
     async fn presence_changed(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The users' names.")] usernames: Vec<String>,
+        #[graphql(desc = "Usernames: at most 100.")] usernames: Vec<String>,
     ) -> Result<impl Stream<Item = Result<PresencePayload>> + use<>> {
         let scope = Scope::fresh(ctx)?;
         let updates = scope.chat.presence_updates(&scope.viewer, &usernames).await?;

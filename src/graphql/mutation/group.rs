@@ -9,36 +9,36 @@ use crate::graphql::scope::Scope;
 use crate::graphql::types::{Conversation, InboxEntryEdge, Participant, ParticipantEdge, ParticipantRole};
 use crate::model::{ConversationId, UserId};
 
-/// Who is talked to.
+/// Input of `startDirectConversation`.
 #[derive(InputObject)]
 pub(super) struct StartDirectConversationInput {
-    /// The other user's name, or one's own.
+    /// Username of the other user, or the viewer's own.
     username: String,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The conversation, new or not.
+/// Payload of `startDirectConversation`.
 #[derive(SimpleObject)]
 pub(super) struct StartDirectConversationPayload {
-    /// The one direct conversation of the two.
+    /// The direct conversation of the two users.
     conversation: Conversation,
-    /// The viewer's entry for it.
+    /// The viewer's inbox entry of the conversation.
     inbox_entry_edge: InboxEntryEdge,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// A group to be made.
+/// Input of `createGroupConversation`.
 #[derive(InputObject)]
 pub(super) struct CreateGroupConversationInput {
-    /// 1 to 256 bytes, not blank, without control characters.
+    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
     name: String,
     /// The other participants, at most 50. The viewer is OWNER and need not be listed.
     usernames: Vec<String>,
-    /// 1 to 64 bytes of printable ASCII: a retry with the same one answers with the group of the first try.
+    /// Idempotency key: 1 to 64 bytes of printable ASCII. A retry with the same key returns the group of the first try.
     idempotency_key: Option<String>,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
@@ -47,115 +47,115 @@ pub(super) struct CreateGroupConversationInput {
 pub(super) struct CreateGroupConversationPayload {
     /// The group.
     conversation: Conversation,
-    /// The viewer's entry for it.
+    /// The viewer's inbox entry of the conversation.
     inbox_entry_edge: InboxEntryEdge,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// Another name for a group.
+/// Input of `renameConversation`.
 #[derive(InputObject)]
 pub(super) struct RenameConversationInput {
     /// The group.
     conversation_id: ID,
-    /// 1 to 256 bytes, not blank, without control characters.
+    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
     name: String,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The group with its new name.
+/// Payload of `renameConversation`.
 #[derive(SimpleObject)]
 pub(super) struct RenameConversationPayload {
     /// The group.
     conversation: Conversation,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// Who is to be added to a group.
+/// Input of `addParticipants`.
 #[derive(InputObject)]
 pub(super) struct AddParticipantsInput {
     /// The group.
     conversation_id: ID,
-    /// At most 50. Who is in the group already stays as they are.
+    /// Usernames to add: at most 50. Present participants stay unchanged.
     usernames: Vec<String>,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// Those who were named, in the group.
+/// Payload of `addParticipants`.
 #[derive(SimpleObject)]
 pub(super) struct AddParticipantsPayload {
     /// The group.
     conversation: Conversation,
-    /// Everybody who was named, also who was in it before, by the bytes of their usernames.
+    /// The named users, existing participants included, ordered by username (bytewise).
     participant_edges: Vec<ParticipantEdge>,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// Who is to be removed from a group.
+/// Input of `removeParticipant`.
 #[derive(InputObject)]
 pub(super) struct RemoveParticipantInput {
     /// The group.
     conversation_id: ID,
-    /// Somebody else. Who wants to go leaves.
+    /// Username of another participant. To leave, use `leaveConversation`.
     username: String,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The group without them.
+/// Payload of `removeParticipant`.
 #[derive(SimpleObject)]
 pub(super) struct RemoveParticipantPayload {
     /// The group.
     conversation: Conversation,
-    /// The id that the participant had. Null where they never were in the group.
+    /// Id of the removed participant. Null if the user never took part in the group.
     removed_participant_id: Option<ID>,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// Another role for a participant.
+/// Input of `setParticipantRole`.
 #[derive(InputObject)]
 pub(super) struct SetParticipantRoleInput {
     /// The group.
     conversation_id: ID,
-    /// Who gets it.
+    /// Username of the participant.
     username: String,
-    /// The role. A group may have several OWNERs.
+    /// The new role. A group may have several OWNERs.
     role: ParticipantRole,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The participant with their role.
+/// Payload of `setParticipantRole`.
 #[derive(SimpleObject)]
 pub(super) struct SetParticipantRolePayload {
     /// The participant.
     participant: Participant,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// What the viewer leaves.
+/// Input of `leaveConversation`.
 #[derive(InputObject)]
 pub(super) struct LeaveConversationInput {
     /// The group.
     conversation_id: ID,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// What the viewer has left.
+/// Payload of `leaveConversation`.
 #[derive(SimpleObject)]
 pub(super) struct LeaveConversationPayload {
-    /// The id of the group.
+    /// Id of the group.
     left_conversation_id: ID,
-    /// The id that the viewer's entry had.
+    /// Id of the viewer's former inbox entry.
     removed_inbox_entry_id: ID,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 

@@ -9,47 +9,47 @@ use crate::graphql::id::conversation_of;
 use crate::graphql::scope::Scope;
 use crate::graphql::types::InboxEntry;
 
-/// What is to be set on an entry. What is not given stays as it is.
+/// Input of `updateInboxEntry`. Omitted fields stay unchanged.
 #[derive(InputObject)]
 pub(super) struct UpdateInboxEntryInput {
-    /// The entry's conversation.
+    /// The conversation of the entry.
     conversation_id: ID,
-    /// Whether the viewer wants no notice of it.
+    /// True if the viewer muted the conversation.
     muted: Option<bool>,
-    /// Whether it is pinned.
+    /// True pins the entry, false unpins it.
     pinned: Option<bool>,
-    /// Whether it is put away. Ends by itself with a newer message, unless muted.
+    /// True if the viewer archived the entry. A newer message ends it, unless the entry is muted.
     archived: Option<bool>,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The entry as it is now.
+/// Payload with the entry in its present state.
 #[derive(SimpleObject)]
 pub(super) struct UpdateInboxEntryPayload {
     /// The viewer's entry.
     inbox_entry: InboxEntry,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// What has reached a device.
+/// Input of `markDelivered`.
 #[derive(InputObject)]
 pub(super) struct MarkDeliveredInput {
-    /// In which conversation.
+    /// The conversation.
     conversation_id: ID,
-    /// The last message that has reached it; the newest one if none is named.
+    /// Last delivered message. Default: the newest message.
     message_id: Option<ID>,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The entry, which this does not change.
+/// Payload of `markDelivered`. The mutation does not change the entry.
 #[derive(SimpleObject)]
 pub(super) struct MarkDeliveredPayload {
     /// The viewer's entry.
     inbox_entry: InboxEntry,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 

@@ -31,26 +31,26 @@ use crate::model::{self, ConversationId, MessageId};
 
 const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
 
-/// A message to be sent.
+/// Input of `sendMessage`.
 #[derive(InputObject)]
 struct SendMessageInput {
-    /// Where to.
+    /// The conversation.
     conversation_id: ID,
-    /// The text: at most 16 KiB of UTF-8, not blank. May be empty where there are attachments.
+    /// Text: 1 byte to 16 KiB of UTF-8, not blank. It may be empty only with attachments. Control characters other than tab, line feed and carriage return are refused.
     body: String,
-    /// What is attached: at most 10, together at most 8 KiB.
+    /// Attachments: at most 10, together at most 8 KiB.
     attachments: Option<Vec<AttachmentInput>>,
-    /// The client's own: at most 2 KiB as JSON, and 64 levels deep. Comes back as it was sent, keys in their order.
+    /// Metadata of the client: at most 2 KiB of JSON, at most 64 levels deep. Reads return the same value, its keys in order.
     metadata: Option<Json>,
-    /// The message of the same conversation that this one answers.
+    /// Message of the same conversation that this one replies to.
     reply_to_id: Option<ID>,
-    /// 1 to 64 bytes of printable ASCII, made by the client for this message: a retry with the same one sends nothing twice.
+    /// Idempotency key: 1 to 64 bytes of printable ASCII, new for each message. A retry with the same key within 24 hours returns the first message.
     idempotency_key: Option<String>,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The message, kept.
+/// Payload of `sendMessage`: the message is stored.
 struct SendMessagePayload {
     scope: Scope,
     conversation: ConversationId,
@@ -58,10 +58,10 @@ struct SendMessagePayload {
     client_mutation_id: Option<String>,
 }
 
-/// The message, kept.
+/// Payload of `sendMessage`: the message is stored.
 #[Object]
 impl SendMessagePayload {
-    /// The message at its place in `Conversation.messages`.
+    /// Edge of the message in `Conversation.messages`.
     async fn message_edge(&self) -> MessageEdge {
         super::types::message_edge(&self.scope, Arc::clone(&self.message))
     }
@@ -71,165 +71,165 @@ impl SendMessagePayload {
         entry_edge(&self.scope, self.conversation).await
     }
 
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     async fn client_mutation_id(&self) -> Option<&str> {
         self.client_mutation_id.as_deref()
     }
 }
 
-/// Another text for a message.
+/// Input of `editMessage`.
 #[derive(InputObject)]
 struct EditMessageInput {
-    /// A message of the viewer's own.
+    /// A message that the viewer sent.
     message_id: ID,
-    /// The new text: at most 16 KiB of UTF-8, not blank. May be empty where there are attachments; these stay.
+    /// New text: at most 16 KiB of UTF-8, not blank, without control characters other than tab, line feed and carriage return. It may be empty if the message has attachments, which stay.
     body: String,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The message with its new text.
+/// Payload of `editMessage`.
 #[derive(SimpleObject)]
 struct EditMessagePayload {
     /// The message.
     message: Message,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// A message that is to go.
+/// Input of `deleteMessage`.
 #[derive(InputObject)]
 struct DeleteMessageInput {
-    /// A message of the viewer's own, or of anybody where the viewer is OWNER or ADMIN of the group.
+    /// A message that the viewer sent. An OWNER or ADMIN of a group may name any message of the group.
     message_id: ID,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// What is left of the message.
+/// Payload of `deleteMessage`.
 #[derive(SimpleObject)]
 struct DeleteMessagePayload {
-    /// The message, without its content.
+    /// The message without its content.
     message: Message,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// What was read.
+/// Input of `markRead`.
 #[derive(InputObject)]
 struct MarkReadInput {
-    /// In which conversation.
+    /// The conversation.
     conversation_id: ID,
-    /// The last message that was read; the newest one if none is named.
+    /// Last message that the viewer read. Default: the newest message.
     message_id: Option<ID>,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The entry with the marker where it is now.
+/// Payload with the entry's new read marker.
 #[derive(SimpleObject)]
 struct MarkReadPayload {
     /// The viewer's entry.
     inbox_entry: InboxEntry,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// What is to be unread again.
+/// Input of `markUnread`.
 #[derive(InputObject)]
 struct MarkUnreadInput {
-    /// In which conversation.
+    /// The conversation.
     conversation_id: ID,
-    /// The first message that is to be unread.
+    /// First message to be unread again.
     message_id: ID,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The entry with the marker where it is now.
+/// Payload with the entry's new read marker.
 #[derive(SimpleObject)]
 struct MarkUnreadPayload {
     /// The viewer's entry.
     inbox_entry: InboxEntry,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
 pub struct Mutation;
 
-/// What can be changed. What is answered is kept.
+/// Mutations. The server answers after the change is stored.
 #[Object]
 impl Mutation {
-    /// The one direct conversation of the viewer and this user; the same one whoever starts it, however often.
+    /// Returns the direct conversation of the viewer and a user, and creates it if none exists.
     async fn start_direct_conversation(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Who is talked to.")] input: StartDirectConversationInput,
+        #[graphql(desc = "Input of `startDirectConversation`.")] input: StartDirectConversationInput,
     ) -> Nullable<StartDirectConversationPayload> {
         nullable(group::start_direct(ctx, input)).await
     }
 
-    /// A new group of the viewer, who is its OWNER, and these users.
+    /// Creates a group of the viewer, as its OWNER, and these users.
     async fn create_group_conversation(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The group to be made.")] input: CreateGroupConversationInput,
+        #[graphql(desc = "The new group.")] input: CreateGroupConversationInput,
     ) -> Nullable<CreateGroupConversationPayload> {
         nullable(group::create(ctx, input)).await
     }
 
-    /// Gives a group another name. For its ADMINs and OWNERs.
+    /// Renames a group. Allowed for its ADMINs and OWNERs.
     async fn rename_conversation(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The new name.")] input: RenameConversationInput,
+        #[graphql(desc = "The group and its new name.")] input: RenameConversationInput,
     ) -> Nullable<RenameConversationPayload> {
         nullable(group::rename(ctx, input)).await
     }
 
-    /// Adds users to a group, as MEMBERs: they see its whole history, and nothing of it is unread. For its ADMINs and OWNERs. Adding one twice
-    /// changes nothing.
+    /// Adds users to a group as MEMBERs. They see its whole history, with nothing unread. Allowed for its ADMINs and
+    /// OWNERs. Adding a participant again changes nothing.
     async fn add_participants(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Who is to be added.")] input: AddParticipantsInput,
+        #[graphql(desc = "The users to add.")] input: AddParticipantsInput,
     ) -> Nullable<AddParticipantsPayload> {
         nullable(group::add(ctx, input)).await
     }
 
-    /// Removes a user from a group. ADMINs may remove MEMBERs, OWNERs anybody. Once more changes nothing.
+    /// Removes a participant from a group. An ADMIN may remove MEMBERs, an OWNER anyone. Repeating it changes nothing.
     async fn remove_participant(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Who is to be removed.")] input: RemoveParticipantInput,
+        #[graphql(desc = "The participant to remove.")] input: RemoveParticipantInput,
     ) -> Nullable<RemoveParticipantPayload> {
         nullable(group::remove(ctx, input)).await
     }
 
-    /// Gives a participant of a group another role. For its OWNERs. A group is never without an OWNER.
+    /// Changes the role of a participant of a group. Allowed for its OWNERs. A group always has an OWNER.
     async fn set_participant_role(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Who, and what they may do.")] input: SetParticipantRoleInput,
+        #[graphql(desc = "The participant and the new role.")] input: SetParticipantRoleInput,
     ) -> Nullable<SetParticipantRolePayload> {
         nullable(group::set_role(ctx, input)).await
     }
 
-    /// Takes the viewer out of a group. When its last OWNER leaves, its oldest ADMIN, else its oldest participant, becomes OWNER.
+    /// Removes the viewer from a group. After the last OWNER leaves, its oldest ADMIN, else its oldest participant, is OWNER.
     async fn leave_conversation(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is left.")] input: LeaveConversationInput,
+        #[graphql(desc = "The group to leave.")] input: LeaveConversationInput,
     ) -> Nullable<LeaveConversationPayload> {
         nullable(group::leave(ctx, input)).await
     }
 
-    /// Sends a message. A retry with the same idempotencyKey within 24 hours answers with the message of the first try; with another
-    /// content it is CONFLICT.
+    /// Sends a message. A retry with the same `idempotencyKey` within 24 hours returns the message of the first try. The
+    /// same key with another content is CONFLICT.
     async fn send_message(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The message to be sent.")] input: SendMessageInput,
+        #[graphql(desc = "The message to send.")] input: SendMessageInput,
     ) -> Nullable<SendMessagePayload> {
         nullable(async {
             let scope = Scope::fresh(ctx)?;
@@ -249,11 +249,11 @@ impl Mutation {
         .await
     }
 
-    /// Replaces the text of a message of the viewer's own. Its attachments and metadata stay.
+    /// Replaces the body of a message that the viewer sent. Attachments and metadata stay.
     async fn edit_message(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The new text.")] input: EditMessageInput,
+        #[graphql(desc = "The message and its new body.")] input: EditMessageInput,
     ) -> Nullable<EditMessagePayload> {
         nullable(async {
             let scope = Scope::fresh(ctx)?;
@@ -265,11 +265,11 @@ impl Mutation {
         .await
     }
 
-    /// Takes a message back: its content goes, its place in history stays. Once more changes nothing.
+    /// Deletes the content of a message. Its position in history stays. Repeating it changes nothing.
     async fn delete_message(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "The message that is to go.")] input: DeleteMessageInput,
+        #[graphql(desc = "The message to delete.")] input: DeleteMessageInput,
     ) -> Nullable<DeleteMessagePayload> {
         nullable(async {
             let scope = Scope::fresh(ctx)?;
@@ -281,26 +281,30 @@ impl Mutation {
         .await
     }
 
-    /// Reacts to a message with one emoji. Once more changes nothing.
+    /// Adds the viewer's reaction to a message. Repeating it changes nothing.
     async fn add_reaction(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "To which message, and with what.")] input: AddReactionInput,
+        #[graphql(desc = "The message and the emoji.")] input: AddReactionInput,
     ) -> Nullable<AddReactionPayload> {
         nullable(reaction::add(ctx, input)).await
     }
 
-    /// Takes a reaction of the viewer's own back. Where there is none, nothing changes.
+    /// Removes the viewer's reaction from a message. Without one, nothing changes.
     async fn remove_reaction(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Which reaction to which message.")] input: RemoveReactionInput,
+        #[graphql(desc = "The message and the emoji.")] input: RemoveReactionInput,
     ) -> Nullable<RemoveReactionPayload> {
         nullable(reaction::remove(ctx, input)).await
     }
 
-    /// Moves the viewer's read marker forward to this message (the newest one if none is named); never back.
-    async fn mark_read(&self, ctx: &Context<'_>, #[graphql(desc = "What was read.")] input: MarkReadInput) -> Nullable<MarkReadPayload> {
+    /// Moves the viewer's read marker forward to this message (default: the newest one). It never moves back.
+    async fn mark_read(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Input of `markRead`.")] input: MarkReadInput,
+    ) -> Nullable<MarkReadPayload> {
         nullable(async {
             let scope = Scope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
@@ -316,7 +320,7 @@ impl Mutation {
     async fn mark_unread(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is to be unread again.")] input: MarkUnreadInput,
+        #[graphql(desc = "Input of `markUnread`.")] input: MarkUnreadInput,
     ) -> Nullable<MarkUnreadPayload> {
         nullable(async {
             let scope = Scope::fresh(ctx)?;
@@ -329,39 +333,39 @@ impl Mutation {
         .await
     }
 
-    /// Notes that this message (the newest one if none is named) and all before it have reached one of the viewer's devices. Never goes back.
+    /// Moves the viewer's delivered marker forward to this message (default: the newest one). It never moves back.
     async fn mark_delivered(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What has reached a device.")] input: MarkDeliveredInput,
+        #[graphql(desc = "Input of `markDelivered`.")] input: MarkDeliveredInput,
     ) -> Nullable<MarkDeliveredPayload> {
         nullable(inbox::mark_delivered(ctx, input)).await
     }
 
-    /// Mutes, pins or archives the viewer's entry, or takes that back. What is not given stays as it is.
+    /// Mutes, pins or archives the viewer's inbox entry, or undoes it. Omitted fields stay unchanged.
     async fn update_inbox_entry(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is to be set.")] input: UpdateInboxEntryInput,
+        #[graphql(desc = "The entry and its new flags.")] input: UpdateInboxEntryInput,
     ) -> Nullable<UpdateInboxEntryPayload> {
         nullable(inbox::update_entry(ctx, input)).await
     }
 
-    /// Gives a sign that the viewer is typing, or stops; for as long as it lasts, again every few seconds. It ends by itself 6 seconds after
-    /// the last one, and with a message.
+    /// Publishes that the viewer types, or stopped. Repeat it every few seconds while the viewer types. It expires
+    /// 6 seconds after the last call, and with a message.
     async fn set_typing(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Where, and whether.")] input: SetTypingInput,
+        #[graphql(desc = "The conversation, and whether the viewer types.")] input: SetTypingInput,
     ) -> Nullable<SetTypingPayload> {
         nullable(typing::set_typing(ctx, input)).await
     }
 
-    /// Changes what the viewer tells of themselves. What is not given stays as it is; null takes it back.
+    /// Changes the viewer's profile. Omitted fields stay unchanged; null clears a field.
     async fn update_profile(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "What is to be told.")] input: UpdateProfileInput,
+        #[graphql(desc = "The new profile fields.")] input: UpdateProfileInput,
     ) -> Nullable<UpdateProfilePayload> {
         nullable(profile::update_profile(ctx, input)).await
     }

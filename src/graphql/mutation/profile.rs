@@ -10,23 +10,23 @@ use crate::graphql::error::Result;
 use crate::graphql::scope::Scope;
 use crate::graphql::types::User;
 
-/// What the viewer tells of themselves. What is not given stays as it is; null takes it back.
+/// Input of `updateProfile`. Omitted fields stay unchanged; null clears a field.
 #[derive(InputObject)]
 pub(super) struct UpdateProfileInput {
-    /// How the viewer wants to be called: at most 128 bytes, not blank, without control characters.
+    /// Display name: at most 128 bytes, not blank, without control, invisible or bidirectional format characters.
     display_name: MaybeUndefined<String>,
-    /// A picture of the viewer: an https or http URL of at most 2,048 bytes.
+    /// URL of the viewer's picture, http or https: at most 2,048 bytes.
     avatar_url: MaybeUndefined<String>,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The viewer as everybody sees them now.
+/// Payload of `updateProfile`.
 #[derive(SimpleObject)]
 pub(super) struct UpdateProfilePayload {
     /// The viewer.
     user: User,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 

@@ -11,43 +11,43 @@ use crate::graphql::scope::Scope;
 use crate::graphql::types::Message;
 use crate::model;
 
-/// A reaction to a message.
+/// Input of `addReaction`.
 #[derive(InputObject)]
 pub(super) struct AddReactionInput {
     /// The message.
     message_id: ID,
-    /// One emoji of Unicode. How it is spelled, with U+FE0F or without, makes no difference. A message has at most 20 kinds.
+    /// One Unicode emoji. Spellings with and without U+FE0F are the same emoji. A message has at most 20 different ones.
     emoji: String,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The message with its reactions.
+/// Payload of `addReaction`.
 #[derive(SimpleObject)]
 pub(super) struct AddReactionPayload {
     /// The message.
     message: Message,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 
-/// A reaction that is to go.
+/// Input of `removeReaction`.
 #[derive(InputObject)]
 pub(super) struct RemoveReactionInput {
     /// The message.
     message_id: ID,
     /// The emoji.
     emoji: String,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The message with the reactions that are left.
+/// Payload of `removeReaction`.
 #[derive(SimpleObject)]
 pub(super) struct RemoveReactionPayload {
     /// The message.
     message: Message,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 

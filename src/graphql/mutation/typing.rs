@@ -8,23 +8,23 @@ use crate::graphql::id::conversation_of;
 use crate::graphql::scope::Scope;
 use crate::graphql::types::Conversation;
 
-/// Whether the viewer types.
+/// Input of `setTyping`.
 #[derive(InputObject)]
 pub(super) struct SetTypingInput {
-    /// In which conversation.
+    /// The conversation.
     conversation_id: ID,
-    /// True at most once in 2 seconds, and so false.
+    /// True while the viewer types. At most one call in 2 seconds for each conversation, true or false.
     typing: bool,
-    /// Echoed: at most 128 bytes.
+    /// Opaque text that the payload echoes: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The others were told.
+/// Payload of `setTyping`.
 #[derive(SimpleObject)]
 pub(super) struct SetTypingPayload {
     /// The conversation.
     conversation: Conversation,
-    /// As it was given.
+    /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
 }
 

@@ -56,27 +56,27 @@ impl Plain for Conversation {
 /// A conversation that the viewer takes part in.
 #[Object]
 impl Conversation {
-    /// An opaque id, unique among all objects.
+    /// Opaque global id, unique among all objects.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::Conversation(self.conversation.id).encode()
     }
 
-    /// The partition key.
+    /// Partition key of the conversation.
     async fn uuid(&self) -> Uuid {
         Uuid(self.conversation.id.0)
     }
 
-    /// Whether two people talk, or a group.
+    /// DIRECT (two users, or one with themselves) or GROUP.
     async fn kind(&self) -> ConversationKind {
         self.conversation.kind.into()
     }
 
-    /// A group's name; null for a direct conversation that has none.
+    /// Name of a group. Null for a direct conversation without a name.
     async fn name(&self) -> Option<&str> {
         self.conversation.name.as_ref().map(model::GroupName::as_str)
     }
 
-    /// The other one of a direct conversation, or the viewer who talks to themselves; null in a group.
+    /// The other participant of a direct conversation, or the viewer in a conversation with oneself. Null for a group.
     async fn direct_peer(&self) -> Nullable<User> {
         nullable(async {
             let peer = self.scope.chat.direct_peer(&self.scope.viewer, &self.conversation).await?;
@@ -85,23 +85,23 @@ impl Conversation {
         .await
     }
 
-    /// When it was started.
+    /// Time of creation.
     async fn created_at(&self) -> DateTime {
         DateTime(self.conversation.created_at)
     }
 
-    /// Who started it. Null where an import did not say.
+    /// User who created the conversation. Null if an import did not name one.
     async fn created_by(&self) -> Option<User> {
         self.conversation.created_by.clone().map(|user| User::new(&self.scope, user))
     }
 
-    /// Those who are in it now, by the bytes of their usernames.
+    /// Current participants, ordered by username (bytewise).
     async fn participants(
         &self,
-        #[graphql(desc = "At most this many, from the beginning or behind `after`. 0 to 100; 20 by default.")] first: Option<i32>,
-        #[graphql(desc = "Only what follows this cursor.")] after: Option<String>,
-        #[graphql(desc = "At most this many, from the end or before `before`. 0 to 100.")] last: Option<i32>,
-        #[graphql(desc = "Only what precedes this cursor.")] before: Option<String>,
+        #[graphql(desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Returns only edges after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")] last: Option<i32>,
+        #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
     ) -> Result<Connection<ParticipantEdge>> {
         let arguments = PageArguments { first, after, last, before };
         let request = arguments.request(List::Participants(self.conversation.id))?;
@@ -110,24 +110,27 @@ impl Conversation {
         Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
     }
 
-    /// How many are in it now.
+    /// Number of current participants.
     async fn participant_count(&self) -> Result<i32> {
         let count = self.scope.loaders.participant_counts.load(self.conversation.id).await?;
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
-    /// Newest first: the clustering order. `from` and `until` cut a time range, of which `hasNextPage` and `hasPreviousPage` then speak;
-    /// `around` centres the page on a message of this conversation and goes with neither cursors nor a range.
+    /// Messages, newest first: the clustering order. `from` and `until` cut a time range; `hasNextPage` and
+    /// `hasPreviousPage` then describe that range. `around` centres the page on a message of this conversation and
+    /// excludes cursors and ranges.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the field, as the contract has them")]
     async fn messages(
         &self,
-        #[graphql(desc = "At most this many, from the newest or behind `after`. 0 to 100; 20 by default.")] first: Option<i32>,
-        #[graphql(desc = "Only messages older than this cursor's.")] after: Option<String>,
-        #[graphql(desc = "At most this many, from the oldest or before `before`. 0 to 100.")] last: Option<i32>,
-        #[graphql(desc = "Only messages newer than this cursor's.")] before: Option<String>,
-        #[graphql(desc = "Only messages sent at this moment or later.")] from: Option<DateTime>,
-        #[graphql(desc = "Only messages sent before this moment.")] until: Option<DateTime>,
-        #[graphql(desc = "The id of the message that is to stand in the middle of the page.")] around: Option<ID>,
+        #[graphql(desc = "Number of messages from the newest or after `after` towards older ones: 0 to 100. Default 20.")] first: Option<
+            i32,
+        >,
+        #[graphql(desc = "Returns only messages older than this cursor's.")] after: Option<String>,
+        #[graphql(desc = "Number of messages from the oldest or before `before` towards newer ones: 0 to 100.")] last: Option<i32>,
+        #[graphql(desc = "Returns only messages newer than this cursor's.")] before: Option<String>,
+        #[graphql(desc = "Returns only messages sent at this time or later.")] from: Option<DateTime>,
+        #[graphql(desc = "Returns only messages sent before this time.")] until: Option<DateTime>,
+        #[graphql(desc = "Id of the message to centre the page on. It excludes cursors, `from` and `until`.")] around: Option<ID>,
     ) -> Result<Connection<MessageEdge>> {
         let arguments = PageArguments { first, after, last, before };
         let request = match around {
@@ -152,13 +155,13 @@ impl Conversation {
         Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
     }
 
-    /// How many messages there are, deleted ones included: exact, at a cost that does not grow with history.
+    /// Exact number of messages, deleted ones included. Its cost does not grow with history.
     async fn message_count(&self) -> Result<i32> {
         let count = self.scope.loaders.message_counts.load(self.conversation.id).await?;
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
-    /// The newest message. Null where there is none yet.
+    /// Newest message. Null if none exists.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
             match self.scope.loaders.last_messages.load(self.conversation.id).await? {
@@ -169,12 +172,12 @@ impl Conversation {
         .await
     }
 
-    /// The viewer's inbox entry for it.
+    /// The viewer's inbox entry of this conversation.
     async fn inbox_entry(&self) -> Nullable<InboxEntry> {
         nullable(async { InboxEntry::load(&self.scope, self.conversation.id).await }).await
     }
 
-    /// The position of the event stream now. Take it first, then read, then subscribe after it: nothing falls between.
+    /// Present position of the event stream. Fetch it first, then read, then subscribe with it as `after`: no event is lost between.
     async fn events_cursor(&self) -> Result<String> {
         let position = self.scope.chat.events_position(self.conversation.id).await?;
         Ok(position.encode(List::Events(self.conversation.id)))
@@ -196,30 +199,30 @@ impl Participant {
     }
 }
 
-/// A user in a conversation.
+/// A user as a participant of a conversation.
 #[Object]
 impl Participant {
-    /// An opaque id, unique among all objects.
+    /// Opaque global id, unique among all objects.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::Participant(self.participant.conversation, self.participant.user.clone()).encode()
     }
 
-    /// Who it is.
+    /// The user.
     async fn user(&self) -> User {
         User::new(&self.scope, self.participant.user.clone())
     }
 
-    /// In which conversation.
+    /// The conversation.
     async fn conversation(&self) -> Result<Conversation> {
         Conversation::of(&self.scope, self.participant.conversation).await
     }
 
-    /// What they may do.
+    /// Role of the participant.
     async fn role(&self) -> ParticipantRole {
         self.participant.membership.role.into()
     }
 
-    /// Since when they take part.
+    /// Time of the last joining.
     async fn joined_at(&self) -> Result<DateTime> {
         match self.participant.membership.since {
             Some(since) => Ok(DateTime(since)),
@@ -227,21 +230,21 @@ impl Participant {
         }
     }
 
-    /// The last message that they have read. Null where they have read none. It never goes back.
+    /// Newest message that the participant has read. Null if none. It never moves back.
     async fn read_up_to(&self) -> Nullable<Message> {
         nullable(async { self.message_at(self.participant.read_up_to).await }).await
     }
 
-    /// The last message that reached one of their devices. What was read was delivered.
+    /// Newest message delivered to a device of the participant. A read message counts as delivered.
     async fn delivered_up_to(&self) -> Nullable<Message> {
         nullable(async { self.message_at(self.participant.delivered_up_to.max(self.participant.read_up_to)).await }).await
     }
 }
 
-/// A participant in a list.
+/// Edge of a participant.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct ParticipantEdge {
-    /// For `after` and `before` of this list.
+    /// Cursor for `after` and `before` of this list.
     cursor: String,
     /// The participant.
     node: Participant,

@@ -23,7 +23,7 @@ pub(in crate::graphql) struct InboxEntry {
     read: ReadBefore,
 }
 
-/// What was read for all entries of a page at once. What was not, or could not be, is read when it is asked for.
+/// Values read for all entries of a page at once. A missing one is read on demand.
 #[derive(Default)]
 struct ReadBefore {
     conversation: Option<Arc<model::Conversation>>,
@@ -60,10 +60,10 @@ async fn row(scope: &Scope, conversation: ConversationId) -> Result<Option<Inbox
     Ok(row.filter(|_| conversation.is_some()))
 }
 
-/// A conversation as the viewer's list shows it.
+/// A conversation as the viewer's inbox shows it.
 #[Object]
 impl InboxEntry {
-    /// An opaque id, unique among all objects.
+    /// Opaque global id, unique among all objects.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::InboxEntry(self.row.conversation, self.scope.viewer.clone()).encode()
     }
@@ -76,7 +76,7 @@ impl InboxEntry {
         }
     }
 
-    /// The newest message. Null where there is none yet.
+    /// Newest message. Null if none exists.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
             if let Some(known) = &self.read.last_message {
@@ -90,7 +90,7 @@ impl InboxEntry {
         .await
     }
 
-    /// By what the inbox is ordered: when the newest message was sent, or when the conversation was started.
+    /// Sort key of the inbox: the time of the newest message, or of creation.
     async fn last_activity_at(&self) -> DateTime {
         DateTime(self.row.last_activity)
     }
@@ -100,12 +100,12 @@ impl InboxEntry {
         Ok(count_of(self.unread().await?))
     }
 
-    /// Whether there are more unread messages than `unreadCount` says, or may be. False where there are exactly as many as the cap.
+    /// True if there are, or may be, more unread messages than `unreadCount`. False at exactly the cap.
     async fn unread_count_is_capped(&self) -> Result<bool> {
         Ok(self.unread().await?.is_capped)
     }
 
-    /// The oldest unread message. Null when nothing is unread.
+    /// Oldest unread message. Null if nothing is unread.
     async fn first_unread_message(&self) -> Nullable<Message> {
         nullable(async {
             match self.unread().await?.first {
@@ -116,22 +116,22 @@ impl InboxEntry {
         .await
     }
 
-    /// The newest message that the viewer has read. Null where they have read none, or marked all unread.
+    /// Newest message that the viewer has read. Null if they have read none, or marked everything unread.
     async fn read_up_to(&self) -> Nullable<Message> {
         nullable(async { Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await }).await
     }
 
-    /// Whether the viewer wants no notice of it.
+    /// True if the viewer muted the conversation.
     async fn is_muted(&self) -> bool {
         self.row.flags.is_muted
     }
 
-    /// Whether the viewer has pinned it. The order stays by activity: showing pinned ones first is the client's.
+    /// True if the viewer pinned the entry. The order stays by activity; the client shows pinned entries first.
     async fn is_pinned(&self) -> bool {
         self.row.flags.is_pinned
     }
 
-    /// Whether it is put away. Ends by itself with a newer message, unless muted.
+    /// True if the viewer archived the entry. A newer message ends it, unless the entry is muted.
     async fn is_archived(&self) -> bool {
         self.row.is_archived()
     }
@@ -164,10 +164,10 @@ impl Plain for InboxEntry {
     }
 }
 
-/// An inbox entry in the inbox.
+/// Edge of an inbox entry.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct InboxEntryEdge {
-    /// For `after` and `before` of `inbox`: where the entry stood when this was answered.
+    /// Cursor for `after` and `before` of `inbox`: the entry's position at the time of this answer.
     cursor: String,
     /// The entry.
     node: InboxEntry,
@@ -218,7 +218,7 @@ impl InboxEntryConnection {
                 return Vec::new();
             }
             let keys: Vec<_> = last.iter().flatten().copied().collect();
-            // Whoever asks for one that could not be read hears why.
+            // The field that needs a failed read gets its error.
             scope.chat.messages(&keys).await.unwrap_or_default()
         };
         let unread = async {
@@ -244,7 +244,7 @@ impl InboxEntryConnection {
 /// A page of the viewer's conversations, the most recently active first.
 #[Object]
 impl InboxEntryConnection {
-    /// The entries of this page. A filtered page may be short, or empty, while `hasNextPage` is true: go on from `endCursor`.
+    /// Edges of this page. A filtered page may be short or empty while `hasNextPage` is true: continue from `endCursor`.
     async fn edges(&self, ctx: &Context<'_>) -> SwiftList<InboxEntryEdge> {
         let entries = self.read_for(&ctx.look_ahead().field("node")).await;
         let cursors = List::Inbox(&self.scope.viewer).cursors();
@@ -252,7 +252,7 @@ impl InboxEntryConnection {
         SwiftList(entries.into_iter().map(edge).collect())
     }
 
-    /// Where this page lies in its list.
+    /// Position of this page in its list.
     async fn page_info(&self) -> PageInfo {
         let cursor = |key: crate::model::InboxKey| key.encode(List::Inbox(&self.scope.viewer));
         PageInfo {
@@ -263,19 +263,19 @@ impl InboxEntryConnection {
         }
     }
 
-    /// Where `inboxUpdated` goes on from: subscribe after it, and no change since this page is missed.
+    /// Cursor for `inboxUpdated(after:)`: the subscription delivers every change since this page.
     async fn updates_cursor(&self) -> String {
         self.updates_position.encode(List::Updates(&self.scope.viewer))
     }
 }
 
-/// For the badge on the app.
+/// Numbers for the badge of an app.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct InboxSummary {
-    /// How many of the viewer's conversations have unread messages and are neither muted nor archived: exact up to 100, looked for in
-    /// the newest 1,000 entries.
+    /// Number of the viewer's conversations with unread messages that are neither muted nor archived: exact up to 100,
+    /// among the newest 1,000 entries.
     unread_conversation_count: i32,
-    /// Whether there may be more.
+    /// True if there may be more.
     is_capped: bool,
 }
 
@@ -286,16 +286,16 @@ impl From<chat::InboxSummary> for InboxSummary {
     }
 }
 
-/// Which entries are wanted. Archived ones are hidden unless asked for.
+/// Filter of inbox entries. Archived entries are hidden by default.
 #[derive(InputObject, Default)]
 pub(in crate::graphql) struct InboxFilter {
-    /// Only direct conversations, or only groups.
+    /// Returns only direct conversations, or only groups.
     kind: Option<ConversationKind>,
-    /// Only entries with unread messages.
+    /// Returns only entries with unread messages.
     unread_only: Option<bool>,
-    /// True: only archived entries. False, or not given: only others.
+    /// True returns only archived entries. False (default) returns only the others.
     archived: Option<bool>,
-    /// True: only pinned entries. False: only others.
+    /// True returns only pinned entries. False returns only the others.
     pinned: Option<bool>,
 }
 

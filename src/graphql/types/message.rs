@@ -31,7 +31,7 @@ impl Message {
         Self { scope: scope.clone(), message }
     }
 
-    /// Where the viewer may see it. All that a request loads of a conversation shares one look at whether they may.
+    /// Loads a message if the viewer may see it. All loads of one request share one check of the membership.
     pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId, id: MessageId) -> Result<Option<Self>> {
         let loaders = &scope.loaders;
         let (seen, message) = try_join(loaders.conversations.load(conversation), loaders.messages.load((conversation, id))).await?;
@@ -50,52 +50,52 @@ impl Message {
 /// A message of a conversation.
 #[Object]
 impl Message {
-    /// An opaque id, unique among all objects.
+    /// Opaque global id, unique among all objects.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::Message(self.message.conversation, self.message.id).encode()
     }
 
-    /// The clustering key, a timeuuid: messages are ordered by it.
+    /// Clustering key, a timeuuid. Messages sort by it.
     async fn uuid(&self) -> Uuid {
         Uuid(self.message.id.uuid())
     }
 
-    /// Where it was sent.
+    /// The conversation of the message.
     async fn conversation(&self) -> Result<Conversation> {
         Conversation::of(&self.scope, self.message.conversation).await
     }
 
-    /// Who sent it.
+    /// Sender of the message.
     async fn sender(&self) -> User {
         User::new(&self.scope, self.message.sender.clone())
     }
 
-    /// Whether its sender wrote it, or something happened.
+    /// TEXT (written by the sender) or SYSTEM (an event of the conversation).
     async fn kind(&self) -> MessageKind {
         self.message.kind.into()
     }
 
-    /// The text. Null once deleted; empty only beside attachments, and in a SYSTEM message.
+    /// Text of the message. Null once deleted. Empty only with attachments, and in a SYSTEM message.
     async fn body(&self, ctx: &Context<'_>) -> Result<Option<&str>> {
         let body = self.message.content.as_ref().map(|content| content.body.as_str());
         Session::charge(ctx, body.map_or(0, str::len))?;
         Ok(body)
     }
 
-    /// What is attached. None once deleted.
+    /// Attachments. Empty once deleted.
     async fn attachments(&self, ctx: &Context<'_>) -> Result<Vec<Attachment<'_>>> {
         let attachments: Vec<_> = self.message.content.iter().flat_map(|content| &content.attachments).map(Attachment).collect();
         Session::charge(ctx, attachments.iter().map(|Attachment(attachment)| attachment.url.len()).sum())?;
         Ok(attachments)
     }
 
-    /// The client's own: the value that was sent, its keys in their order. Null once deleted. Of a SYSTEM message: `event`, one of joined, left, removed, renamed and roleChanged, and
-    /// `usernames`, those whom it is about; beside them the new `name`, or the new `role`.
+    /// Metadata of the client: the value that was sent, its keys in order. Null once deleted. A SYSTEM message has
+    /// `event` (joined, left, removed, renamed or roleChanged), `usernames` (the users concerned), and the new `name` or `role`.
     async fn metadata(&self) -> Option<Json> {
         metadata(&self.message).map(|json| Json(json.get().to_owned()))
     }
 
-    /// The message that it answers.
+    /// The message that this one replies to.
     async fn reply_to(&self) -> Nullable<Self> {
         nullable(async {
             match self.message.reply_to {
@@ -111,40 +111,40 @@ impl Message {
         self.scope.client_key(&self.message)
     }
 
-    /// When it was sent: the time inside the timeuuid.
+    /// Time of sending: the time inside the timeuuid.
     async fn created_at(&self) -> DateTime {
         DateTime(self.message.id.moment())
     }
 
-    /// When its content was last changed. Null where it never was.
+    /// Time of the last edit. Null if the message was never edited.
     async fn edited_at(&self) -> Option<DateTime> {
         self.message.content.as_ref()?.edited_at.map(DateTime)
     }
 
-    /// When it was deleted. Null where it is there.
+    /// Time of deletion. Null if the message is not deleted.
     async fn deleted_at(&self) -> Option<DateTime> {
         self.message.deleted_at.map(DateTime)
     }
 
-    /// The reactions to it, one for each emoji, by the bytes of these. None once deleted.
+    /// Reactions, one for each emoji, ordered by the emoji (bytewise). Empty once deleted.
     async fn reactions(&self) -> Result<Vec<Reaction>> {
         reaction::reactions(&self.scope, &self.message).await
     }
 
-    /// The least advanced state over the other participants who were there when it was sent and have not left; null where there is none of
-    /// them, and in a large conversation.
+    /// Least advanced delivery status among the other participants who were present at the send and have not left. Null
+    /// without such participants, and in a large conversation.
     async fn status(&self) -> Nullable<DeliveryStatus> {
         nullable(receipt::status(&self.scope, &self.message)).await
     }
 
-    /// How far it has come at each of the other participants who were there when it was sent and have not left, by the bytes of their
-    /// usernames.
+    /// Delivery status at each of the other participants who were present at the send and have not left, ordered by
+    /// username (bytewise).
     async fn receipts(
         &self,
-        #[graphql(desc = "At most this many, from the beginning or behind `after`. 0 to 100; 20 by default.")] first: Option<i32>,
-        #[graphql(desc = "Only what follows this cursor.")] after: Option<String>,
-        #[graphql(desc = "At most this many, from the end or before `before`. 0 to 100.")] last: Option<i32>,
-        #[graphql(desc = "Only what precedes this cursor.")] before: Option<String>,
+        #[graphql(desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Returns only edges after this cursor.")] after: Option<String>,
+        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")] last: Option<i32>,
+        #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
     ) -> Result<Connection<ReceiptEdge>> {
         receipt::receipts(&self.scope, &self.message, &PageArguments { first, after, last, before }).await
     }
@@ -176,57 +176,57 @@ impl Plain for Message {
     }
 }
 
-/// A description of something that lies elsewhere, such as a picture. Wideroom never fetches it.
+/// Metadata of a file stored elsewhere, such as a picture. Wideroom never fetches the file.
 struct Attachment<'a>(&'a model::Attachment);
 
-/// A description of something that lies elsewhere, such as a picture. Wideroom never fetches it.
+/// Metadata of a file stored elsewhere, such as a picture. Wideroom never fetches the file.
 #[Object]
 impl Attachment<'_> {
-    /// Where it lies: an https or http URL.
+    /// URL of the file, http or https.
     async fn url(&self) -> &str {
         &self.0.url
     }
 
-    /// Its media type, such as image/png.
+    /// Media type, such as `image/png`.
     async fn mime_type(&self) -> &str {
         &self.0.mime_type
     }
 
-    /// The name of the file.
+    /// File name.
     async fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
 
-    /// Its size in bytes, a whole number.
+    /// Size in bytes, a whole number.
     async fn size_bytes(&self) -> Option<f64> {
         self.0.size_bytes.map(|size| size as f64)
     }
 
-    /// Its width in pixels.
+    /// Width in pixels.
     async fn width(&self) -> Option<i32> {
         self.0.width.and_then(|width| i32::try_from(width).ok())
     }
 
-    /// Its height in pixels.
+    /// Height in pixels.
     async fn height(&self) -> Option<i32> {
         self.0.height.and_then(|height| i32::try_from(height).ok())
     }
 }
 
-/// Something to attach: at most 10, together at most 8 KiB.
+/// Attachment of a message. A message has at most 10, together at most 8 KiB.
 #[derive(InputObject)]
 pub(in crate::graphql) struct AttachmentInput {
-    /// Where it lies: an https or http URL of at most 2,048 bytes.
+    /// URL of the file, http or https: at most 2,048 bytes.
     url: String,
-    /// Its media type, such as image/png: at most 127 bytes.
+    /// Media type, such as `image/png`: at most 127 bytes.
     mime_type: String,
-    /// The name of the file: at most 255 bytes.
+    /// File name: at most 255 bytes.
     name: Option<String>,
-    /// Its size in bytes, a whole number.
+    /// Size in bytes, a whole number.
     size_bytes: Option<f64>,
-    /// Its width in pixels.
+    /// Width in pixels.
     width: Option<i32>,
-    /// Its height in pixels.
+    /// Height in pixels.
     height: Option<i32>,
 }
 
@@ -243,10 +243,10 @@ impl From<AttachmentInput> for AttachmentDraft {
     }
 }
 
-/// A message in a list.
+/// Edge of a message.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct MessageEdge {
-    /// For `after` and `before` of `Conversation.messages`, and for `after` of `messageAdded`.
+    /// Cursor for `after` and `before` of `Conversation.messages`, and for `after` of `messageAdded`.
     cursor: String,
     /// The message.
     node: Swift<Message>,

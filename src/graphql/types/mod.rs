@@ -20,9 +20,9 @@ use super::id::GlobalId;
 use super::scope::Scope;
 use crate::model;
 
-/// Anything with a global id.
+/// An object with a global id.
 #[derive(Interface)]
-#[graphql(field(name = "id", ty = "ID", desc = "An opaque id, unique among all objects."))]
+#[graphql(field(name = "id", ty = "ID", desc = "Opaque global id, unique among all objects."))]
 pub(super) enum Node {
     User(User),
     Conversation(Conversation),
@@ -32,7 +32,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// What an id names, where the viewer may see it.
+    /// Object of a global id, if the viewer may see it.
     pub(super) async fn load(scope: &Scope, id: &str) -> Result<Option<Self>> {
         let Some(id) = GlobalId::decode(id) else { return Ok(None) };
         Ok(match id {
@@ -51,39 +51,39 @@ impl Node {
     }
 }
 
-/// Whether two people talk, or a group.
+/// DIRECT (two users, or one with themselves) or GROUP.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::ConversationKind")]
 pub(super) enum ConversationKind {
-    /// Of two users, or of one with themselves. There is one for each pair.
+    /// Conversation of two users, or of one user with themselves. Each pair has exactly one.
     Direct,
-    /// Of any number of users, with a name.
+    /// Conversation of any number of users, with a name.
     Group,
 }
 
-/// What a participant may do.
+/// Role of a participant.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::Role")]
 pub(super) enum ParticipantRole {
-    /// May do everything, and give roles.
+    /// May do everything, including changes of roles.
     Owner,
-    /// May rename the group, add and remove members, and delete messages of others.
+    /// May rename the group, add users, remove MEMBERs, and delete messages of others.
     Admin,
     /// May read, send, react, and leave.
     Member,
 }
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::MessageKind")]
 pub(super) enum MessageKind {
     /// Written by its sender.
     Text,
-    /// Says what happened to the conversation: a join, a leave, a new name, a new role. Its sender is who did it.
+    /// Records a join, a leave, a removal, a rename or a role change. Its sender is the user who caused it; `metadata` has the details.
     System,
 }
 
-/// What a loader did not find though another row names it.
+/// Error of a missing object that another row refers to.
 fn missing(what: &str) -> Error {
     Error::not_found(what)
 }

@@ -22,31 +22,31 @@ impl Reaction {
     }
 }
 
-/// All reactions to a message with one emoji.
+/// Reactions to a message with one emoji.
 #[Object]
 impl Reaction {
-    /// The emoji, in its one full spelling.
+    /// The emoji, fully qualified.
     async fn emoji(&self) -> &str {
         self.reaction().emoji.as_str()
     }
 
-    /// How many users have it: exact up to 1,000.
+    /// Number of users with this reaction: exact up to 1,000.
     async fn count(&self) -> u32 {
         self.reaction().count
     }
 
-    /// Whether there may be more than are counted.
+    /// True if there may be more users than `count`.
     async fn count_is_capped(&self) -> bool {
         self.reaction().is_capped
     }
 
-    /// Whether the viewer is one of them.
+    /// True if the viewer has this reaction.
     async fn viewer_has_reacted(&self) -> bool {
         self.reaction().has_viewer
     }
 
-    /// The first of them, by the bytes of their usernames.
-    async fn users(&self, #[graphql(desc = "At most this many. 0 to 100; 20 by default.")] first: Option<i32>) -> Result<Vec<User>> {
+    /// First users with this reaction, ordered by username (bytewise).
+    async fn users(&self, #[graphql(desc = "Number of users: 0 to 100. Default 20.")] first: Option<i32>) -> Result<Vec<User>> {
         let (_, count) = PageArguments { first, ..PageArguments::default() }.direction_and_count()?;
         Ok(self.reaction().users.iter().take(count).map(|user| User::new(&self.scope, user.clone())).collect())
     }

@@ -9,31 +9,31 @@ use crate::graphql::error::Result;
 use crate::graphql::scope::Scope;
 use crate::model;
 
-/// How far a message has come.
+/// Delivery status of a message.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::DeliveryStatus")]
 pub(in crate::graphql) enum DeliveryStatus {
-    /// It is kept, and has not reached a device yet.
+    /// Stored, and not delivered to a device yet.
     Sent,
-    /// It has reached a device.
+    /// Delivered to a device.
     Delivered,
-    /// It was read.
+    /// Read.
     Read,
 }
 
-/// How far a message has come at one of those it was sent to.
+/// Delivery status of a message at one participant.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct Receipt {
-    /// At whom.
+    /// The participant.
     user: User,
-    /// How far.
+    /// Delivery status at this participant.
     status: DeliveryStatus,
 }
 
-/// A receipt in a list.
+/// Edge of a receipt.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct ReceiptEdge {
-    /// For `after` and `before` of this list.
+    /// Cursor for `after` and `before` of this list.
     cursor: String,
     /// The receipt.
     node: Receipt,

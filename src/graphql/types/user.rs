@@ -10,12 +10,12 @@ use crate::graphql::scope::Scope;
 use crate::graphql::swift::{JsonText, Plain};
 use crate::model::{self, UserId};
 
-/// Whether a user is here just now.
+/// Presence of a user.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct Presence {
     /// Whether the user has a socket or a stream open, or had one a few seconds ago: on this server, or on another that told of it.
     is_online: bool,
-    /// When the user was here last: to the minute while they are, and in whatever server they were. Null for one who never was.
+    /// Time when the user was last online, accurate to a minute. Null if the user never was.
     last_seen_at: Option<DateTime>,
 }
 
@@ -36,25 +36,25 @@ impl User {
     }
 }
 
-/// A user. One exists by being named; only a profile is added to the name.
+/// A user. A user exists once a token or a conversation names them; a profile is optional.
 #[Object]
 impl User {
-    /// An opaque id, unique among all objects.
+    /// Opaque global id, unique among all objects.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::User(self.user.clone()).encode()
     }
 
-    /// The name by which the user signs in: 1 to 128 bytes, compared byte by byte.
+    /// Unique name, the `sub` of the user's tokens: 1 to 128 bytes, compared bytewise.
     async fn username(&self) -> &str {
         self.user.as_str()
     }
 
-    /// How the user wants to be called. Null where they did not say.
+    /// Display name. Null if none is set. It is not unique: show `username` beside it.
     async fn display_name(&self) -> Nullable<String> {
         nullable(async { Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.display_name)) }).await
     }
 
-    /// A picture of the user. Null where they have none.
+    /// URL of the user's picture. Null if none is set.
     async fn avatar_url(&self) -> Nullable<String> {
         nullable(async { Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.avatar_url)) }).await
     }
