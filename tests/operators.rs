@@ -1,10 +1,10 @@
-//! Dashboard and README match the program: its metrics, and its table of bounds.
+//! Files for operators match the program: the dashboard, the configuration and the pages.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use wideroom::config::{BOUNDS, Config};
+use wideroom::config::BOUNDS;
 
 use crate::cli::get;
 use crate::support::program::Program;
@@ -47,22 +47,41 @@ fn the_dashboard_shows_every_metric_and_no_other() {
     assert_eq!(shown, told);
 }
 
-/// The rows of the README's table of bounds: flag, default, and what a client gets beyond it.
-fn rows() -> Vec<[String; 3]> {
-    let readme = read("README.md");
-    let rows = readme.lines().filter_map(|line| {
-        let cells: Vec<_> = line.strip_prefix("| `--")?.split(" | ").collect();
-        let [flag, default, _, beyond] = cells[..] else { panic!("{line}") };
-        Some([flag.trim_end_matches('`'), default, beyond.trim_end_matches(" |")].map(str::to_owned))
-    });
-    rows.collect()
+/// `UPDATE_CONFIG=1` writes the file anew.
+#[test]
+fn the_committed_configuration_is_the_one_that_the_program_prints() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docker/wideroom.toml");
+    let printed = wideroom::config::default_file();
+    if std::env::var_os("UPDATE_CONFIG").is_some() {
+        std::fs::write(&path, &printed).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == printed, "docker/wideroom.toml is stale: run UPDATE_CONFIG=1 cargo test committed_configuration");
 }
 
 #[test]
-fn the_readme_names_every_bound_with_its_default() {
-    let rows = rows();
-    let said: Vec<_> = rows.iter().map(|[flag, default, _]| (flag.as_str(), default.clone())).collect();
-    let defaults: Vec<_> = BOUNDS.iter().map(|bound| (bound.name, (bound.get)(&Config::default()))).collect();
-    assert_eq!(said, defaults);
-    assert!(rows.iter().all(|[_, _, beyond]| !beyond.trim().is_empty()));
+fn every_bound_says_what_a_client_gets_beyond_it() {
+    let silent: Vec<_> = BOUNDS.iter().filter(|bound| bound.beyond.is_none_or(|beyond| beyond.trim().is_empty())).collect();
+    assert!(silent.is_empty(), "{:?}", silent.iter().map(|bound| bound.name).collect::<Vec<_>>());
+}
+
+/// Links of a page to files of this repository.
+fn links(page: &str) -> Vec<String> {
+    let targets = read(page).split("](").skip(1).filter_map(|rest| Some(rest.split(')').next()?.to_owned())).collect::<Vec<_>>();
+    targets.into_iter().filter(|target| !target.starts_with("http") && !target.starts_with('#')).collect()
+}
+
+#[test]
+fn pages_link_to_files_that_exist_and_the_readme_is_short() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for page in ["README.md", "docker/README.md", "tests/clients/README.md"] {
+        let folder = root.join(page).parent().unwrap().to_owned();
+        let links = links(page);
+        assert!(links.len() > 5, "the links of {page} were not found");
+        for link in links {
+            let file = folder.join(link.split('#').next().unwrap());
+            assert!(file.exists(), "{page} links to {link}");
+        }
+    }
+    assert!(read("README.md").lines().count() <= 200);
 }

@@ -13,6 +13,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("FILE"),
         help: "Public keys by which tokens are checked, as PEM or JWKS, instead of the key in the data folder: RS256, ES256, EdDSA. Read again when it changes",
+        beyond: None,
         get: |config| show_path(config.tokens.keys.as_deref()),
         set: |config, text| value::set_option(&mut config.tokens.keys, text),
     },
@@ -22,6 +23,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("FILE"),
         help: "A file with a secret of at least 32 bytes by which tokens are checked (HS256), instead of the key in the data folder. Read again when it changes",
+        beyond: None,
         get: |config| show_path(config.tokens.secret.as_deref()),
         set: |config, text| value::set_option(&mut config.tokens.secret, text),
     },
@@ -31,6 +33,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Data,
         value_name: Some("NAME"),
         help: "Whom tokens must be for (`aud`); without it, tokens that are for somebody are refused",
+        beyond: None,
         get: |config| config.tokens.audience.clone().unwrap_or_else(|| "none".to_owned()),
         set: |config, text| {
             // A token of a user with one of these would open a backup, or pass for one of a demo.
@@ -46,6 +49,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Data,
         value_name: Some("NAME"),
         help: "Who must have made a token (`iss`)",
+        beyond: None,
         get: |config| config.tokens.issuer.clone().unwrap_or_else(|| "none".to_owned()),
         set: |config, text| value::set_option(&mut config.tokens.issuer, text),
     },
@@ -55,6 +59,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("TIME"),
         help: "By how much the clock of a token's issuer may differ",
+        beyond: None,
         get: |config| value::show_duration(config.tokens.leeway),
         set: |config, text| {
             config.tokens.leeway = value::parse_duration(text)?;
@@ -67,6 +72,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Data,
         value_name: Some("TIME"),
         help: "The longest life of a token, from `iat` to `exp` (from now, without `iat`); one that lives longer is refused",
+        beyond: None,
         get: |config| config.tokens.life_max.map_or_else(|| "none".to_owned(), value::show_duration),
         set: |config, text| {
             let mut life = Duration::ZERO;
@@ -80,6 +86,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("ORIGINS"),
         help: "Origins whose pages may use the API and open sockets, with commas between them, or *; the server's own always may",
+        beyond: None,
         get: |config| config.doors.origins.to_string(),
         set: |config, text| value::set_parsed(&mut config.doors.origins, text),
     },
@@ -89,6 +96,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("NETWORKS"),
         help: "Proxies whose X-Forwarded-For says who is asking, as 10.0.0.0/8,::1; without it everybody behind a proxy is one address",
+        beyond: None,
         get: |config| config.doors.proxies.to_string(),
         set: |config, text| value::set_parsed(&mut config.doors.proxies, text),
     },
@@ -98,6 +106,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("on|off"),
         help: "Whether the schema may be asked for",
+        beyond: None,
         get: |config| value::show_switch(config.documents.introspection),
         set: |config, text| {
             config.documents.introspection = value::switch(text)?;
@@ -110,6 +119,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("on|off|auto"),
         help: "Whether the pages at / and /demo are served; auto: only where --listen is an address of this machine",
+        beyond: None,
         get: |config| match config.pages {
             PageChoice::Auto => "auto".to_owned(),
             PageChoice::On => "on".to_owned(),
@@ -132,6 +142,7 @@ pub const ACCESS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("on|off"),
         help: "Off: no rates of users and addresses, and no bounds of their sockets; for load tests",
+        beyond: None,
         get: |config| value::show_switch(config.doors.rates.is_on),
         set: |config, text| {
             let is_on = value::switch(text)?;

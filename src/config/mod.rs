@@ -116,6 +116,8 @@ pub struct Setting {
     /// Placeholder of the value in the help. `None` for a switch.
     pub value_name: Option<&'static str>,
     pub help: &'static str,
+    /// Result for a client beyond a bound. `None` if the setting is no bound.
+    pub beyond: Option<&'static str>,
     /// The value as text that `set` takes.
     pub get: fn(&Config) -> String,
     /// `Err` says in a few words what the value must be, and never repeats it.

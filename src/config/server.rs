@@ -17,6 +17,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("ADDRESS"),
         help: "The address and port to listen on; port 0 takes a free one",
+        beyond: None,
         get: |config| config.listen.to_string(),
         set: |config, text| {
             config.listen = text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?;
@@ -29,6 +30,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("ADDRESS"),
         help: "Where operators find /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` is for nowhere",
+        beyond: None,
         get: |config| config.admin_listen.map_or_else(|| "off".to_owned(), |address| address.to_string()),
         set: |config, text| {
             let address = || text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:9090, or `off`");
@@ -42,6 +44,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Data,
         value_name: Some("DIR"),
         help: "The data folder, made where there is none: the signing key, and the embedded store",
+        beyond: None,
         get: |config| config.data.display().to_string(),
         set: |config, text| {
             if text.is_empty() {
@@ -57,6 +60,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Store,
         value_name: Some("STORE"),
         help: "Where messages are kept: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`, on Cassandra or ScyllaDB",
+        beyond: None,
         // Without user and password.
         get: |config| match &config.store {
             StoreChoice::Embedded => "embedded".to_owned(),
@@ -77,6 +81,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("URL"),
         help: "Where servers that share a cluster tell each other of what they write: `nats://[user:password@]host[:port]` or `tls://…`; without, each looks every second",
+        beyond: None,
         // Without user and password.
         get: |config| config.nats.as_ref().map(ToString::to_string).unwrap_or_default(),
         set: |config, text| {
@@ -91,6 +96,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: None,
         help: "Load the sample into the store if it is empty; only on an address of this machine",
+        beyond: None,
         get: |config| config.demo.to_string(),
         set: |config, text| value::set_bool(&mut config.demo, text),
     },
@@ -100,6 +106,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("FILE"),
         help: "Run the documents of this list only: JSON of documents by their ids, as compilers of clients write it; `any` is for no list",
+        beyond: None,
         get: |config| config.trusted_documents.as_ref().map_or_else(|| "any".to_owned(), |path| path.display().to_string()),
         set: |config, text| {
             if text.is_empty() {
@@ -115,6 +122,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("TIME"),
         help: "How long requests under way may take to finish after SIGTERM",
+        beyond: None,
         get: |config| value::show_duration(config.doors.drain),
         set: |config, text| {
             config.doors.drain = parse_duration(text)?;
@@ -127,6 +135,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("FILTER"),
         help: "What is logged to stderr: error, warn, info, debug or trace, also by module, as info,wideroom::store=debug",
+        beyond: None,
         get: |config| config.log.clone(),
         set: |config, text| {
             config.log = text.to_owned();
@@ -139,6 +148,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Serve,
         value_name: Some("FORMAT"),
         help: "How a line of the log looks: text or json",
+        beyond: None,
         get: |config| match config.log_format {
             LogFormat::Text => "text".to_owned(),
             LogFormat::Json => "json".to_owned(),
@@ -158,6 +168,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Store,
         value_name: Some("SIZE"),
         help: "Memory for blocks of the embedded store",
+        beyond: None,
         get: |config| value::show_size(config.cache_bytes),
         set: |config, text| value::set_size(&mut config.cache_bytes, text),
     },
@@ -167,6 +178,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Store,
         value_name: Some("SIZE"),
         help: "Writes are refused while less of the disk is free; reads go on",
+        beyond: None,
         get: |config| value::show_size(config.free_bytes_min),
         set: |config, text| value::set_size(&mut config.free_bytes_min, text),
     },
@@ -176,6 +188,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Store,
         value_name: None,
         help: "Open an embedded store that lost acknowledged writes, as after a restored disk; what is lost stays lost",
+        beyond: None,
         get: |config| config.accept_loss.to_string(),
         set: |config, text| value::set_bool(&mut config.accept_loss, text),
     },

@@ -2,16 +2,17 @@
 
 use super::{ACCESS, BOUNDS, Config, SETTINGS, Setting, Sources, settings};
 
-/// A file that sets nothing: each key with its default, behind a `#` that one takes away.
+/// Configuration file with every key commented out at its default. A bound says what a client gets beyond it.
 pub fn default_file() -> String {
-    let groups = [("The server", SETTINGS), ("Who may come in", ACCESS), ("Bounds", BOUNDS)];
-    let mut text = "# Wideroom: every setting with its default. Take the # away before a key to set it.\n\
-                    # A flag (--listen) and a variable of the environment (WIDEROOM_LISTEN) go over this file.\n"
+    let groups = [("The server", SETTINGS), ("Tokens and access", ACCESS), ("Bounds", BOUNDS)];
+    let mut text = "# Wideroom: every setting with its default. Every setting is commented out; uncomment one to override its default.\n\
+                    # A flag (--listen) and a variable of the environment (WIDEROOM_LISTEN) override this file.\n"
         .to_owned();
     for (title, settings) in groups {
         text += &format!("\n# == {title} ==\n");
         for setting in settings {
-            text += &format!("\n# {}.\n#{}\n", setting.help, line(setting, &Config::default()));
+            let beyond = setting.beyond.map(|beyond| format!("# Beyond it: {beyond}.\n")).unwrap_or_default();
+            text += &format!("\n# {}.\n{beyond}#{}\n", setting.help, line(setting, &Config::default()));
         }
     }
     text

@@ -1,6 +1,32 @@
 //! What is kept. One trait in the words of the model, an intent per method; every engine passes the same contract suite (tests/store).
 //!
 //! Each promise in these comments is a case of that suite. A store knows no rule of chat: who may do what is asked before it is called.
+//!
+//! # The data model
+//!
+//! One table answers one question. The embedded store keeps each as a range of sorted keys, the CQL store as a table.
+//!
+//! | table | key | answers |
+//! |---|---|---|
+//! | `conversations` | conversation | kind, name and creator of a conversation |
+//! | `direct_by_pair` | the two names | the direct conversation of two users |
+//! | `participants_by_conversation` | conversation, user | memberships, read and delivered markers |
+//! | `messages_by_conversation` | conversation, message, newest first | a page of history, from any position, in either direction |
+//! | `inbox_by_user` | user, conversation | read marker, last own send, muted, pinned, archived |
+//! | `inbox_activity_by_user` | user, activity, conversation, newest first | a page of the inbox |
+//! | `busy_conversations_by_user` | user, conversation | conversations ordered by their head at read time, so that a send moves no row |
+//! | `large_conversations_by_user` | user, conversation | conversations merged into the inbox at read time |
+//! | `changes_by_conversation` | conversation, change | edits, deletions, reactions, membership and names since a cursor (35 days) |
+//! | `changes_by_user` | user, change | changes of the inbox since a cursor (35 days) |
+//! | `sends_by_key` | conversation, sender, key | whether a send is a retry (24 hours) |
+//! | `reactions_by_message` | conversation, message, emoji, user | reactions. A message says whether it has any, so that most pages read none |
+//! | `users` | user | profile and last-seen time |
+//!
+//! - Order is that of timeuuids: the time, then the other eight bytes as signed ones, as in Cassandra.
+//! - Unread counts are computed from the read marker. No counter exists that could drift.
+//! - A conversation with a message within an hour of the last one is *busy*, until it was quiet for two hours. Its entries do not
+//!   move with each send, which would leave tombstones at the top of every inbox.
+//! - Above 32 participants a conversation is *large*, for good, and merged at read time.
 
 pub mod cql;
 pub mod embedded;
