@@ -72,6 +72,35 @@
 //!    event for ever nor misses one without a word.
 //! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last
 //!    message; one that reads nothing for a while is closed with 4290 and comes back with its cursor.
+//!
+//! # Working on it
+//!
+//! The layers above point one way, and `tests/house.rs` checks them, the size of folders and the openings of comments. Names are the
+//! field's standard terms, one word for one idea, the same in GraphQL, Rust, CQL and docs.
+//!
+//! To add a mutation:
+//!
+//! 1. Add its input, payload and resolver in `graphql::mutation`: it translates arguments into words of the chat, and holds no rule.
+//! 2. Add the rule to [`chat`]: check access first (`chat::access`), take ids in the conversation's queue if the change is an event.
+//! 3. Persist it through a method of [`store::Store`], then publish.
+//! 4. Price it in `graphql::cost` if it reads more than its fields show.
+//! 5. Regenerate the schema: `UPDATE_SCHEMA=1 cargo test schema`. Test it through the API in `tests/api`.
+//!
+//! To add a method of the store:
+//!
+//! 1. Declare it in [`store::Store`]; its doc comment is its promise.
+//! 2. Implement it in [`store::embedded`], in [`store::cql`], in the wrapper that measures, and in the oracle (`tests/store/oracle`).
+//! 3. Add a case of the contract (`tests/store`): it runs on all three.
+//! 4. A new CQL table is a step of the migration; a new kind of key is a new tag of the embedded store. Never renumber either.
+//!
+//! To add a setting:
+//!
+//! 1. Add the field with its default to the struct of bounds that uses it.
+//! 2. Add the row to `config`: flag, environment, help and, for a bound, what a client gets beyond it.
+//! 3. Regenerate the file: `UPDATE_CONFIG=1 cargo test committed_configuration`.
+//!
+//! Tests to run: `cargo test --lib` and `cargo test --test tests -- house schema api::` after every change, the store's contract
+//! (`store::`) after a change of a store, `live:: binary::` after a change of the server. `.ci/run` is the gate of a landing.
 
 pub mod auth;
 pub mod bus;
