@@ -1,154 +1,142 @@
-//! Import on the cluster: what becomes of each row, in their order.
+//! Import: decides about each row, in order.
 //!
-//! What is there is read first, then each row's fate is decided in memory, then all of it is written, conversation by conversation. A row
-//! is there once the last of what it means is written, and what is written twice is the same: so an import that ended half way is begun
-//! again, and nothing of it is lost. All cells carry the lowest timestamp, so that what was changed since stays.
+//! An import first reads the present state of all its conversations, then decides about each row in memory, then writes conversation by
+//! conversation. It counts a row as present once the last write of it is done, and every write can be repeated: an import that was aborted
+//! is started again and loses nothing. All cells have the lowest timestamp, so live changes win.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use futures_util::future::try_join3;
-use scylla::value::Row;
+use futures_util::future::try_join;
 
+use super::Admin;
 use crate::model::id::pair_key;
-use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Timestamp,
-    UserId,
-};
-use crate::store::cql::Inner;
-use crate::store::cql::driver::executor::at_once;
+use crate::model::{Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId, Profile, Timestamp, UserId};
+use crate::store::cql::driver::error::unavailable;
+use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{Cells, cells};
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::register::{LastMessage, REGISTER_TIMESTAMP};
-use crate::store::cql::participant::roster::Seen;
+use crate::store::cql::message::conversation::Head;
+use crate::store::cql::participant::roster::RosterSnapshot;
 use crate::store::{ImportPlaces, ImportRow, Imported, Result};
 
+/// Users of one direct conversation whose pairs an import reads.
+const NAMED_MAX: usize = 8;
+
 statements! {
-    /// The statements of this file.
-    Statements {
-        head: Read "SELECT last_message, last_activity, WRITETIME(last_activity) FROM conversations WHERE conversation_id = ?";
-        user: Read "SELECT user_id FROM users WHERE user_id = ?";
-        add_user: Write "INSERT INTO users (user_id, display_name, avatar_url, last_seen_at) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
-        send: Conditional "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS USING TTL ?";
-    }
+    SELECT_USER: Read "SELECT user_id FROM users WHERE user_id = ?";
+    INSERT_USER: Write "INSERT INTO users (user_id, display_name, avatar_url, last_seen_at) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
 }
 
-/// A conversation while rows of it are imported.
-pub(crate) struct Working {
-    /// `None` as long as it is not there.
-    pub(crate) conversation: Option<Conversation>,
-    /// Made by this import.
-    pub(crate) is_new: bool,
-    pub(crate) seen: Seen,
-    pub(crate) head: Head,
-    /// Everybody who is known to be in it, or to have been: of a small or a direct one, all.
-    pub(crate) people: BTreeMap<UserId, Membership>,
-    /// Of those, whom this import brings.
-    pub(crate) added: Vec<(UserId, Membership, ImportPlaces)>,
-    /// Pairs that this import takes for it.
-    pub(crate) pairs: Vec<Vec<u8>>,
-    /// Messages that are there; those that this import brings without a bucket yet.
-    there: HashMap<MessageId, Option<Bucket>>,
-    /// Buckets that hold something and may hold more of these.
-    pub(crate) buckets: HashSet<Bucket>,
-    pub(crate) messages: Vec<Arc<Message>>,
-    /// Reactions that were there, on or off.
+/// A conversation while its rows are imported.
+pub(super) struct ImportedConversation {
+    /// `None` until it exists.
+    pub(super) conversation: Option<Conversation>,
+    /// Created by this import.
+    pub(super) is_new: bool,
+    pub(super) seen: RosterSnapshot,
+    pub(super) head: Head,
+    /// Known participants, present and former: all of them, except in a large conversation.
+    pub(super) participants: BTreeMap<UserId, Membership>,
+    /// Participants that this import adds.
+    pub(super) added: Vec<(UserId, Membership, ImportPlaces)>,
+    /// Pairs that this import claims for it.
+    pub(super) pairs: Vec<Vec<u8>>,
+    /// Present messages, with their buckets; those that this import adds have none yet.
+    present: HashMap<MessageId, Option<Bucket>>,
+    /// Present buckets that can hold messages of this import.
+    pub(super) buckets: HashSet<Bucket>,
+    pub(super) messages: Vec<Arc<Message>>,
+    /// Present reactions, on or off.
     reacted: HashSet<(MessageId, Emoji, UserId)>,
-    pub(crate) reactions: Vec<(MessageId, Emoji, UserId)>,
-    /// The newest of these rows that is there: should the head not know of it, an earlier import ended half way.
-    pub(crate) newest_there: Option<(Arc<Message>, Bucket)>,
+    pub(super) reactions: Vec<(MessageId, Emoji, UserId)>,
+    /// The newest present message of these rows. If the head does not have it, an earlier import was aborted.
+    pub(super) newest_present: Option<(Arc<Message>, Bucket)>,
 }
 
-/// Where a conversation stood before.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Head {
-    pub(crate) last: Option<LastMessage>,
-    pub(crate) activity: Option<Timestamp>,
-    /// The activity is only the time at which the conversation was made: any message sets it, also an older one.
-    pub(crate) is_fallback: bool,
-}
+impl Admin {
+    pub(crate) async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
+        let mut imported = self.load(rows).await?;
+        let paired = self.pairs(rows, &imported).await?;
+        let known_users = self.known_users(rows).await?;
+        let mut plan = ImportPlan { imported: &mut imported, paired, users: known_users, new_users: Vec::new() };
+        let outcomes: Vec<_> = rows.iter().map(|row| plan.add(row)).collect();
+        let users = std::mem::take(&mut plan.new_users);
+        concurrently(users.into_iter().map(|(user, profile)| self.add_user(user, profile)).collect()).await?;
+        concurrently(imported.values().map(|imported| self.write_import(imported)).collect()).await?;
+        Ok(outcomes)
+    }
 
-pub(crate) async fn import(inner: &Inner, rows: &[ImportRow]) -> Result<Vec<Imported>> {
-    let mut working = load(inner, rows).await?;
-    let paired = pairs(inner, rows, &working).await?;
-    let known_users = known_users(inner, rows).await?;
-    let mut draft = Draft { working: &mut working, paired, users: known_users, new_users: Vec::new() };
-    let fates: Vec<_> = rows.iter().map(|row| draft.add(row)).collect();
-    let users = std::mem::take(&mut draft.new_users);
-    at_once(users.into_iter().map(|(user, profile)| add_user(inner, user, profile)).collect()).await?;
-    at_once(working.values().map(|working| super::import_write::write(inner, working)).collect()).await?;
-    Ok(fates)
-}
-
-/// What is there of all conversations that rows speak of.
-async fn load(inner: &Inner, rows: &[ImportRow]) -> Result<BTreeMap<ConversationId, Working>> {
-    let mut concerned: BTreeMap<ConversationId, Vec<&ImportRow>> = BTreeMap::new();
-    for row in rows {
-        if let Some(id) = row.conversation() {
-            concerned.entry(id).or_default().push(row);
+    /// Loads the present state of all conversations of the rows.
+    async fn load(&self, rows: &[ImportRow]) -> Result<BTreeMap<ConversationId, ImportedConversation>> {
+        let mut by_conversation: BTreeMap<ConversationId, Vec<&ImportRow>> = BTreeMap::new();
+        for row in rows {
+            if let Some(id) = row.conversation() {
+                by_conversation.entry(id).or_default().push(row);
+            }
         }
+        let each = by_conversation.into_iter().map(async |(id, rows)| Ok((id, self.load_one(id, &rows).await?)));
+        Ok(concurrently(each.collect()).await?.into_iter().collect())
     }
-    let each = concerned.into_iter().map(async |(id, rows)| Ok((id, load_one(inner, id, &rows).await?)));
-    Ok(at_once(each.collect()).await?.into_iter().collect())
-}
 
-async fn load_one(inner: &Inner, id: ConversationId, rows: &[&ImportRow]) -> Result<Working> {
-    let (found, seen, head) = try_join3(inner.conversation(id), inner.roster(id), read_head(inner, id)).await?;
-    let mut working = Working {
-        conversation: found.map(|found| (*found.conversation).clone()),
-        is_new: false,
-        seen,
-        head,
-        people: BTreeMap::new(),
-        added: Vec::new(),
-        pairs: Vec::new(),
-        there: HashMap::new(),
-        buckets: HashSet::new(),
-        messages: Vec::new(),
-        reacted: HashSet::new(),
-        reactions: Vec::new(),
-        newest_there: None,
-    };
-    let Some(conversation) = &working.conversation else { return Ok(working) };
-    if working.seen.bytes.is_some() {
-        working.people = if conversation.is_large {
-            let users: Vec<_> = rows.iter().filter_map(|row| participant_of(row)).collect();
-            let given = inner.memberships_of(id, users.into_iter(), &working.seen).await?;
-            given.ok_or_else(|| crate::store::cql::driver::error::unavailable("a conversation is changed while it is imported"))?
-        } else {
-            inner.memberships(id).await?
+    async fn load_one(&self, id: ConversationId, rows: &[&ImportRow]) -> Result<ImportedConversation> {
+        let (found, seen) = try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
+        let mut imported = ImportedConversation {
+            conversation: found.as_ref().map(|found| (*found.conversation).clone()),
+            is_new: false,
+            seen,
+            head: found.map(|found| found.head).unwrap_or_default(),
+            participants: BTreeMap::new(),
+            added: Vec::new(),
+            pairs: Vec::new(),
+            present: HashMap::new(),
+            buckets: HashSet::new(),
+            messages: Vec::new(),
+            reacted: HashSet::new(),
+            reactions: Vec::new(),
+            newest_present: None,
         };
+        let Some(conversation) = &imported.conversation else { return Ok(imported) };
+        if imported.seen.bytes.is_some() {
+            imported.participants = if conversation.is_large {
+                let users: Vec<_> = rows.iter().filter_map(|row| participant_of(row)).collect();
+                let stored = self.participants.memberships_of(id, users.into_iter(), &imported.seen).await?;
+                stored.ok_or_else(|| unavailable("a live change of the participants interrupted the import: repeat it"))?
+            } else {
+                self.participants.memberships(id).await?
+            };
+        }
+        let messages: BTreeSet<_> = rows.iter().filter_map(|row| message_of(row)).collect();
+        let messages: Vec<_> = messages.into_iter().collect();
+        (imported.present, imported.buckets) = self.present_messages(id, &messages).await?;
+        imported.reacted = self.reacted(rows, &imported.present).await?;
+        Ok(imported)
     }
-    let messages: BTreeSet<_> = rows.iter().filter_map(|row| message_of(row)).collect();
-    let messages: Vec<_> = messages.into_iter().collect();
-    (working.there, working.buckets) = inner.messages_there(id, &messages).await?;
-    working.reacted = reacted(inner, rows, &working.there).await?;
-    Ok(working)
-}
 
-/// Of these rows, the reactions that are there. To a message that is not there, nobody reacted.
-async fn reacted(
-    inner: &Inner,
-    rows: &[&ImportRow],
-    there: &HashMap<MessageId, Option<Bucket>>,
-) -> Result<HashSet<(MessageId, Emoji, UserId)>> {
-    let asked = rows.iter().filter_map(|row| {
-        let ImportRow::Reaction { conversation, message, emoji, user } = row else { return None };
-        there.contains_key(message).then_some((*conversation, *message, emoji, user))
-    });
-    let each = asked.map(async |(conversation, message, emoji, user)| {
-        let is_there = inner.has_reacted(conversation, message, emoji, user).await?;
-        Ok(is_there.then(|| (message, emoji.clone(), user.clone())))
-    });
-    Ok(at_once(each.collect()).await?.into_iter().flatten().collect())
+    /// The present reactions among the rows. A message that is absent has none.
+    async fn reacted(
+        &self,
+        rows: &[&ImportRow],
+        present: &HashMap<MessageId, Option<Bucket>>,
+    ) -> Result<HashSet<(MessageId, Emoji, UserId)>> {
+        let asked = rows.iter().filter_map(|row| {
+            let ImportRow::Reaction { conversation, message, emoji, user } = row else { return None };
+            present.contains_key(message).then_some((*conversation, *message, emoji, user))
+        });
+        let each = asked.map(async |(conversation, message, emoji, user)| {
+            let is_present = self.messages.has_reacted(conversation, message, emoji, user).await?;
+            Ok(is_present.then(|| (message, emoji.clone(), user.clone())))
+        });
+        Ok(concurrently(each.collect()).await?.into_iter().flatten().collect())
+    }
 }
 
 fn participant_of(row: &ImportRow) -> Option<&UserId> {
     if let ImportRow::Participant { user, .. } = row { Some(user) } else { None }
 }
 
-/// The message that a row is, or speaks of.
+/// The message of a row, or that of its reaction.
 fn message_of(row: &ImportRow) -> Option<MessageId> {
     match row {
         ImportRow::Message(message) => Some(message.id),
@@ -157,97 +145,79 @@ fn message_of(row: &ImportRow) -> Option<MessageId> {
     }
 }
 
-async fn read_head(inner: &Inner, id: ConversationId) -> Result<Head> {
-    type Columns = (Option<Vec<u8>>, Option<i64>, Option<i64>);
-    let row = inner.cluster.read_one::<Columns>(&inner.statements.import.head, cells![id]).await?;
-    let Some((last, activity, written)) = row else { return Ok(Head::default()) };
-    Ok(Head {
-        last: last.map(|bytes| LastMessage::decode("conversations", &bytes)).transpose()?,
-        activity: activity.map(Timestamp::from_micros),
-        is_fallback: written.is_some_and(|written| written < REGISTER_TIMESTAMP),
-    })
-}
-
-/// Which conversation has each pair that these rows may complete.
-async fn pairs(inner: &Inner, rows: &[ImportRow], working: &BTreeMap<ConversationId, Working>) -> Result<HashMap<Vec<u8>, ConversationId>> {
-    let new = rows.iter().filter_map(|row| {
-        let ImportRow::Conversation { conversation, .. } = row else { return None };
-        (conversation.kind == ConversationKind::Direct).then_some(conversation.id)
-    });
-    let is_direct = |working: &Working| working.conversation.as_ref().is_some_and(|one| one.kind == ConversationKind::Direct);
-    let old = working.iter().filter(|(_, working)| is_direct(working)).map(|(id, _)| *id);
-    let mut people: BTreeMap<ConversationId, Vec<&UserId>> = BTreeMap::new();
-    for id in new.chain(old) {
-        people.entry(id).or_insert_with(|| working[&id].people.keys().collect());
-    }
-    for row in rows {
-        if let ImportRow::Participant { conversation, user, .. } = row
-            && let Some(people) = people.get_mut(conversation)
-            // Two belong to it; of more that are named, some may be refused.
-            && people.len() < 8
-            && !people.contains(&user)
-        {
-            people.push(user);
+impl Admin {
+    /// The conversations of all pairs that these rows may complete.
+    async fn pairs(
+        &self,
+        rows: &[ImportRow],
+        imported: &BTreeMap<ConversationId, ImportedConversation>,
+    ) -> Result<HashMap<Vec<u8>, ConversationId>> {
+        let new = rows.iter().filter_map(|row| {
+            let ImportRow::Conversation { conversation, .. } = row else { return None };
+            (conversation.kind == ConversationKind::Direct).then_some(conversation.id)
+        });
+        let is_direct =
+            |imported: &ImportedConversation| imported.conversation.as_ref().is_some_and(|one| one.kind == ConversationKind::Direct);
+        let old = imported.iter().filter(|(_, imported)| is_direct(imported)).map(|(id, _)| *id);
+        let mut participants: BTreeMap<ConversationId, Vec<&UserId>> = BTreeMap::new();
+        for id in new.chain(old) {
+            participants.entry(id).or_insert_with(|| imported[&id].participants.keys().collect());
         }
-    }
-    let mut wanted = HashSet::new();
-    for people in people.values() {
-        for (n, one) in people.iter().enumerate() {
-            wanted.extend(people[n..].iter().map(|other| pair_key(one, other)));
+        for row in rows {
+            if let ImportRow::Participant { conversation, user, .. } = row
+                && let Some(participants) = participants.get_mut(conversation)
+                // A pair has two users. If the rows name more, some are refused.
+                && participants.len() < NAMED_MAX
+                && !participants.contains(&user)
+            {
+                participants.push(user);
+            }
         }
+        let mut wanted = HashSet::new();
+        for participants in participants.values() {
+            for (n, one) in participants.iter().enumerate() {
+                wanted.extend(participants[n..].iter().map(|other| pair_key(one, other)));
+            }
+        }
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        let taken = concurrently(wanted.iter().map(|pair| self.participants.conversation_of_pair(pair)).collect()).await?;
+        Ok(wanted.into_iter().zip(taken).filter_map(|(pair, taken)| Some((pair, taken?))).collect())
     }
-    let wanted: Vec<_> = wanted.into_iter().collect();
-    let taken = at_once(wanted.iter().map(|pair| inner.paired(pair)).collect()).await?;
-    Ok(wanted.into_iter().zip(taken).filter_map(|(pair, taken)| Some((pair, taken?))).collect())
-}
 
-async fn known_users(inner: &Inner, rows: &[ImportRow]) -> Result<HashSet<UserId>> {
-    let users: HashSet<_> = rows.iter().filter_map(|row| if let ImportRow::User { user, .. } = row { Some(user) } else { None }).collect();
-    let each = users.into_iter().map(async |user| {
-        let row = inner.cluster.read_one::<(String,)>(&inner.statements.import.user, cells![user]).await?;
-        Ok(row.map(|_| user.clone()))
-    });
-    Ok(at_once(each.collect()).await?.into_iter().flatten().collect())
-}
-
-async fn add_user(inner: &Inner, user: &UserId, profile: &Profile) -> Result<()> {
-    let Profile { display_name, avatar_url, last_seen_at } = profile;
-    let values = cells![user, display_name.as_deref(), avatar_url.as_deref(), *last_seen_at, REGISTER_TIMESTAMP];
-    inner.cluster.write(&inner.statements.import.add_user, values).await
-}
-
-/// Remembers the key of a young message, so that a retry from before the import is recognised after it. One that a send left stays.
-pub(crate) async fn remember_key(inner: &Inner, message: &Message, bucket: Bucket) -> Result<()> {
-    let Some(key) = &message.client_key else { return Ok(()) };
-    let until = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
-    let left = (until.micros() - inner.clock.now().micros()) / 1_000_000;
-    if left <= 0 {
-        return Ok(());
+    async fn known_users(&self, rows: &[ImportRow]) -> Result<HashSet<UserId>> {
+        let users: HashSet<_> =
+            rows.iter().filter_map(|row| if let ImportRow::User { user, .. } = row { Some(user) } else { None }).collect();
+        let each = users.into_iter().map(async |user| {
+            let row = self.executor.read_one::<(String,)>(&SELECT_USER, values![user]).await?;
+            Ok(row.map(|_| user.clone()))
+        });
+        Ok(concurrently(each.collect()).await?.into_iter().flatten().collect())
     }
-    let hash = InputHash::of_imported(message).0.to_vec();
-    let (width, start) = (bucket.width.number(), bucket.start);
-    let left = i32::try_from(left).unwrap_or(i32::MAX);
-    let values: Cells = cells![message.conversation, &message.sender, key.as_str(), message.id, width, start, hash, left];
-    inner.cluster.write_if::<Row>(&inner.statements.import.send, values).await?;
-    Ok(())
+
+    async fn add_user(&self, user: &UserId, profile: &Profile) -> Result<()> {
+        let Profile { display_name, avatar_url, last_seen_at } = profile;
+        let values = values![user, display_name.as_deref(), avatar_url.as_deref(), *last_seen_at, REGISTER_TIMESTAMP];
+        self.executor.write(&INSERT_USER, values).await
+    }
 }
 
-struct Draft<'a> {
-    working: &'a mut BTreeMap<ConversationId, Working>,
+/// The decisions of an import, before anything is written.
+struct ImportPlan<'a> {
+    imported: &'a mut BTreeMap<ConversationId, ImportedConversation>,
     paired: HashMap<Vec<u8>, ConversationId>,
     users: HashSet<UserId>,
     new_users: Vec<(&'a UserId, &'a Profile)>,
 }
 
-impl Working {
-    /// Where a message lies that is there or is brought by this import.
-    pub(crate) fn bucket_of(&self, message: MessageId, placed: &[(Arc<Message>, Bucket)]) -> Option<Bucket> {
+impl ImportedConversation {
+    /// The bucket of a message that is present, or added by this import.
+    pub(super) fn bucket_of(&self, message: MessageId, placed: &[(Arc<Message>, Bucket)]) -> Option<Bucket> {
         let brought = || placed.iter().find(|(one, _)| one.id == message).map(|(_, bucket)| *bucket);
-        self.there.get(&message).copied().flatten().or_else(brought)
+        self.present.get(&message).copied().flatten().or_else(brought)
     }
 }
 
-impl<'a> Draft<'a> {
+impl<'a> ImportPlan<'a> {
     fn add(&mut self, row: &'a ImportRow) -> Imported {
         match row {
             ImportRow::User { user, profile } => {
@@ -266,47 +236,47 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The conversation, where it is there by now.
-    fn working(&mut self, id: ConversationId) -> Option<(&mut Working, ConversationKind)> {
-        let working = self.working.get_mut(&id)?;
-        let kind = working.conversation.as_ref()?.kind;
-        Some((working, kind))
+    /// The conversation, if it exists by now.
+    fn imported(&mut self, id: ConversationId) -> Option<(&mut ImportedConversation, ConversationKind)> {
+        let imported = self.imported.get_mut(&id)?;
+        let kind = imported.conversation.as_ref()?.kind;
+        Some((imported, kind))
     }
 
     fn add_conversation(&mut self, conversation: &Conversation, last_activity: Option<Timestamp>) -> Imported {
-        let Some(working) = self.working.get_mut(&conversation.id) else { return Imported::ConversationMissing };
-        if working.conversation.is_some() {
+        let Some(imported) = self.imported.get_mut(&conversation.id) else { return Imported::ConversationMissing };
+        if imported.conversation.is_some() {
             return Imported::Unchanged;
         }
-        // Whether it is large follows from who is in it.
-        working.conversation = Some(Conversation { is_large: false, ..conversation.clone() });
-        working.is_new = true;
+        // The number of participants decides whether the conversation is large.
+        imported.conversation = Some(Conversation { is_large: false, ..conversation.clone() });
+        imported.is_new = true;
         let activity = Some(last_activity.unwrap_or(conversation.created_at));
-        working.head = Head { last: None, activity, is_fallback: last_activity.is_none() };
+        imported.head = Head { last_activity: activity, is_fallback: last_activity.is_none(), ..Head::default() };
         Imported::Added
     }
 
     fn add_participant(&mut self, id: ConversationId, user: &UserId, membership: Membership, places: ImportPlaces) -> Imported {
-        let Some((working, kind)) = self.working(id) else { return Imported::ConversationMissing };
-        if working.people.contains_key(user) {
+        let Some((imported, kind)) = self.imported(id) else { return Imported::ConversationMissing };
+        if imported.participants.contains_key(user) {
             return Imported::Unchanged;
         }
         if kind == ConversationKind::Direct {
-            let others: Vec<_> = working.people.keys().cloned().collect();
+            let others: Vec<_> = imported.participants.keys().cloned().collect();
             if let Err(why) = self.pair_with(id, user, &others) {
                 return Imported::Refused(why);
             }
         }
-        let Some((working, _)) = self.working(id) else { return Imported::ConversationMissing };
-        if working.seen.roster.joined as usize + working.added.len() >= Conversation::PARTICIPANTS_MAX {
+        let Some((imported, _)) = self.imported(id) else { return Imported::ConversationMissing };
+        if imported.seen.roster.joined as usize + imported.added.len() >= Conversation::PARTICIPANTS_MAX {
             return Imported::Refused("a conversation has at most 20,000 participants");
         }
-        working.people.insert(user.clone(), membership);
-        working.added.push((user.clone(), membership, places));
+        imported.participants.insert(user.clone(), membership);
+        imported.added.push((user.clone(), membership, places));
         Imported::Added
     }
 
-    /// Takes the pair that this participant completes. The sentence says why they may not.
+    /// Claims the pair that a participant completes. The error is the sentence of the refusal.
     fn pair_with(&mut self, id: ConversationId, user: &UserId, others: &[UserId]) -> Result<(), &'static str> {
         let pair = match others {
             // With oneself, which its id says; else somebody is still to come.
@@ -320,39 +290,39 @@ impl<'a> Draft<'a> {
             Some(taken_by) if *taken_by != id => Err("these two have another direct conversation already"),
             _ => {
                 self.paired.insert(pair.clone(), id);
-                self.working.get_mut(&id).ok_or("its conversation is not there")?.pairs.push(pair);
+                self.imported.get_mut(&id).ok_or("its conversation is not there")?.pairs.push(pair);
                 Ok(())
             }
         }
     }
 
     fn add_message(&mut self, message: &Arc<Message>) -> Imported {
-        let Some((working, _)) = self.working(message.conversation) else { return Imported::ConversationMissing };
-        match working.there.get(&message.id) {
+        let Some((imported, _)) = self.imported(message.conversation) else { return Imported::ConversationMissing };
+        match imported.present.get(&message.id) {
             Some(bucket) => {
-                let is_newer = working.newest_there.as_ref().is_none_or(|(newest, _)| newest.id < message.id);
+                let is_newer = imported.newest_present.as_ref().is_none_or(|(newest, _)| newest.id < message.id);
                 if let Some(bucket) = bucket.filter(|_| is_newer) {
-                    working.newest_there = Some((Arc::clone(message), bucket));
+                    imported.newest_present = Some((Arc::clone(message), bucket));
                 }
                 Imported::Unchanged
             }
             None => {
-                working.there.insert(message.id, None);
-                working.messages.push(Arc::clone(message));
+                imported.present.insert(message.id, None);
+                imported.messages.push(Arc::clone(message));
                 Imported::Added
             }
         }
     }
 
     fn add_reaction(&mut self, id: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Imported {
-        let Some((working, _)) = self.working(id) else { return Imported::ConversationMissing };
-        if !working.there.contains_key(&message) {
+        let Some((imported, _)) = self.imported(id) else { return Imported::ConversationMissing };
+        if !imported.present.contains_key(&message) {
             return Imported::MessageMissing;
         }
-        if !working.reacted.insert((message, emoji.clone(), user.clone())) {
+        if !imported.reacted.insert((message, emoji.clone(), user.clone())) {
             return Imported::Unchanged;
         }
-        working.reactions.push((message, emoji.clone(), user.clone()));
+        imported.reactions.push((message, emoji.clone(), user.clone()));
         Imported::Added
     }
 }

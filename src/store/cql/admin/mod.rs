@@ -1,9 +1,55 @@
-//! Import, export and verification of the whole store.
+//! Administration: import, export and verification of the whole store, and the notes of the operator's tools.
 
-pub(crate) mod export;
-pub(crate) mod import;
-pub(crate) mod import_message;
-pub(crate) mod import_write;
-pub(crate) mod token_scan;
-pub(crate) mod verify;
-pub(crate) mod verify_conversation;
+mod export;
+mod import;
+mod import_message;
+mod import_write;
+mod notes;
+mod token_scan;
+mod verify;
+mod verify_conversation;
+
+use std::sync::Arc;
+
+use self::import_message::FillCache;
+use super::driver::executor::Executor;
+use super::driver::statement::Statement;
+use super::inbox::Inboxes;
+use super::message::Messages;
+use super::participant::Participants;
+use super::send::Sends;
+use crate::clock::Clock;
+
+pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    export::STATEMENTS,
+    import::STATEMENTS,
+    import_message::STATEMENTS,
+    import_write::STATEMENTS,
+    notes::STATEMENTS,
+    verify::STATEMENTS,
+    verify_conversation::STATEMENTS,
+];
+
+/// Operations on the whole store, with a cache of how full the buckets are that imports write to.
+pub(crate) struct Admin {
+    executor: Arc<Executor>,
+    clock: Arc<dyn Clock>,
+    messages: Arc<Messages>,
+    participants: Arc<Participants>,
+    inboxes: Arc<Inboxes>,
+    sends: Arc<Sends>,
+    fills: FillCache,
+}
+
+impl Admin {
+    pub(crate) fn new(
+        executor: Arc<Executor>,
+        clock: Arc<dyn Clock>,
+        messages: Arc<Messages>,
+        participants: Arc<Participants>,
+        inboxes: Arc<Inboxes>,
+        sends: Arc<Sends>,
+    ) -> Self {
+        Self { executor, clock, messages, participants, inboxes, sends, fills: FillCache::new() }
+    }
+}

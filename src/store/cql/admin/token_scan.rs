@@ -1,51 +1,48 @@
-//! Whole tables in pieces, in the order of their tokens: for what looks at everything, and for nothing else.
+//! Token scan: reads a whole table in pieces, in the order of its tokens. Only exports and verification use it.
 //!
-//! A piece begins at the token of the row that the one before ended with, as several rows may share a token: those up to that row are passed
-//! over.
+//! Several rows may share a token, so a piece begins at the token of the last row of the previous piece and skips the rows up to that one.
 
 use scylla::deserialize::row::DeserializeRow;
-use scylla::statement::prepared::PreparedStatement;
 
+use super::Admin;
 use crate::store::Result;
-use crate::store::cql::Inner;
-use crate::store::cql::driver::value::{Cells, IntoCell as _, cells};
+use crate::store::cql::driver::statement::Statement;
+use crate::store::cql::driver::value::{IntoValue as _, Values, row_limit, values};
 
 /// The smallest token.
 const FIRST: i64 = i64::MIN;
 
-/// The rows of a table behind the one with this partition key. Fewer than so many only at the end of the table. Of the two statements, the
-/// first begins at a token, the second at that of a key.
-pub(crate) async fn behind<R>(
-    inner: &Inner,
-    (first, from): (&PreparedStatement, &PreparedStatement),
-    after: Option<Cells>,
-    limit: usize,
-    is_after: impl Fn(&R) -> bool,
-) -> Result<Vec<R>>
-where
-    R: for<'frame> DeserializeRow<'frame, 'frame>,
-{
-    let Some(after) = after else {
-        return inner.cluster.read(first, cells![FIRST, row_limit(limit)]).await;
-    };
-    let mut overread = limit + 1;
-    loop {
-        let mut values = after.clone();
-        values.push(row_limit(overread).into_cell());
-        let mut rows: Vec<R> = inner.cluster.read(from, values).await?;
-        let is_all = rows.len() < overread;
-        if let Some(place) = rows.iter().position(&is_after) {
-            rows.drain(..=place);
+impl Admin {
+    /// The rows after the one with a partition key, fewer than `limit` only at the end of the table. The first statement begins at a token,
+    /// the second at the token of a key.
+    pub(super) async fn rows_after<R>(
+        &self,
+        (first, from): (&'static Statement, &'static Statement),
+        after: Option<Values>,
+        limit: usize,
+        is_after: impl Fn(&R) -> bool,
+    ) -> Result<Vec<R>>
+    where
+        R: for<'frame> DeserializeRow<'frame, 'frame>,
+    {
+        let Some(after) = after else {
+            return self.executor.read(first, values![FIRST, row_limit(limit)]).await;
+        };
+        let mut overread = limit + 1;
+        loop {
+            let mut values = after.clone();
+            values.push(row_limit(overread).into_value());
+            let mut rows: Vec<R> = self.executor.read(from, values).await?;
+            let is_all = rows.len() < overread;
+            if let Some(index) = rows.iter().position(&is_after) {
+                rows.drain(..=index);
+            }
+            if is_all || rows.len() >= limit {
+                rows.truncate(limit);
+                return Ok(rows);
+            }
+            // The read was too short for all rows of that token.
+            overread *= 2;
         }
-        if is_all || rows.len() >= limit {
-            rows.truncate(limit);
-            return Ok(rows);
-        }
-        // Other rows of the same token stood before it.
-        overread *= 2;
     }
-}
-
-pub(crate) fn row_limit(limit: usize) -> i32 {
-    i32::try_from(limit).unwrap_or(i32::MAX)
 }

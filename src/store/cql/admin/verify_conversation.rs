@@ -1,22 +1,22 @@
-//! Whether all that follows from one conversation's messages and people agrees with them.
+//! Verification of one conversation: everything derived from its messages and participants.
 //!
-//! The registers are maxima: what is behind is raised, and what is ahead of history cannot be taken back, and is only told.
+//! Registers are maxima: one that is behind is advanced; one that is ahead of the history cannot go back and is only reported.
 
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join3;
 
-use super::verify::readable;
+use super::Admin;
+use super::verify::skip_damaged;
 use crate::model::id::pair_key;
 use crate::model::{Conversation, ConversationId, ConversationKind, Membership, MessageId, Timestamp, UserId};
-use crate::store::cql::Inner;
-use crate::store::cql::driver::executor::{Writes, at_once};
+use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{cells, list};
+use crate::store::cql::driver::value::values;
 use crate::store::cql::inbox::writes::slot_of;
-use crate::store::cql::message::count::{forget_counts, message_counts};
+use crate::store::cql::message::conversation::Head;
 use crate::store::cql::message::register::{LastMessage, decode_membership};
-use crate::store::cql::participant::roster::{Roster, Seen};
+use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
 use crate::store::{DAMAGED_MESSAGE, Result, StoredMessage};
 
 const HEAD: &str = "a conversation whose head is behind its history";
@@ -31,61 +31,30 @@ const PAIR: &str = "a direct conversation that its people do not find";
 const TWICE: &str = "two direct conversations of the same people";
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        entry: Read "SELECT membership, last_message, last_activity FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
-        hint: Read "SELECT last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot = ? AND conversation_id = ?";
-        roster: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = ?";
-    }
+    SELECT_ENTRY: Read "SELECT membership, last_message, last_activity FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
+    SELECT_HINT: Read "SELECT last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot = ? AND conversation_id = ?";
 }
 
 /// Messages of one read, each with its content.
 const MESSAGES_MAX: usize = 200;
 
-/// What was found, and where.
+/// Findings, each with its conversation or entry.
 type Findings = Vec<(&'static str, String)>;
 
-pub(crate) struct Looked {
-    pub(crate) findings: Findings,
-    pub(crate) rows: u64,
+/// The findings of one check, and the rows that it read.
+pub(super) struct CheckedConversation {
+    pub(super) findings: Findings,
+    pub(super) rows: u64,
 }
 
-struct Look<'a> {
-    inner: &'a Inner,
+struct ConversationCheck<'a> {
+    admin: &'a Admin,
     conversation: &'a Conversation,
     repair: bool,
     findings: Findings,
 }
 
-/// Where the conversation stands by its history.
-struct Stand {
-    last: Option<LastMessage>,
-    activity: Timestamp,
-}
-
-pub(crate) async fn look(inner: &Inner, conversation: &Conversation, repair: bool) -> Result<Looked> {
-    let id = conversation.id;
-    let mut look = Look { inner, conversation, repair, findings: Vec::new() };
-    let (head, seen, people) = try_join3(inner.head(id), inner.roster(id), inner.memberships(id)).await?;
-    let History { count, newest, damaged } = history(inner, id).await?;
-    look.findings.extend(damaged);
-    let head = head.unwrap_or(crate::store::cql::send::writer_cache::Head { is_large: false, last: None, last_activity: None });
-    look.people(&seen, &people).await?;
-    let is_large = look.large(head.is_large, &people).await?;
-    let stand = look.head(&head, newest).await?;
-    let joined = people.iter().filter(|(_, membership)| membership.is_joined());
-    let entries = joined.map(|(user, membership)| look.entry(user, membership, &stand, is_large));
-    let found = at_once(entries.collect()).await?;
-    look.findings.extend(found.into_iter().flatten());
-    look.count(count).await?;
-    look.pair(&people).await?;
-    if repair && !look.findings.is_empty() {
-        inner.known.forget(id);
-    }
-    Ok(Looked { findings: look.findings, rows: 1 + count + people.len() as u64 })
-}
-
-/// What was found in a history.
+/// The messages of a conversation, read with their contents.
 #[derive(Default)]
 struct History {
     count: u64,
@@ -93,26 +62,55 @@ struct History {
     damaged: Findings,
 }
 
-/// All of it, with its contents.
-async fn history(inner: &Inner, id: ConversationId) -> Result<History> {
-    let mut history = History::default();
-    loop {
-        let page = super::export::messages(inner, id, history.newest, MESSAGES_MAX).await?;
-        history.count += page.len() as u64;
-        history.newest = page.last().map(|last| last.id).or(history.newest);
-        let is_last = page.len() < MESSAGES_MAX;
-        for StoredMessage { id: message, message: read } in page {
-            if let Err(why) = read {
-                history.damaged.push((DAMAGED_MESSAGE, format!("{message}, conversation {id}: {why}")));
-            }
-        }
-        if is_last {
-            return Ok(history);
-        }
-    }
+/// The head that the history implies.
+struct ExpectedHead {
+    last: Option<LastMessage>,
+    activity: Timestamp,
 }
 
-impl Look<'_> {
+/// Checks everything derived from one conversation, and repairs it if asked to.
+pub(super) async fn check(admin: &Admin, conversation: &Conversation, repair: bool) -> Result<CheckedConversation> {
+    let id = conversation.id;
+    let mut check = ConversationCheck { admin, conversation, repair, findings: Vec::new() };
+    let (head, seen, memberships) =
+        try_join3(admin.messages.head(id), admin.participants.roster(id), admin.participants.memberships(id)).await?;
+    let History { count, newest, damaged } = check.history().await?;
+    check.findings.extend(damaged);
+    check.roster(&seen, &memberships).await?;
+    let is_large = check.large(head.is_large, &memberships).await?;
+    let expected = check.head(&head, newest).await?;
+    let joined = memberships.iter().filter(|(_, membership)| membership.is_joined());
+    let entries = joined.map(|(user, membership)| check.entry(user, membership, &expected, is_large));
+    let found = concurrently(entries.collect()).await?;
+    check.findings.extend(found.into_iter().flatten());
+    check.count(count).await?;
+    check.pair(&memberships).await?;
+    if repair && !check.findings.is_empty() {
+        admin.sends.invalidate(id);
+    }
+    Ok(CheckedConversation { findings: check.findings, rows: 1 + count + memberships.len() as u64 })
+}
+
+impl ConversationCheck<'_> {
+    async fn history(&self) -> Result<History> {
+        let id = self.id();
+        let mut history = History::default();
+        loop {
+            let page = self.admin.all_messages(id, history.newest, MESSAGES_MAX).await?;
+            history.count += page.len() as u64;
+            history.newest = page.last().map(|last| last.id).or(history.newest);
+            let is_last = page.len() < MESSAGES_MAX;
+            for StoredMessage { id: message, message: read } in page {
+                if let Err(why) = read {
+                    history.damaged.push((DAMAGED_MESSAGE, format!("{message}, conversation {id}: {why}")));
+                }
+            }
+            if is_last {
+                return Ok(history);
+            }
+        }
+    }
+
     fn id(&self) -> ConversationId {
         self.conversation.id
     }
@@ -121,138 +119,140 @@ impl Look<'_> {
         self.findings.push((what, self.id().to_string()));
     }
 
-    async fn people(&mut self, seen: &Seen, people: &BTreeMap<UserId, Membership>) -> Result<()> {
-        let there = &seen.roster;
-        let truth = Roster::of(self.conversation.kind, there.version, people.iter());
-        if (there.joined, there.owners, &there.heir) == (truth.joined, truth.owners, &truth.heir) {
+    async fn roster(&mut self, seen: &RosterSnapshot, memberships: &BTreeMap<UserId, Membership>) -> Result<()> {
+        let stored = &seen.roster;
+        let truth = Roster::of(self.conversation.kind, stored.version, memberships.iter());
+        if (stored.joined, stored.owners, &stored.successor) == (truth.joined, truth.owners, &truth.successor) {
             return Ok(());
         }
         self.found(PEOPLE);
         if let (true, Some(bytes)) = (self.repair, &seen.bytes) {
-            let values = cells![there.clone().with_people_of(truth).encode(), self.id(), bytes.clone()];
-            self.inner.cluster.write_if::<scylla::value::Row>(&self.inner.statements.verify_conversation.roster, values).await?;
+            let mut writes = Writes::of_one_partition();
+            let roster = stored.clone().with_participants_of(truth).encode();
+            self.admin.participants.swap_roster(&mut writes, self.id(), Some(bytes), roster);
+            self.admin.executor.write_all_if::<scylla::value::Row>(writes).await?;
         }
         Ok(())
     }
 
-    /// Whether it is large, or is to be.
-    async fn large(&mut self, is_large: bool, people: &BTreeMap<UserId, Membership>) -> Result<bool> {
-        let joined = people.values().filter(|membership| membership.is_joined()).count();
+    /// Whether the conversation is large, or must be.
+    async fn large(&mut self, is_large: bool, memberships: &BTreeMap<UserId, Membership>) -> Result<bool> {
+        let joined = memberships.values().filter(|membership| membership.is_joined()).count();
         if is_large || joined <= Conversation::FAN_OUT_MAX {
             return Ok(is_large);
         }
         self.found(LARGE);
         if self.repair {
-            // Its people know before the flag says it: their entries are looked at as those of a large one.
-            let now = self.inner.clock.now().micros();
-            for (user, _) in people.iter().filter(|(_, membership)| membership.is_joined()) {
+            // The lists of the participants come before the flag. Their entries are then checked as those of a large conversation.
+            let now = self.admin.clock.now().micros();
+            for (user, _) in memberships.iter().filter(|(_, membership)| membership.is_joined()) {
                 let mut writes = Writes::of_one_partition();
-                self.inner.put_large(&mut writes, user, self.id(), now);
-                self.inner.cluster.write_all(writes).await?;
+                self.admin.inboxes.put_large(&mut writes, user, self.id(), now);
+                self.admin.executor.write_all(writes).await?;
             }
             let mut writes = Writes::of_one_partition();
-            self.inner.put_flag(&mut writes, self.id());
-            self.inner.cluster.write_all(writes).await?;
+            self.admin.messages.put_is_large(&mut writes, self.id());
+            self.admin.executor.write_all(writes).await?;
         }
         Ok(true)
     }
 
-    async fn head(&mut self, head: &crate::store::cql::send::writer_cache::Head, newest: Option<MessageId>) -> Result<Stand> {
-        let there = head.last.as_ref().map(|last| last.id);
-        if there > newest {
+    async fn head(&mut self, head: &Head, newest: Option<MessageId>) -> Result<ExpectedHead> {
+        let stored = head.last.as_ref().map(|last| last.id);
+        if stored > newest {
             self.found(AHEAD);
         }
-        let last = match newest.filter(|newest| there < Some(*newest)) {
+        let last = match newest.filter(|newest| stored < Some(*newest)) {
             Some(newest) => {
-                let found = readable(self.inner.seek_message(self.id(), newest, None).await)?;
+                let found = skip_damaged(self.admin.messages.find_message(self.id(), newest, None).await)?;
                 found.map(|(message, bucket)| LastMessage { id: message.id, bucket, sender: message.sender })
             }
             None => head.last.clone(),
         };
         let follows = last.as_ref().map(|last| last.id.moment());
         let activity = follows.max(head.last_activity).unwrap_or(self.conversation.created_at);
-        if there < newest || head.last_activity < follows {
+        if stored < newest || head.last_activity < follows {
             self.found(HEAD);
             if self.repair {
                 let mut writes = Writes::of_one_partition();
-                self.inner.raise_head(&mut writes, self.id(), last.as_ref(), None, Some(activity));
-                self.inner.cluster.write_all(writes).await?;
+                self.admin.messages.put_head(&mut writes, self.id(), last.as_ref(), None, Some(activity));
+                self.admin.executor.write_all(writes).await?;
             }
         }
-        Ok(Stand { last, activity })
+        Ok(ExpectedHead { last, activity })
     }
 
-    async fn entry(&self, user: &UserId, membership: &Membership, stand: &Stand, is_large: bool) -> Result<Findings> {
+    async fn entry(&self, user: &UserId, membership: &Membership, expected: &ExpectedHead, is_large: bool) -> Result<Findings> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>, Option<i64>);
-        let (inner, id) = (self.inner, self.id());
-        let now = inner.clock.now();
+        let id = self.id();
+        let now = self.admin.clock.now();
         let mut found = Findings::new();
         let mut writes = Writes::logged();
-        let row: Option<Columns> = inner.cluster.read_one(&inner.statements.verify_conversation.entry, cells![user, id]).await?;
+        let row: Option<Columns> = self.admin.executor.read_one(&SELECT_ENTRY, values![user, id]).await?;
         let (given, last, activity) = row.unwrap_or_default();
         let given = given.map(|bytes| decode_membership("inbox_by_user", &bytes)).transpose()?;
         let example = || format!("that of {user}, conversation {id}");
-        // The role there counts for nothing.
+        // The role in an entry is not used.
         if !given.is_some_and(|given| given.is_joined()) {
             found.push((ENTRY, example()));
-            inner.put_membership(&mut writes, user, id, membership, now.micros());
+            self.admin.inboxes.put_membership(&mut writes, user, id, membership, now.micros());
         }
         let last = last.map(|bytes| LastMessage::decode("inbox_by_user", &bytes)).transpose()?.map(|last| last.id);
         let activity = activity.map(Timestamp::from_micros);
-        if !is_large && (last < stand.last.as_ref().map(|last| last.id) || activity < Some(stand.activity)) {
+        if !is_large && (last < expected.last.as_ref().map(|last| last.id) || activity < Some(expected.activity)) {
             found.push((BEHIND, example()));
-            inner.raise(&mut writes, user, id, stand.last.as_ref(), stand.activity);
+            self.admin.inboxes.put_entry(&mut writes, user, id, expected.last.as_ref(), Some(expected.activity), None);
         }
         let is_listed = if is_large {
-            let values = cells![user, list([id])];
-            inner.cluster.read_one::<(uuid::Uuid,)>(&inner.statements.inbox.larges_among, values).await?.is_some()
+            !self.admin.inboxes.large_among(user, &[id]).await?.is_empty()
         } else {
-            let slot = slot_of(activity.max(Some(stand.activity)).unwrap_or(stand.activity));
-            let values = cells![user, slot, id];
-            inner.cluster.read_one::<(Option<i64>,)>(&inner.statements.verify_conversation.hint, values).await?.is_some()
+            let slot = slot_of(activity.max(Some(expected.activity)).unwrap_or(expected.activity));
+            let values = values![user, slot, id];
+            self.admin.executor.read_one::<(Option<i64>,)>(&SELECT_HINT, values).await?.is_some()
         };
         if !is_listed {
             found.push((HINT, example()));
             if is_large {
-                inner.put_large(&mut writes, user, id, now.micros());
+                self.admin.inboxes.put_large(&mut writes, user, id, now.micros());
             } else {
-                inner.hint_again(&mut writes, user, id, activity.max(Some(stand.activity)).unwrap_or(stand.activity), now);
+                let activity = activity.max(Some(expected.activity)).unwrap_or(expected.activity);
+                self.admin.inboxes.put_hint_at(&mut writes, user, id, activity, now.micros());
             }
         }
         if self.repair {
-            inner.cluster.write_all(writes).await?;
+            self.admin.executor.write_all(writes).await?;
         }
         Ok(found)
     }
 
     async fn count(&mut self, count: u64) -> Result<()> {
-        let told = message_counts(self.inner, &[self.id()]).await?;
-        if told != [count] {
+        let counted = self.admin.messages.message_counts(&[self.id()]).await?;
+        if counted != [count] {
             self.found(COUNT);
             if self.repair {
-                forget_counts(self.inner, self.id()).await?;
+                self.admin.messages.invalidate_counts(self.id()).await?;
             }
         }
         Ok(())
     }
 
-    async fn pair(&mut self, people: &BTreeMap<UserId, Membership>) -> Result<()> {
+    async fn pair(&mut self, memberships: &BTreeMap<UserId, Membership>) -> Result<()> {
         if self.conversation.kind != ConversationKind::Direct {
             return Ok(());
         }
-        let people: Vec<_> = people.keys().collect();
-        let pair = match people[..] {
+        let users: Vec<_> = memberships.keys().collect();
+        let pair = match users[..] {
             [one] if self.id().is_with_oneself(one) => pair_key(one, one),
             [one, other] => pair_key(one, other),
             _ => return Ok(()),
         };
-        match self.inner.paired(&pair).await? {
-            Some(there) if there == self.id() => {}
+        match self.admin.participants.conversation_of_pair(&pair).await? {
+            Some(stored) if stored == self.id() => {}
             Some(_) => self.found(TWICE),
             None => {
                 self.found(PAIR);
                 if self.repair {
-                    self.inner.claim_pair(&pair, self.id()).await?;
+                    self.admin.participants.claim_pair(&pair, self.id()).await?;
                 }
             }
         }

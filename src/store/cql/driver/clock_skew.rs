@@ -1,82 +1,94 @@
-//! Whether this server's clock goes with the cluster's: the order at the seam of two servers rests on it.
+//! Clock skew: how far this server's clock differs from the cluster's. Late events of several servers are bounded by it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use scylla::value::CqlTimeuuid;
 use tokio::task::AbortHandle;
 
+use super::executor::Executor;
 use super::statement::statements;
-use super::value::{cells, time_uuid};
-use crate::store::Result;
-use crate::store::cql::Inner;
+use super::value::{time_uuid, values};
+use crate::clock::Clock;
 
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Further off, and this server is not ready: streams look back so far on both sides of what may come late.
+const MEASURE_EVERY: Duration = Duration::from_secs(5);
+/// A server whose clock differs by more is not ready. Streams look back far enough for two servers that differ by this much.
 const SKEW_MAX_MICROS: i64 = 2_000_000;
-/// An answer that took longer says nothing of the time.
+/// A slower answer says nothing about the time.
 const ANSWER_MAX_MICROS: i64 = 1_000_000;
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        now: Read "SELECT now() FROM system.local WHERE key = 'local'";
+    SELECT_NOW: Read "SELECT now() FROM system.local WHERE key = 'local'";
+}
+
+/// Background task that measures the skew, stopped on drop.
+pub(crate) struct ClockSkewTask {
+    skew: Arc<ClockSkew>,
+    task: AbortHandle,
+}
+
+impl ClockSkewTask {
+    pub(crate) fn spawn(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
+        let skew = Arc::new(ClockSkew::default());
+        let measured = Arc::clone(&skew);
+        let task = tokio::spawn(async move {
+            let mut next = tokio::time::interval(MEASURE_EVERY);
+            next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                next.tick().await;
+                measured.measure(&executor, &*clock).await;
+            }
+        });
+        Self { skew, task: task.abort_handle() }
+    }
+
+    /// `Err` says in one sentence what is wrong.
+    pub(crate) fn health(&self) -> Result<(), String> {
+        self.skew.health()
     }
 }
 
-/// What was seen last.
+impl Drop for ClockSkewTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The skew as last measured.
 #[derive(Default)]
-pub(crate) struct Skew {
+struct ClockSkew {
     micros: AtomicI64,
 }
 
-impl Skew {
-    /// `Err` says in one sentence what is wrong.
-    pub(crate) fn health(&self) -> Result<(), String> {
+impl ClockSkew {
+    fn health(&self) -> Result<(), String> {
         let micros = self.micros.load(Ordering::Relaxed);
         if micros.abs() <= SKEW_MAX_MICROS {
             return Ok(());
         }
-        let (seconds, where_to) = (micros.abs() / 1_000_000, if micros > 0 { "ahead of" } else { "behind" });
-        Err(format!("the clock of this server is {seconds} s {where_to} the cluster's"))
+        let (seconds, direction) = (micros.abs() / 1_000_000, if micros > 0 { "ahead of" } else { "behind" });
+        Err(format!("the clock of this server is {seconds} s {direction} the cluster's"))
     }
-}
 
-/// Looks from time to time, as long as the store is there.
-pub(crate) fn spawn(inner: &Arc<Inner>) -> AbortHandle {
-    let inner = Arc::downgrade(inner);
-    let task = tokio::spawn(async move {
-        let mut next = tokio::time::interval(LOOK_EVERY);
-        next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            next.tick().await;
-            let Some(inner) = Weak::upgrade(&inner) else { return };
-            inner.look_at_clock().await;
-        }
-    });
-    task.abort_handle()
-}
-
-impl Inner {
-    /// A cluster that does not answer is told of elsewhere.
-    async fn look_at_clock(&self) {
-        let before = self.clock.now();
-        let Ok(Some((now,))) = self.cluster.read_one::<(CqlTimeuuid,)>(&self.statements.skew.now, cells![]).await else { return };
-        let after = self.clock.now();
+    /// Measures once. A cluster that does not answer is reported by the requests of users.
+    async fn measure(&self, executor: &Executor, clock: &dyn Clock) {
+        let before = clock.now();
+        let Ok(Some((now,))) = executor.read_one::<(CqlTimeuuid,)>(&SELECT_NOW, values![]).await else { return };
+        let after = clock.now();
         let Ok(now) = time_uuid("system.local", now) else { return };
         if after.micros() - before.micros() > ANSWER_MAX_MICROS {
             return;
         }
         let skew = (before.micros() + after.micros()) / 2 - now.moment().micros();
-        let was_well = self.skew.health().is_ok();
-        self.skew.micros.store(skew, Ordering::Relaxed);
-        match self.skew.health() {
-            Err(reason) if was_well => tracing::error!(
+        let was_healthy = self.health().is_ok();
+        self.micros.store(skew, Ordering::Relaxed);
+        match self.health() {
+            Err(reason) if was_healthy => tracing::error!(
                 reason,
                 "the server is not ready because its clock differs from the cluster's: synchronise the clock, for example with NTP"
             ),
-            Ok(()) if !was_well => tracing::info!("the clock agrees with the cluster's again"),
+            Ok(()) if !was_healthy => tracing::info!("the clock agrees with the cluster's again"),
             Ok(()) | Err(_) => {}
         }
     }
@@ -88,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_far_off_is_not_ready() {
-        let skew = Skew::default();
+        let skew = ClockSkew::default();
         assert_eq!(skew.health(), Ok(()));
         skew.micros.store(-1_900_000, Ordering::Relaxed);
         assert_eq!(skew.health(), Ok(()));

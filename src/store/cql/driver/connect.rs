@@ -15,8 +15,8 @@ use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
 use scylla::statement::{Consistency, SerialConsistency};
 
 use super::address::{Address, Tls};
+use super::open_error::OpenError;
 use super::statement::Profiles;
-use crate::store::cql::OpenError;
 
 /// A node waits 2 s itself for those that take a write, and then says how many did: its word is worth waiting for.
 const WRITE_LONGER: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! The cluster as the rest of the store talks to it: statements in, rows out, each with a turn and a deadline.
+//! Executor: sends statements to the cluster and reads their rows, each request with a permit and a deadline.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,135 +6,142 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
+use scylla::errors::PrepareError;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
-use scylla::statement::prepared::PreparedStatement;
 use scylla::value::MaybeUnset;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unavailable, unknown};
-use super::statement::Profiles;
-use super::value::{Cell, Cells};
+use super::statement::{PreparedStatements, Profiles, Statement};
+use super::value::{Value, Values};
 use crate::store::{Error, Result};
 
-/// Requests of this server under way at once. The driver itself would take them without end.
-const UNDER_WAY_MAX: usize = 1_024;
-/// How long one waits for its turn.
-const TURN_MAX: Duration = Duration::from_secs(2);
-/// What one question asks at the same time.
-const AT_ONCE_MAX: usize = 32;
+/// Requests of this server in flight. The driver itself would accept any number.
+const IN_FLIGHT_MAX: usize = 1_024;
+/// How long a request waits for its permit.
+const PERMIT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Requests that one answer sends concurrently.
+const CONCURRENCY: usize = 32;
 
-pub(crate) struct Cluster {
+pub(crate) struct Executor {
     session: Session,
     profiles: Profiles,
-    turns: Semaphore,
-    /// How many were sent, by which tests and benchmarks see what a question costs. A batch is one.
-    statements: AtomicU64,
+    prepared: PreparedStatements,
+    permits: Semaphore,
+    /// Statements sent, by which tests and benchmarks measure the cost of an operation. A batch is one.
+    sent: AtomicU64,
 }
 
-impl Cluster {
-    pub(crate) fn new(session: Session, profiles: Profiles) -> Self {
-        Self { session, profiles, turns: Semaphore::new(UNDER_WAY_MAX), statements: AtomicU64::new(0) }
+impl Executor {
+    pub(crate) async fn new(session: Session, profiles: Profiles, statements: &[&[&'static Statement]]) -> Result<Self, PrepareError> {
+        let prepared = PreparedStatements::prepare(&session, &profiles, statements).await?;
+        Ok(Self { session, profiles, prepared, permits: Semaphore::new(IN_FLIGHT_MAX), sent: AtomicU64::new(0) })
     }
 
-    /// All rows of a statement that bounds them itself.
-    pub(crate) async fn read<R>(&self, statement: &PreparedStatement, values: Cells) -> Result<Vec<R>>
+    /// All rows of a statement, which bounds them by its LIMIT or its keys.
+    pub(crate) async fn read<R>(&self, statement: &'static Statement, values: Values) -> Result<Vec<R>>
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _turn = self.turn().await?;
-        let answer = self.session.execute_unpaged(statement, values).await.map_err(of_read)?;
+        let _permit = self.permit().await?;
+        let answer = self.session.execute_unpaged(self.prepared.get(statement), values).await.map_err(of_read)?;
         rows(statement, answer)
     }
 
-    pub(crate) async fn read_one<R>(&self, statement: &PreparedStatement, values: Cells) -> Result<Option<R>>
+    pub(crate) async fn read_one<R>(&self, statement: &'static Statement, values: Values) -> Result<Option<R>>
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         Ok(self.read(statement, values).await?.into_iter().next())
     }
 
-    pub(crate) async fn write(&self, statement: &PreparedStatement, values: Cells) -> Result<()> {
-        let _turn = self.turn().await?;
-        self.session.execute_unpaged(statement, values).await.map_err(of_write)?;
+    pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
+        let _permit = self.permit().await?;
+        self.session.execute_unpaged(self.prepared.get(statement), values).await.map_err(of_write)?;
         Ok(())
     }
 
-    /// All of them or none.
+    /// Writes a batch: all of it or nothing.
     pub(crate) async fn write_all(&self, mut writes: Writes) -> Result<()> {
         match writes.values.len() {
             0 => Ok(()),
             1 => {
                 let only = writes.values.remove(0);
-                self.write(&writes.statements[0], only).await
+                self.write(writes.statements[0], only).await
             }
             _ => {
-                let _turn = self.turn().await?;
-                let (batch, values) = writes.into_batch(&self.profiles);
+                let _permit = self.permit().await?;
+                let (batch, values) = self.prepared_batch(writes);
                 let Err(error) = self.session.batch(&batch, &values).await else { return Ok(()) };
                 if !is_logged_once(&error) {
                     return Err(of_write(error));
                 }
-                // Until the cluster knows that a node is dead, its batch log waits for it. One node has all of the batch and will see to it
-                // whatever becomes of this server: that is what makes it one. So it need not be logged again to be written now.
-                let batch = batch_of(BatchType::Unlogged, batch.statements, &self.profiles);
-                let answer = self.session.batch(&batch, &values).await;
+                // Until the cluster knows that a node is dead, the batch log waits for it. One node has logged the whole batch and replays it
+                // even if this server dies, so atomicity holds. The writes themselves can then be sent without a log.
+                let unlogged = batch_of(BatchType::Unlogged, batch.statements, &self.profiles);
+                let answer = self.session.batch(&unlogged, &values).await;
                 answer.map_err(|error| unknown(of_write(error)))?;
                 Ok(())
             }
         }
     }
 
-    /// Writes on a condition. `None` where it held; else what is there, as the statement's answer has it: `[applied]` and then the row's
-    /// columns. An outcome that is not known may become either.
-    pub(crate) async fn write_if<R>(&self, statement: &PreparedStatement, values: Cells) -> Result<Option<R>>
+    /// Compare-and-set by a lightweight transaction. `None` if the condition held; otherwise the present row, in the columns of the answer:
+    /// `[applied]`, then the row's own. After `OutcomeUnknown` either may be true.
+    pub(crate) async fn write_if<R>(&self, statement: &'static Statement, values: Values) -> Result<Option<R>>
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _turn = self.turn().await?;
-        let answer = self.session.execute_unpaged(statement, values).await.map_err(of_write)?;
+        let _permit = self.permit().await?;
+        let answer = self.session.execute_unpaged(self.prepared.get(statement), values).await.map_err(of_write)?;
         decided(answer)
     }
 
-    /// The same for several writes to one partition: all or none.
+    /// Compare-and-set of several rows of one partition: all of them or none.
     pub(crate) async fn write_all_if<R>(&self, writes: Writes) -> Result<Option<R>>
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
-        let _turn = self.turn().await?;
-        let (mut batch, values) = writes.into_batch(&self.profiles);
+        let _permit = self.permit().await?;
+        let (mut batch, values) = self.prepared_batch(writes);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
         let answer = self.session.batch(&batch, values).await.map_err(of_decision)?;
         decided(answer)
     }
 
-    async fn turn(&self) -> Result<SemaphorePermit<'_>> {
-        let turn = tokio::time::timeout(TURN_MAX, self.turns.acquire()).await;
-        let turn = turn.map_err(|_| unavailable("too many requests to the cluster are under way"))?.map_err(unavailable)?;
-        self.statements.fetch_add(1, Ordering::Relaxed);
-        Ok(turn)
+    async fn permit(&self) -> Result<SemaphorePermit<'_>> {
+        let permit = tokio::time::timeout(PERMIT_WAIT_MAX, self.permits.acquire()).await;
+        let permit = permit.map_err(|_| unavailable("too many requests to the cluster are in flight"))?.map_err(unavailable)?;
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        Ok(permit)
     }
 
-    pub(crate) fn statements(&self) -> u64 {
-        self.statements.load(Ordering::Relaxed)
+    fn prepared_batch(&self, writes: Writes) -> (Batch, Vec<Values>) {
+        let statements = writes.statements.into_iter().map(|statement| self.prepared.get(statement).clone().into()).collect();
+        (batch_of(writes.kind, statements, &self.profiles), writes.values)
     }
 
-    /// Nothing is sent any more.
+    pub(crate) fn statements_sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Refuses every request from now on.
     pub(crate) fn close(&self) {
-        self.turns.close();
+        self.permits.close();
     }
 }
 
-/// Writes that belong together. Those of one partition are one write to the cluster; others go through its batch log.
+/// Writes of one batch. Those to one partition are a single mutation; others go through the cluster's batch log.
 pub(crate) struct Writes {
     kind: BatchType,
-    statements: Vec<PreparedStatement>,
-    values: Vec<Cells>,
+    statements: Vec<&'static Statement>,
+    values: Vec<Values>,
 }
 
 impl Writes {
-    /// To any partitions: the cluster itself finishes what it began.
+    /// To any partitions: all or nothing, as the cluster itself completes a logged batch.
     pub(crate) fn logged() -> Self {
         Self::of(BatchType::Logged)
     }
@@ -148,16 +155,16 @@ impl Writes {
         Self { kind, statements: Vec::new(), values: Vec::new() }
     }
 
-    pub(crate) fn push(&mut self, statement: &PreparedStatement, values: Cells) {
-        self.statements.push(statement.clone());
+    pub(crate) fn push(&mut self, statement: &'static Statement, values: Values) {
+        self.statements.push(statement);
         self.values.push(values);
     }
 
-    /// Where the same write is in it already, it is not put in again.
-    pub(crate) fn push_once(&mut self, statement: &PreparedStatement, values: Cells) {
-        let is_same = |other: &Cells| other.iter().zip(&values).all(|(one, other)| is_same_cell(one, other));
-        let mut there = self.statements.iter().zip(&self.values);
-        if !there.any(|(other, others)| other.get_id() == statement.get_id() && is_same(others)) {
+    /// Adds a write unless the batch has the same one already.
+    pub(crate) fn push_once(&mut self, statement: &'static Statement, values: Values) {
+        let is_same = |other: &Values| other.iter().zip(&values).all(|(one, other)| is_same_value(one, other));
+        let mut present = self.statements.iter().zip(&self.values);
+        if !present.any(|(other, others)| std::ptr::eq(*other, statement) && is_same(others)) {
             self.push(statement, values);
         }
     }
@@ -169,11 +176,6 @@ impl Writes {
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
-
-    fn into_batch(self, profiles: &Profiles) -> (Batch, Vec<Cells>) {
-        let statements = self.statements.into_iter().map(Into::into).collect();
-        (batch_of(self.kind, statements, profiles), self.values)
-    }
 }
 
 fn batch_of(kind: BatchType, statements: Vec<BatchStatement>, profiles: &Profiles) -> Batch {
@@ -183,7 +185,7 @@ fn batch_of(kind: BatchType, statements: Vec<BatchStatement>, profiles: &Profile
     batch
 }
 
-fn is_same_cell(one: &Cell, other: &Cell) -> bool {
+fn is_same_value(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (MaybeUnset::Set(one), MaybeUnset::Set(other)) => one == other,
         (MaybeUnset::Unset, MaybeUnset::Unset) => true,
@@ -191,17 +193,17 @@ fn is_same_cell(one: &Cell, other: &Cell) -> bool {
     }
 }
 
-/// The answers of several questions, in their order: so many are asked at once, and the next as soon as the first of them is answered.
-pub(crate) async fn at_once<T>(questions: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
-    stream::iter(questions).buffered(AT_ONCE_MAX).try_collect().await
+/// Runs requests concurrently, at most [`CONCURRENCY`] of them, and returns their results in order.
+pub(crate) async fn concurrently<T>(requests: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+    stream::iter(requests).buffered(CONCURRENCY).try_collect().await
 }
 
-fn rows<R>(statement: &PreparedStatement, answer: QueryResult) -> Result<Vec<R>>
+fn rows<R>(statement: &Statement, answer: QueryResult) -> Result<Vec<R>>
 where
     R: for<'frame> DeserializeRow<'frame, 'frame>,
 {
     let unreadable = |cause: crate::store::Cause| {
-        tracing::error!(statement = statement.get_statement(), %cause, "the store cannot decode the rows of a statement; run `wideroom verify`");
+        tracing::error!(statement = statement.name, %cause, "the store cannot decode the rows of a statement; run `wideroom verify`");
         corrupt("a table", cause)
     };
     let rows = answer.into_rows_result().map_err(|error| unreadable(error.into()))?;
@@ -209,7 +211,7 @@ where
     rows.collect::<Result<_, _>>().map_err(|error| unreadable(error.into()))
 }
 
-/// `[applied]` is the first column. Where it is true Cassandra sends nothing else, and ScyllaDB the row as it was.
+/// Reads `[applied]`, the first column. If it is true, Cassandra sends nothing else, and ScyllaDB the previous row.
 fn decided<R>(answer: QueryResult) -> Result<Option<R>>
 where
     R: for<'frame> DeserializeRow<'frame, 'frame>,

@@ -11,9 +11,9 @@ use scylla::statement::{Consistency, Statement};
 
 use super::address::Address;
 use super::connect::connect;
+use super::open_error::OpenError;
 use super::schema::{MIGRATIONS, Migration, SCHEMA_MIGRATIONS, in_keyspace};
 use crate::clock::Clock;
-use crate::store::cql::OpenError;
 
 /// Replicas where nothing else is said: as many as there are nodes, up to this.
 const REPLICATION_DEFAULT_MAX: usize = 3;

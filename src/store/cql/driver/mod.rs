@@ -1,4 +1,6 @@
-//! CQL and its tables: the connection, prepared statements and their values, the schema and its migrations.
+//! Driver: the connection to the cluster, prepared statements and their values, the schema and its migrations.
+//!
+//! This folder knows CQL and the tables, and nothing of conversations or messages.
 
 pub(crate) mod address;
 pub(crate) mod clock_skew;
@@ -6,8 +8,9 @@ pub(crate) mod connect;
 pub(crate) mod error;
 pub(crate) mod executor;
 pub(crate) mod migrate;
+mod open_error;
 pub(crate) mod schema;
 pub(crate) mod statement;
-#[cfg(test)]
-pub(crate) mod statements_test;
 pub(crate) mod value;
+
+pub use self::open_error::OpenError;

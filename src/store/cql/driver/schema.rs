@@ -1,7 +1,7 @@
 //! The tables, as the migrations make them. One table per question.
 //!
 //! Rules that hold for all of them: a maximum register is a cell whose bytes sort as its values do and that is always written at one fixed
-//! timestamp, so that the greater bytes stay, whatever the order of arrival. All other cells carry the microsecond of the id that wrote
+//! timestamp, so that the greater bytes stay, whatever the order of arrival. All other values carry the microsecond of the id that wrote
 //! them. Nothing is ever written as null. What a LOGGED batch writes has at least a day of `gc_grace_seconds`: the replay of a batch skips
 //! what is older than the smallest.
 

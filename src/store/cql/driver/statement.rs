@@ -1,4 +1,6 @@
-//! Statements: prepared once, each with the profile that its kind wants.
+//! Statements: each is a `static` with its CQL text, declared in the file of its subject and prepared when the store opens.
+
+use std::collections::HashMap;
 
 use scylla::client::execution_profile::ExecutionProfileHandle;
 use scylla::client::session::Session;
@@ -7,15 +9,30 @@ use scylla::statement::prepared::PreparedStatement;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// May be tried again by the driver.
+    /// The driver may retry it.
     Read,
-    /// By key, with values and timestamps of ours: the same again changes nothing. Tried once, so that its error tells what became of it.
+    /// A write by key, with our own values and timestamps, so that a retry changes nothing. The driver tries it once: its error then says
+    /// what became of it.
     Write,
     /// A lightweight transaction: decided by a quorum.
     Conditional,
 }
 
-/// The profiles by which statements are executed, and the keyspace that they are about.
+/// The CQL text of one statement, without its keyspace. Its address is its identity: the executor finds the prepared statement by it.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) text: &'static str,
+}
+
+impl Statement {
+    fn identity(&'static self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+/// Execution profiles of the three kinds of statement, and the keyspace that all statements use.
 pub(crate) struct Profiles {
     pub(crate) keyspace: String,
     pub(crate) read: ExecutionProfileHandle,
@@ -23,7 +40,28 @@ pub(crate) struct Profiles {
     pub(crate) conditional: ExecutionProfileHandle,
 }
 
-pub(crate) async fn prepare(session: &Session, profiles: &Profiles, kind: Kind, text: &str) -> Result<PreparedStatement, PrepareError> {
+/// All prepared statements, by the identity of their text.
+pub(crate) struct PreparedStatements(HashMap<usize, PreparedStatement>);
+
+impl PreparedStatements {
+    pub(crate) async fn prepare(session: &Session, profiles: &Profiles, all: &[&[&'static Statement]]) -> Result<Self, PrepareError> {
+        let mut prepared = HashMap::new();
+        for statement in all.iter().copied().flatten() {
+            prepared.insert(statement.identity(), prepare(session, profiles, statement).await?);
+        }
+        Ok(Self(prepared))
+    }
+
+    pub(crate) fn get(&self, statement: &'static Statement) -> &PreparedStatement {
+        self.0.get(&statement.identity()).expect("every file with statements is listed where the store opens")
+    }
+}
+
+async fn prepare(
+    session: &Session,
+    profiles: &Profiles,
+    Statement { kind, text, .. }: &Statement,
+) -> Result<PreparedStatement, PrepareError> {
     let mut statement = session.prepare(in_keyspace(text, &profiles.keyspace)).await?;
     let profile = match kind {
         Kind::Read => &profiles.read,
@@ -31,13 +69,13 @@ pub(crate) async fn prepare(session: &Session, profiles: &Profiles, kind: Kind, 
         Kind::Conditional => &profiles.conditional,
     };
     statement.set_execution_profile_handle(Some(profile.clone()));
-    statement.set_is_idempotent(kind != Kind::Conditional);
-    // Columns are always listed, and a change of the schema is a new version of the server.
-    statement.set_use_cached_result_metadata(kind == Kind::Read);
+    statement.set_is_idempotent(*kind != Kind::Conditional);
+    // Statements always list their columns, and a change of the schema is a new version of the server.
+    statement.set_use_cached_result_metadata(*kind == Kind::Read);
     Ok(statement)
 }
 
-/// Names the keyspace before the table, which stands behind the first of these words.
+/// Puts the keyspace before the table, which follows the first of these words.
 fn in_keyspace(text: &str, keyspace: &str) -> String {
     let word = ["INSERT INTO ", "UPDATE ", " FROM "].into_iter().find(|word| text.contains(word)).unwrap_or_default();
     if text.contains(" FROM system.") {
@@ -46,24 +84,16 @@ fn in_keyspace(text: &str, keyspace: &str) -> String {
     text.replacen(word, &format!("{word}\"{keyspace}\"."), 1)
 }
 
-/// A group of statements: a struct with a field for each, and their texts for the test that reads them all.
+/// Declares the statements of a file, and `STATEMENTS`, by which the store prepares them. The compiler reports a file whose list is unused.
 macro_rules! statements {
-    ($(#[$meta:meta])* $name:ident { $($field:ident: $kind:ident $text:expr;)+ }) => {
-        $(#[$meta])*
-        pub(crate) struct $name { $(pub(crate) $field: ::scylla::statement::prepared::PreparedStatement,)+ }
+    ($($name:ident: $kind:ident $text:expr;)+) => {
+        $(pub(crate) static $name: $crate::store::cql::driver::statement::Statement = $crate::store::cql::driver::statement::Statement {
+            name: stringify!($name),
+            kind: $crate::store::cql::driver::statement::Kind::$kind,
+            text: $text,
+        };)+
 
-        impl $name {
-            #[cfg(test)]
-            pub(crate) const ALL: &[(&str, &str)] = &[$((stringify!($field), $text),)+];
-
-            pub(crate) async fn prepare(
-                session: &::scylla::client::session::Session,
-                profiles: &$crate::store::cql::driver::statement::Profiles,
-            ) -> Result<Self, ::scylla::errors::PrepareError> {
-                use $crate::store::cql::driver::statement::{Kind, prepare};
-                Ok(Self { $($field: prepare(session, profiles, Kind::$kind, $text).await?,)+ })
-            }
-        }
+        pub(crate) const STATEMENTS: &[&$crate::store::cql::driver::statement::Statement] = &[$(&$name),+];
     };
 }
 pub(crate) use statements;

@@ -1,4 +1,4 @@
-//! Values on their way into statements, and back out of rows.
+//! Values: how they are bound to statements, and decoded from rows.
 
 use scylla::value::{CqlTimeuuid, CqlValue, MaybeUnset};
 use uuid::Uuid;
@@ -7,10 +7,13 @@ use super::error::corrupt;
 use crate::model::{ConversationId, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId};
 use crate::store::Result;
 
-/// One value of a statement. What is not there is unset, never null: a null would be written as a tombstone.
-pub(crate) type Cell = MaybeUnset<CqlValue>;
-/// The values of one statement, in its order.
-pub(crate) type Cells = Vec<Cell>;
+/// The write timestamp of every maximum register: of two cells with one timestamp, the one with the greater bytes wins.
+pub(crate) const REGISTER_TIMESTAMP: i64 = 1;
+
+/// One bound value of a statement. An absent one is unset, never null: a null would be written as a tombstone.
+pub(crate) type Value = MaybeUnset<CqlValue>;
+/// The bound values of one statement, in its order.
+pub(crate) type Values = Vec<Value>;
 
 pub(crate) trait IntoCql {
     fn into_cql(self) -> CqlValue;
@@ -45,18 +48,18 @@ into_cql! {
     bool: is_true => CqlValue::Boolean(is_true),
 }
 
-pub(crate) trait IntoCell {
-    fn into_cell(self) -> Cell;
+pub(crate) trait IntoValue {
+    fn into_value(self) -> Value;
 }
 
-impl<T: IntoCql> IntoCell for T {
-    fn into_cell(self) -> Cell {
+impl<T: IntoCql> IntoValue for T {
+    fn into_value(self) -> Value {
         MaybeUnset::Set(self.into_cql())
     }
 }
 
-impl<T: IntoCql> IntoCell for Option<T> {
-    fn into_cell(self) -> Cell {
+impl<T: IntoCql> IntoValue for Option<T> {
+    fn into_value(self) -> Value {
         self.map_or(MaybeUnset::Unset, |value| MaybeUnset::Set(value.into_cql()))
     }
 }
@@ -71,12 +74,12 @@ pub(crate) fn pair(one: impl IntoCql, other: impl IntoCql) -> CqlValue {
     CqlValue::Tuple(vec![Some(one.into_cql()), Some(other.into_cql())])
 }
 
-macro_rules! cells {
+macro_rules! values {
     ($($value:expr),* $(,)?) => {
-        vec![$($crate::store::cql::driver::value::IntoCell::into_cell($value)),*]
+        vec![$($crate::store::cql::driver::value::IntoValue::into_value($value)),*]
     };
 }
-pub(crate) use cells;
+pub(crate) use values;
 
 pub(crate) fn time_uuid(table: &'static str, id: CqlTimeuuid) -> Result<TimeUuid> {
     TimeUuid::from_uuid(id.into()).ok_or_else(|| corrupt(table, "an id is no timeuuid after 1970"))
@@ -87,10 +90,27 @@ pub(crate) fn user(table: &'static str, name: &str) -> Result<UserId> {
 }
 
 /// An order key in a maximum register.
-pub(crate) fn place(table: &'static str, bytes: &[u8]) -> Result<OrderKey> {
+pub(crate) fn order_key(table: &'static str, bytes: &[u8]) -> Result<OrderKey> {
     bytes.try_into().map(OrderKey).map_err(|_| corrupt(table, "an order key has 16 bytes"))
 }
 
 pub(crate) fn marker(table: &'static str, bytes: &[u8]) -> Result<ReadMarker> {
     bytes.try_into().map(ReadMarker::from_bytes).map_err(|_| corrupt(table, "a read marker has 24 bytes"))
+}
+
+/// Any order key as a bound of a timeuuid column, also one that no id has: CQL compares the time, then the other bytes.
+pub(crate) fn time_uuid_bound(key: OrderKey) -> CqlValue {
+    const TICKS_MAX: u64 = (1 << 60) - 1;
+    let (ticks, rest) = key.0.split_first_chunk::<8>().expect("an order key has sixteen bytes");
+    let [a, b, c, d, e, f, g, h] = u64::from_be_bytes(*ticks).min(TICKS_MAX).to_be_bytes();
+    let mut bytes = [e, f, g, h, c, d, a | 0x10, b, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (to, from) in bytes[8..].iter_mut().zip(rest) {
+        *to = from ^ 0x80;
+    }
+    CqlValue::Timeuuid(CqlTimeuuid::from_bytes(bytes))
+}
+
+/// The bound value of a LIMIT.
+pub(crate) fn row_limit(rows: usize) -> i32 {
+    i32::try_from(rows).unwrap_or(i32::MAX)
 }

@@ -1,86 +1,83 @@
-//! Hints: where in a user's list a conversation was in some hour. A walk reads them from either end, a read of so many at a time.
+//! Activity index: hints of the hours in which the conversations of a user were active, by which an inbox is paged.
 //!
-//! Where a conversation stands now is said by its row in `inbox_by_user`; whoever writes that writes a hint for the same moment beside it.
-//! So each entry is found by the hint of its own hour, and a hint of an earlier one is passed over, and taken away when it was met.
+//! The row in `inbox_by_user` is the truth about an entry. Every write of that row also writes a hint of the same moment, so the hint of the
+//! entry's own hour always finds it. A page skips the hints of earlier hours, and deletes those that it met.
 
 use std::collections::HashMap;
 
+use super::Inboxes;
 use super::writes::{latest_by_hint, slot_of};
 use crate::model::{ConversationId, Cut, Direction, InboxKey, Timestamp, UserId};
 use crate::store::Result;
-use crate::store::cql::Inner;
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::cells;
+use crate::store::cql::driver::value::values;
 
-/// Rows of one read, at most.
+/// Rows of one read.
 const READ_MAX: i32 = 1_000;
-/// The first read asks for so many more than are wanted: a page ends inside an hour, which must be read whole.
+/// Extra rows of the first read: a page ends inside an hour, and that hour must be read whole.
 const SPARE: i32 = 32;
-/// Hints that are taken away at once: a batch of them stays small.
-const FORGET_MAX: usize = 50;
+/// Stale hints that one page deletes, so that the batch stays small.
+const STALE_MAX: usize = 50;
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        down: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot <= ? AND slot >= ? ORDER BY slot DESC, conversation_id DESC LIMIT ?";
-        down_from: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND (slot, conversation_id) < (?, ?) AND (slot) >= (?) ORDER BY slot DESC, conversation_id DESC LIMIT ?";
-        up: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot >= ? AND slot <= ? ORDER BY slot ASC, conversation_id ASC LIMIT ?";
-        up_from: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND (slot, conversation_id) > (?, ?) AND (slot) <= (?) ORDER BY slot ASC, conversation_id ASC LIMIT ?";
-    }
+    SELECT_OLDER: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot <= ? AND slot >= ? ORDER BY slot DESC, conversation_id DESC LIMIT ?";
+    SELECT_OLDER_THAN: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND (slot, conversation_id) < (?, ?) AND (slot) >= (?) ORDER BY slot DESC, conversation_id DESC LIMIT ?";
+    SELECT_NEWER: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND slot >= ? AND slot <= ? ORDER BY slot ASC, conversation_id ASC LIMIT ?";
+    SELECT_NEWER_THAN: Read "SELECT slot, conversation_id, last_activity FROM inbox_activity_by_user WHERE user_id = ? AND (slot, conversation_id) > (?, ?) AND (slot) <= (?) ORDER BY slot ASC, conversation_id ASC LIMIT ?";
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hint {
+pub(crate) struct ActivityHint {
     pub(crate) slot: i32,
-    /// Where the entry stood. It may stand a little later in that hour now.
+    /// The position of the entry when the hint was written. It may be a little later in that hour now.
     pub(crate) key: InboxKey,
 }
 
-impl Hint {
-    /// The first place of the list at which the entry may stand, unless it has another hint.
+impl ActivityHint {
+    /// The first position of the list that the entry can have, unless it has another hint.
     pub(crate) fn first(&self) -> InboxKey {
         InboxKey { activity: latest_by_hint(self.slot, self.key.activity), ..self.key }
     }
 }
 
 /// Hints of whole hours.
-pub(crate) struct Run {
-    pub(crate) hints: Vec<Hint>,
-    /// The last hour that was read whole. `None` when there are no more.
+pub(crate) struct ActivityRun {
+    pub(crate) hints: Vec<ActivityHint>,
+    /// The last hour of the run. `None` if there are no more hours.
     pub(crate) reached: Option<i32>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum At {
     Start,
-    Behind(i32, ConversationId),
+    After(i32, ConversationId),
     End,
 }
 
-/// A walk through a user's hints, of the hours that a cut of the list touches.
-pub(crate) struct Walk<'a> {
-    inner: &'a Inner,
+/// Scan of a user's hints in the hours that a part of the list touches, in one direction.
+pub(crate) struct ActivityScan<'a> {
+    inboxes: &'a Inboxes,
     user: &'a UserId,
     direction: Direction,
     newest: i32,
     oldest: i32,
     at: At,
     limit: i32,
-    /// Of the hour in which the last read broke off.
-    rest: Vec<Hint>,
+    /// Hints of the hour in which the last read ended.
+    rest: Vec<ActivityHint>,
 }
 
-impl<'a> Walk<'a> {
-    /// A walk from which about so many are wanted.
-    pub(crate) fn new(inner: &'a Inner, user: &'a UserId, cut: &Cut<InboxKey>, direction: Direction, wanted: usize) -> Self {
+impl<'a> ActivityScan<'a> {
+    /// A scan whose reader wants about so many entries.
+    pub(crate) fn new(inboxes: &'a Inboxes, user: &'a UserId, cut: &Cut<InboxKey>, direction: Direction, wanted: usize) -> Self {
         let slot = |bound: &std::ops::Bound<InboxKey>| match bound {
             std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) => Some(slot_of(key.activity)),
             std::ops::Bound::Unbounded => None,
         };
         let wanted = i32::try_from(wanted.saturating_mul(2)).unwrap_or(READ_MAX);
         Self {
-            inner,
+            inboxes,
             user,
             direction,
             newest: slot(&cut.start).unwrap_or(i32::MAX),
@@ -91,8 +88,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The hints of the next hours. `None` behind the last one.
-    pub(crate) async fn next(&mut self) -> Result<Option<Run>> {
+    /// The hints of the next hours. `None` after the last one.
+    pub(crate) async fn next(&mut self) -> Result<Option<ActivityRun>> {
         if matches!(self.at, At::End) {
             return Ok(None);
         }
@@ -102,35 +99,32 @@ impl<'a> Walk<'a> {
             let is_last = read.len() < usize::try_from(self.limit).expect("a limit is positive");
             self.limit = READ_MAX;
             self.at = match read.last() {
-                Some(last) if !is_last => At::Behind(last.slot, last.key.conversation),
+                Some(last) if !is_last => At::After(last.slot, last.key.conversation),
                 Some(_) | None => At::End,
             };
             hints.extend(read);
             let Some(last) = hints.last().filter(|_| !is_last).map(|hint| hint.slot) else {
-                return Ok(Some(Run { hints, reached: None }));
+                return Ok(Some(ActivityRun { hints, reached: None }));
             };
             let whole = hints.partition_point(|hint| hint.slot != last);
             if whole > 0 {
                 self.rest = hints.split_off(whole);
                 let reached = hints.last().map(|hint| hint.slot);
-                return Ok(Some(Run { hints, reached }));
+                return Ok(Some(ActivityRun { hints, reached }));
             }
         }
     }
 
-    async fn read(&self) -> Result<Vec<Hint>> {
-        let statements = &self.inner.statements.hint;
+    async fn read(&self) -> Result<Vec<ActivityHint>> {
         let Self { user, newest, oldest, limit, .. } = *self;
         let (statement, values) = match (self.direction, self.at) {
-            (Direction::Forward, At::Behind(slot, conversation)) => {
-                (&statements.down_from, cells![user, slot, conversation, oldest, limit])
-            }
-            (Direction::Forward, At::Start | At::End) => (&statements.down, cells![user, newest, oldest, limit]),
-            (Direction::Backward, At::Behind(slot, conversation)) => (&statements.up_from, cells![user, slot, conversation, newest, limit]),
-            (Direction::Backward, At::Start | At::End) => (&statements.up, cells![user, oldest, newest, limit]),
+            (Direction::Forward, At::After(slot, conversation)) => (&SELECT_OLDER_THAN, values![user, slot, conversation, oldest, limit]),
+            (Direction::Forward, At::Start | At::End) => (&SELECT_OLDER, values![user, newest, oldest, limit]),
+            (Direction::Backward, At::After(slot, conversation)) => (&SELECT_NEWER_THAN, values![user, slot, conversation, newest, limit]),
+            (Direction::Backward, At::Start | At::End) => (&SELECT_NEWER, values![user, oldest, newest, limit]),
         };
-        let rows: Vec<(i32, uuid::Uuid, i64)> = self.inner.cluster.read(statement, values).await?;
-        let hint = |(slot, conversation, activity)| Hint {
+        let rows: Vec<(i32, uuid::Uuid, i64)> = self.inboxes.executor.read(statement, values).await?;
+        let hint = |(slot, conversation, activity)| ActivityHint {
             slot,
             key: InboxKey { activity: Timestamp::from_micros(activity), conversation: ConversationId(conversation) },
         };
@@ -138,38 +132,38 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What a page met that is not true any more.
+/// Stale hints that a page has met.
 #[derive(Default)]
-pub(crate) struct Stale {
-    hints: Vec<Hint>,
-    /// Where those entries stand, unless their conversations alone say it.
-    places: HashMap<ConversationId, Timestamp>,
+pub(crate) struct StaleHints {
+    hints: Vec<ActivityHint>,
+    /// The activities of those entries that the index lists.
+    activities: HashMap<ConversationId, Timestamp>,
 }
 
-impl Stale {
-    /// Notes a hint whose entry stands in another hour now. `is_listed`: by hints.
-    pub(crate) fn note(&mut self, hint: Hint, activity: Timestamp, is_listed: bool) {
-        if self.hints.len() < FORGET_MAX && slot_of(activity) > hint.slot {
+impl StaleHints {
+    /// Notes a hint whose entry is in a later hour now. `is_listed`: whether hints list the entry, as they do unless it is large.
+    pub(crate) fn note(&mut self, hint: ActivityHint, activity: Timestamp, is_listed: bool) {
+        if self.hints.len() < STALE_MAX && slot_of(activity) > hint.slot {
             self.hints.push(hint);
             if is_listed {
-                self.places.insert(hint.key.conversation, activity);
+                self.activities.insert(hint.key.conversation, activity);
             }
         }
     }
 }
 
-impl Inner {
-    /// Takes away hints that are not true any more, and puts the true ones beside that, in case the write that owes them is still under way.
-    /// Each as of its own activity, so that no later hint goes with it. Nothing depends on it: the next page that meets them tries again.
-    pub(crate) async fn forget_stale(&self, user: &UserId, stale: Stale) {
+impl Inboxes {
+    /// Deletes stale hints, and restores the true ones in case the send that owes them is still in flight. Each write has the timestamp of
+    /// its own activity, so no later hint is lost. A failure does no harm: the next page that meets them tries again.
+    pub(super) async fn delete_stale(&self, user: &UserId, stale: StaleHints) {
         let mut writes = Writes::of_one_partition();
-        for (conversation, activity) in stale.places {
-            self.hint(&mut writes, user, conversation, activity);
+        for (conversation, activity) in stale.activities {
+            self.put_hint(&mut writes, user, conversation, activity);
         }
         for hint in stale.hints {
-            self.forget_hint(&mut writes, user, hint.key.conversation, hint.slot, hint.key.activity);
+            self.delete_hint(&mut writes, user, hint.key.conversation, hint.slot, hint.key.activity);
         }
-        if let Err(error) = self.cluster.write_all(writes).await {
+        if let Err(error) = self.executor.write_all(writes).await {
             tracing::debug!(%error, "the store failed to delete stale rows of the activity index; the next page deletes them");
         }
     }

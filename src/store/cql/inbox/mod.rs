@@ -1,7 +1,34 @@
-//! Inboxes: their entries, the index by activity, and what changed in them.
+//! Inboxes: rows of their entries, pages by the activity index, flags, and what changed since a position.
 
 pub(crate) mod activity_index;
-pub(crate) mod changes;
-pub(crate) mod page;
+mod changes;
+pub(crate) mod flags;
+pub(crate) mod large;
+mod page;
 pub(crate) mod row;
 pub(crate) mod writes;
+
+use std::sync::Arc;
+
+use self::row::LongInboxes;
+use super::driver::executor::Executor;
+use super::driver::statement::Statement;
+use super::message::Messages;
+use crate::clock::Clock;
+
+pub(crate) const STATEMENTS: &[&[&Statement]] =
+    &[activity_index::STATEMENTS, changes::STATEMENTS, flags::STATEMENTS, large::STATEMENTS, row::STATEMENTS, writes::STATEMENTS];
+
+/// Inboxes of users, with a cache of those that are too long to be read whole.
+pub(crate) struct Inboxes {
+    executor: Arc<Executor>,
+    clock: Arc<dyn Clock>,
+    messages: Arc<Messages>,
+    long_inboxes: LongInboxes,
+}
+
+impl Inboxes {
+    pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>, messages: Arc<Messages>) -> Self {
+        Self { executor, clock, messages, long_inboxes: LongInboxes::new() }
+    }
+}

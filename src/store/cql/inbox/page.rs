@@ -1,89 +1,52 @@
-//! Inboxes on the cluster: where an entry stands is said by its own row, found by hints, and merged with the heads of large conversations.
+//! Pages of inboxes: rows found by the activity index, and merged with the heads of large conversations.
 //!
-//! A small inbox is read whole. Else a page walks the hints of its piece of the list and reads the rows of the entries that it meets, so many as it shows. An entry stands at
-//! the later of its row and its hint: each is written by every send, and one may come a moment before the other. A hint of an earlier hour
-//! than its entry's is passed over, as that entry has another one.
+//! A short inbox is read whole. For a long one, a page scans the hints of its part of the list and reads the rows of the entries that it
+//! meets, as many as it shows. The position of an entry is the later of its row and its hint: a send writes both, and one may arrive first.
+//! The page skips a hint of an earlier hour, as the entry has another one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{Bound, RangeBounds};
 
-use futures_util::future::{try_join, try_join_all};
-use uuid::Uuid;
+use futures_util::future::try_join;
 
-use super::activity_index::{Hint, Stale, Walk};
-use super::row::{PIECE, PIECES_AT_ONCE, few_rows, own_rows, with_head};
+use super::Inboxes;
+use super::activity_index::{ActivityHint, ActivityScan, StaleHints};
+use super::row::with_head;
 use super::writes::slot_of;
 use crate::model::{Conversation, ConversationId, Cut, Direction, InboxKey, InboxRow, Page, PageRequest, UserId, hidden_larges};
 use crate::store::Result;
-use crate::store::cql::Inner;
-use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{cells, list};
-use crate::store::cql::message::head_cache::Head;
+use crate::store::cql::message::head_cache::HeadSummary;
 
-/// No more are listed.
-const LARGE_READ_MAX: i32 = Conversation::LARGE_LISTED_MAX as i32;
-
-statements! {
-    /// The statements of this file.
-    Statements {
-        larges: Read "SELECT conversation_id FROM large_conversations_by_user WHERE user_id = ? LIMIT ?";
-        larges_among: Read "SELECT conversation_id FROM large_conversations_by_user WHERE user_id = ? AND conversation_id IN ?";
+impl Inboxes {
+    pub(crate) async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+        let mut named = conversations.to_vec();
+        named.sort_unstable();
+        named.dedup();
+        let (mut rows, large) = try_join(self.own_rows(user, &named), self.large_among(user, &named)).await?;
+        let heads = self.messages.recent_heads(&large).await?;
+        for (conversation, head) in large.iter().zip(&heads) {
+            if let Some(row) = rows.get_mut(conversation) {
+                *row = with_head(*row, head);
+            }
+        }
+        Ok(conversations.iter().map(|conversation| rows.get(conversation).copied()).collect())
     }
-}
 
-/// The user's large conversations, also some that they have left.
-pub(crate) async fn listed_larges(inner: &Inner, user: &UserId) -> Result<Vec<ConversationId>> {
-    let rows: Vec<(Uuid,)> = inner.cluster.read(&inner.statements.inbox.larges, cells![user, LARGE_READ_MAX]).await?;
-    Ok(rows.into_iter().map(|(id,)| ConversationId(id)).collect())
-}
-
-pub(crate) async fn large_conversations(inner: &Inner, user: &UserId) -> Result<Vec<ConversationId>> {
-    let larges = listed_larges(inner, user).await?;
-    let rows = own_rows(inner, user, &larges).await?;
-    Ok(larges.into_iter().filter(|conversation| rows.contains_key(conversation)).collect())
-}
-
-pub(crate) async fn inbox_rows(inner: &Inner, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
-    let mut named = conversations.to_vec();
-    named.sort_unstable();
-    named.dedup();
-    let (mut rows, larges) = try_join(own_rows(inner, user, &named), larges_among(inner, user, &named)).await?;
-    let heads = inner.heads(&larges).await?;
-    for (conversation, head) in larges.iter().zip(&heads) {
-        if let Some(row) = rows.get_mut(conversation) {
-            *row = with_head(*row, head);
+    pub(crate) async fn page(&self, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+        let (mut large, short) = try_join(self.listed_large(user), self.short_inbox(user)).await?;
+        let hidden = if large.len() > Conversation::LARGE_MERGED_MAX { self.hidden(user, &large).await? } else { HashSet::new() };
+        large.retain(|conversation| !hidden.contains(conversation));
+        let heads: HashMap<_, _> = large.iter().copied().zip(self.messages.recent_heads(&large).await?).collect();
+        match short {
+            Some(rows) => Ok(page_of_short(rows, &heads, &hidden, request)),
+            None => self.page_by_hints(user, heads, hidden, request).await,
         }
     }
-    Ok(conversations.iter().map(|conversation| rows.get(conversation).copied()).collect())
-}
 
-async fn larges_among(inner: &Inner, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<ConversationId>> {
-    let mut found = Vec::new();
-    let pieces: Vec<_> = conversations.chunks(PIECE).collect();
-    for pieces in pieces.chunks(PIECES_AT_ONCE) {
-        let reads = pieces.iter().map(|piece| {
-            let values = cells![user, list(piece.iter().copied())];
-            inner.cluster.read::<(Uuid,)>(&inner.statements.inbox.larges_among, values)
-        });
-        found.extend(try_join_all(reads).await?.into_iter().flatten().map(|(id,)| ConversationId(id)));
+    /// The large conversations that the inbox does not show: 50 reads of one partition for 1,000 of them.
+    async fn hidden(&self, user: &UserId, large: &[ConversationId]) -> Result<HashSet<ConversationId>> {
+        Ok(hidden_larges(self.own_rows(user, large).await?.into_values()))
     }
-    Ok(found)
-}
-
-pub(crate) async fn inbox(inner: &Inner, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
-    let (mut larges, few) = try_join(listed_larges(inner, user), few_rows(inner, user)).await?;
-    let hidden = if larges.len() > Conversation::LARGE_MERGED_MAX { hidden(inner, user, &larges).await? } else { HashSet::new() };
-    larges.retain(|conversation| !hidden.contains(conversation));
-    let heads: HashMap<_, _> = larges.iter().copied().zip(inner.heads(&larges).await?).collect();
-    match few {
-        Some(rows) => Ok(page_of_few(rows, &heads, &hidden, request)),
-        None => page_by_hints(inner, user, heads, hidden, request).await,
-    }
-}
-
-/// Selects the large conversations that the inbox does not show: 50 reads of one partition for 1,000 of them.
-async fn hidden(inner: &Inner, user: &UserId, larges: &[ConversationId]) -> Result<HashSet<ConversationId>> {
-    Ok(hidden_larges(own_rows(inner, user, larges).await?.into_values()))
 }
 
 fn cut_of(request: &PageRequest<InboxKey>) -> Cut<InboxKey> {
@@ -91,7 +54,7 @@ fn cut_of(request: &PageRequest<InboxKey>) -> Cut<InboxKey> {
     Cut { start: bound(request.after), end: bound(request.before) }
 }
 
-/// What lies at or behind the key where a page in this direction begins.
+/// The part of the list on the other side of the cursor of a page in this direction, the cursor included.
 fn behind(key: InboxKey, direction: Direction) -> Cut<InboxKey> {
     match direction {
         Direction::Forward => Cut { start: Bound::Unbounded, end: Bound::Included(key) },
@@ -99,16 +62,16 @@ fn behind(key: InboxKey, direction: Direction) -> Cut<InboxKey> {
     }
 }
 
-fn page_of_few(
+fn page_of_short(
     rows: Vec<InboxRow>,
-    heads: &HashMap<ConversationId, Head>,
+    heads: &HashMap<ConversationId, HeadSummary>,
     hidden: &HashSet<ConversationId>,
     request: &PageRequest<InboxKey>,
 ) -> Page<InboxRow> {
     let cut = cut_of(request);
     let shown = rows.into_iter().filter(|row| !hidden.contains(&row.conversation));
-    let placed = shown.map(|row| heads.get(&row.conversation).map_or(row, |head| with_head(row, head)));
-    let all: BTreeMap<InboxKey, InboxRow> = placed.map(|row| (row.key(), row)).collect();
+    let merged = shown.map(|row| heads.get(&row.conversation).map_or(row, |head| with_head(row, head)));
+    let all: BTreeMap<InboxKey, InboxRow> = merged.map(|row| (row.key(), row)).collect();
     let has_behind = request.begins_at().is_some_and(|key| {
         let behind = behind(*key, request.direction);
         all.keys().any(|key| is_in(&behind, key))
@@ -117,50 +80,52 @@ fn page_of_few(
     Page::from_overread(request, in_direction(within, request.direction, request.overread()), has_behind)
 }
 
-async fn page_by_hints(
-    inner: &Inner,
-    user: &UserId,
-    heads: HashMap<ConversationId, Head>,
-    hidden: HashSet<ConversationId>,
-    request: &PageRequest<InboxKey>,
-) -> Result<Page<InboxRow>> {
-    // Where a page begins is most often the place of an entry, which then says that there is something behind it.
-    let wanted = request.begins_at().map(|key| key.conversation);
-    // One that grew large has hints of before.
-    let rows = hidden.into_iter().map(|conversation| (conversation, None)).collect();
-    let mut reader = Reader { inner, user, heads, rows, wanted, stale: Stale::default() };
-    let items = reader.entries(&cut_of(request), request.direction, request.overread()).await?;
-    let has_behind = match request.begins_at() {
-        Some(key) => reader.has_behind(*key, request.direction).await?,
-        None => false,
-    };
-    inner.forget_stale(user, reader.stale).await;
-    Ok(Page::from_overread(request, items, has_behind))
+impl Inboxes {
+    async fn page_by_hints(
+        &self,
+        user: &UserId,
+        heads: HashMap<ConversationId, HeadSummary>,
+        hidden: HashSet<ConversationId>,
+        request: &PageRequest<InboxKey>,
+    ) -> Result<Page<InboxRow>> {
+        // The cursor is nearly always the key of an entry, which then says that the list continues on its other side.
+        let wanted = request.begins_at().map(|key| key.conversation);
+        // A conversation that became large still has hints from before: its row counts as read, and as none.
+        let rows = hidden.into_iter().map(|conversation| (conversation, None)).collect();
+        let mut reader = InboxReader { inboxes: self, user, heads, rows, wanted, stale: StaleHints::default() };
+        let items = reader.entries(&cut_of(request), request.direction, request.overread()).await?;
+        let has_behind = match request.begins_at() {
+            Some(key) => reader.has_behind(*key, request.direction).await?,
+            None => false,
+        };
+        self.delete_stale(user, reader.stale).await;
+        Ok(Page::from_overread(request, items, has_behind))
+    }
 }
 
-/// One page's reading: what it knows already is not read again.
-struct Reader<'a> {
-    inner: &'a Inner,
+/// Reader of one page. It reads no row twice.
+struct InboxReader<'a> {
+    inboxes: &'a Inboxes,
     user: &'a UserId,
-    /// Of the user's large conversations.
-    heads: HashMap<ConversationId, Head>,
-    /// Those that were read; `None` where the user is not in it.
+    /// Heads of the user's large conversations.
+    heads: HashMap<ConversationId, HeadSummary>,
+    /// Rows that were read; `None` if the user is not in the conversation.
     rows: HashMap<ConversationId, Option<InboxRow>>,
-    /// To be read with the first ones.
+    /// Read together with the first rows.
     wanted: Option<ConversationId>,
-    stale: Stale,
+    stale: StaleHints,
 }
 
-/// Between which places of the list an entry may stand: by a hint, or by the head of its large conversation.
+/// The range of positions that an entry can have, by a hint or by the head of its large conversation.
 #[derive(Clone, Copy)]
 struct Candidate {
     first: InboxKey,
     last: InboxKey,
-    hint: Option<Hint>,
+    hint: Option<ActivityHint>,
 }
 
 impl Candidate {
-    fn by_hint(hint: &Hint) -> Self {
+    fn by_hint(hint: &ActivityHint) -> Self {
         Self { first: hint.first(), last: hint.key, hint: Some(*hint) }
     }
 
@@ -168,7 +133,7 @@ impl Candidate {
         (cut.start.as_ref(), Bound::Unbounded).contains(&self.last) && (Bound::Unbounded, cut.end.as_ref()).contains(&self.first)
     }
 
-    /// The place that one who walks the list comes to first.
+    /// The end of the range that a scan in this direction reaches first.
     fn near(&self, direction: Direction) -> InDirection {
         InDirection::of(if direction == Direction::Forward { self.first } else { self.last }, direction)
     }
@@ -178,7 +143,7 @@ impl Candidate {
     }
 }
 
-/// A place as it is met by one who walks the list.
+/// A position, ordered as a scan in one direction reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum InDirection {
     Forward(InboxKey),
@@ -194,10 +159,10 @@ impl InDirection {
     }
 }
 
-/// Candidates in the order in which they are to be read.
+/// Candidates in the order in which they are read.
 struct Queue {
     direction: Direction,
-    /// The next one is the last.
+    /// The next candidate is the last element.
     rest: Vec<Candidate>,
 }
 
@@ -207,7 +172,7 @@ impl Queue {
         Self { direction, rest: candidates }
     }
 
-    /// Those that must be read so that this many more are known for sure, if all are entries.
+    /// The candidates to read so that `wanted` more entries have a final position, if every candidate is an entry.
     fn take(&mut self, wanted: usize) -> Vec<Candidate> {
         let mut far: Vec<_> = self.rest.iter().map(|candidate| candidate.far(self.direction)).collect();
         if far.len() <= wanted {
@@ -218,7 +183,7 @@ impl Queue {
         self.rest.split_off(kept)
     }
 
-    /// Whether nothing of the rest can come before this place.
+    /// Whether no remaining candidate can come before a position.
     fn is_past(&self, key: &InboxKey) -> bool {
         self.rest.last().is_none_or(|next| InDirection::of(*key, self.direction) < next.near(self.direction))
     }
@@ -228,14 +193,14 @@ fn is_in(cut: &Cut<InboxKey>, key: &InboxKey) -> bool {
     (cut.start.as_ref(), cut.end.as_ref()).contains(key)
 }
 
-impl Reader<'_> {
-    /// The first entries of a cut, in this direction. They end where so many are known that nothing of the rest can stand before them.
+impl InboxReader<'_> {
+    /// The first `limit` entries of a cut, in this direction. Reads until no remaining candidate can come before them.
     async fn entries(&mut self, cut: &Cut<InboxKey>, direction: Direction, limit: usize) -> Result<Vec<InboxRow>> {
-        let mut walk = Walk::new(self.inner, self.user, cut, direction, limit);
-        let mut larges = self.large_candidates(cut);
+        let mut scan = ActivityScan::new(self.inboxes, self.user, cut, direction, limit);
+        let mut large = self.large_candidates(cut);
         let mut found: BTreeMap<InboxKey, InboxRow> = BTreeMap::new();
         let mut met = HashSet::new();
-        while let Some(run) = walk.next().await? {
+        while let Some(run) = scan.next().await? {
             let is_reached = |key: &InboxKey| {
                 run.reached.is_none_or(|reached| match direction {
                     Direction::Forward => slot_of(key.activity) >= reached,
@@ -243,21 +208,21 @@ impl Reader<'_> {
                 })
             };
             let mut candidates: Vec<Candidate> = run.hints.iter().map(Candidate::by_hint).filter(|one| one.may_be_in(cut)).collect();
-            candidates.extend(larges.extract_if(.., |key| is_reached(key)).map(|key| Candidate { first: key, last: key, hint: None }));
+            candidates.extend(large.extract_if(.., |key| is_reached(key)).map(|key| Candidate { first: key, last: key, hint: None }));
             let mut queue = Queue::new(candidates, direction);
             loop {
-                let settled = found.keys().filter(|key| is_reached(key) && queue.is_past(key)).count();
-                if settled >= limit {
+                let final_count = found.keys().filter(|key| is_reached(key) && queue.is_past(key)).count();
+                if final_count >= limit {
                     return Ok(in_direction(found, direction, limit));
                 }
                 if queue.rest.is_empty() {
                     break;
                 }
-                let some = queue.take(limit - settled);
+                let some = queue.take(limit - final_count);
                 self.read(some.iter().map(|candidate| candidate.last.conversation)).await?;
                 for candidate in &some {
                     let Some(row) = self.placed(candidate) else { continue };
-                    // The first place counts: a later one of the same entry is the trace of an earlier hour.
+                    // The first position counts. A later one of the same entry is that of a stale hint.
                     if met.insert(row.conversation) && is_in(cut, &row.key()) {
                         found.insert(row.key(), row);
                     }
@@ -268,11 +233,12 @@ impl Reader<'_> {
     }
 
     fn large_candidates(&self, cut: &Cut<InboxKey>) -> Vec<InboxKey> {
-        let place = |(conversation, head): (&ConversationId, &Head)| InboxKey { activity: head.last_activity, conversation: *conversation };
+        let place =
+            |(conversation, head): (&ConversationId, &HeadSummary)| InboxKey { activity: head.last_activity, conversation: *conversation };
         self.heads.iter().map(place).filter(|key| is_in(cut, key)).collect()
     }
 
-    /// Reads the rows that were not read yet.
+    /// Reads those rows that were not read yet.
     async fn read(&mut self, conversations: impl Iterator<Item = ConversationId>) -> Result<()> {
         let mut unread: Vec<ConversationId> = conversations.filter(|conversation| !self.rows.contains_key(conversation)).collect();
         if !unread.is_empty() {
@@ -280,7 +246,7 @@ impl Reader<'_> {
         }
         unread.sort_unstable();
         unread.dedup();
-        let mut rows = own_rows(self.inner, self.user, &unread).await?;
+        let mut rows = self.inboxes.own_rows(self.user, &unread).await?;
         for conversation in unread {
             let row = rows.remove(&conversation).map(|row| match self.heads.get(&conversation) {
                 Some(head) => with_head(row, head),
@@ -291,7 +257,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The entry of a candidate that was read, where it stands now.
+    /// The entry of a candidate that was read, with its present position.
     fn placed(&mut self, candidate: &Candidate) -> Option<InboxRow> {
         let row = self.rows.get(&candidate.last.conversation).copied().flatten()?;
         let row = InboxRow { last_activity: row.last_activity.max(candidate.last.activity), ..row };
@@ -301,7 +267,7 @@ impl Reader<'_> {
         Some(row)
     }
 
-    /// Whether the list goes on at or behind the place where a page begins.
+    /// Whether the list continues on the other side of the cursor.
     async fn has_behind(&mut self, key: InboxKey, direction: Direction) -> Result<bool> {
         let cut = behind(key, direction);
         let back = match direction {

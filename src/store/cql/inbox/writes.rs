@@ -1,30 +1,28 @@
-//! What a write leaves in inboxes: who was active where, and what changed there. Blind writes, for the batch of whatever caused them.
+//! Writes to inboxes: entries, markers, activity hints and the change log. All are blind, for the batch of the event that causes them.
 
-use crate::model::{ChangeId, ConversationId, OrderKey, Timestamp, UserId};
-use crate::store::cql::Inner;
+use super::Inboxes;
+use crate::model::{ChangeId, ConversationId, Membership, OrderKey, ReadMarker, Timestamp, UserId};
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::cells;
-use crate::store::cql::message::register::{LastMessage, REGISTER_TIMESTAMP};
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
+use crate::store::cql::message::change_log::day_of;
+use crate::store::cql::message::register::{LastMessage, encode_membership};
 
-/// A hint says that a conversation was active in this hour.
+/// The span of an activity hint.
 const SLOT_MICROS: i64 = 3_600 * 1_000_000;
-/// A send within so long of the last hint in the same hour writes none: an entry stands so much later than its hint at most.
+/// A send within this time of the last hint in the same slot writes none: an entry is at most so much later than its hint.
 pub(crate) const HINT_LAG_MICROS: i64 = 2_000_000;
-const DAY_MICROS: i64 = 24 * SLOT_MICROS;
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        last_message: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET last_message = ?, last_activity = ? WHERE user_id = ? AND conversation_id = ?";
-        sent: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET sent_up_to = ? WHERE user_id = ? AND conversation_id = ?";
-        hint: Write "INSERT INTO inbox_activity_by_user (user_id, slot, conversation_id, last_activity) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
-        forget_hint: Write "DELETE FROM inbox_activity_by_user USING TIMESTAMP ? WHERE user_id = ? AND slot = ? AND conversation_id = ?";
-        change: Write "INSERT INTO changes_by_user (user_id, day, change_id, kind, conversation_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
-    }
+    UPDATE_ENTRY: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET last_message = ?, last_activity = ?, sent_up_to = ? WHERE user_id = ? AND conversation_id = ?";
+    UPDATE_ENTRY_MEMBERSHIP: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET membership = ? WHERE user_id = ? AND conversation_id = ?";
+    UPDATE_READ_MARKER: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET read_up_to = ? WHERE user_id = ? AND conversation_id = ?";
+    INSERT_HINT: Write "INSERT INTO inbox_activity_by_user (user_id, slot, conversation_id, last_activity) VALUES (?, ?, ?, ?) USING TIMESTAMP ?";
+    DELETE_HINT: Write "DELETE FROM inbox_activity_by_user USING TIMESTAMP ? WHERE user_id = ? AND slot = ? AND conversation_id = ?";
+    INSERT_INBOX_CHANGE: Write "INSERT INTO changes_by_user (user_id, day, change_id, kind, conversation_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
 }
 
-/// What changed an inbox besides new messages. Never reordered: stores keep the place in this list.
+/// The kind of a change of an inbox besides new messages. The discriminants are stored, so the order never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InboxChangeKind {
     ConversationMade,
@@ -40,53 +38,69 @@ pub(crate) fn slot_of(moment: Timestamp) -> i32 {
     i32::try_from(moment.micros() / SLOT_MICROS).expect("the year 9999 has an hour that fits")
 }
 
-/// The latest moment at which an entry with this hint may stand, unless it has another one.
+/// The latest moment at which an entry with this hint can be, unless it has another hint.
 pub(crate) fn latest_by_hint(slot: i32, activity: Timestamp) -> Timestamp {
     let end = (i64::from(slot) + 1) * SLOT_MICROS;
     activity.max(activity.plus_micros(HINT_LAG_MICROS).min(Timestamp::from_micros(end - 1)))
 }
 
-pub(crate) fn day_of(moment: Timestamp) -> i32 {
-    i32::try_from(moment.micros() / DAY_MICROS).expect("the year 9999 has a day that fits")
-}
+impl Inboxes {
+    /// Advances an entry: its last message, its activity, and up to where the user sent. Creates the row if there is none.
+    pub(crate) fn put_entry(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        conversation: ConversationId,
+        last: Option<&LastMessage>,
+        activity: Option<Timestamp>,
+        sent_up_to: Option<OrderKey>,
+    ) {
+        let values = values![REGISTER_TIMESTAMP, last.map(LastMessage::encode), activity, sent_up_to, user, conversation];
+        writes.push(&UPDATE_ENTRY, values);
+    }
 
-impl Inner {
-    /// A user's entry has this last message, unless it has a later one. The row is made where there is none.
-    pub(crate) fn raise(
+    /// Writes an entry with a timestamp of its own: an import writes a fallback activity below any known one.
+    pub(crate) fn put_entry_at(
         &self,
         writes: &mut Writes,
         user: &UserId,
         conversation: ConversationId,
         last: Option<&LastMessage>,
         activity: Timestamp,
+        at: i64,
     ) {
-        let values = cells![REGISTER_TIMESTAMP, last.map(LastMessage::encode), activity, user, conversation];
-        writes.push(&self.statements.raise.last_message, values);
+        let sent_up_to: Option<OrderKey> = None;
+        writes.push(&UPDATE_ENTRY, values![at, last.map(LastMessage::encode), activity, sent_up_to, user, conversation]);
     }
 
-    /// The user sent up to there.
-    pub(crate) fn raise_sent(&self, writes: &mut Writes, sender: &UserId, conversation: ConversationId, up_to: OrderKey) {
-        writes.push(&self.statements.raise.sent, cells![REGISTER_TIMESTAMP, up_to, sender, conversation]);
+    /// Writes whether a user's entry is that of a conversation which the user is in.
+    pub(crate) fn put_membership(&self, writes: &mut Writes, user: &UserId, id: ConversationId, membership: &Membership, at: i64) {
+        writes.push(&UPDATE_ENTRY_MEMBERSHIP, values![at, encode_membership(membership), user, id]);
     }
 
-    /// The conversation was active for this user in the hour of `activity`.
-    pub(crate) fn hint(&self, writes: &mut Writes, user: &UserId, conversation: ConversationId, activity: Timestamp) {
-        let values = cells![user, slot_of(activity), conversation, activity, activity];
-        writes.push(&self.statements.raise.hint, values);
+    /// Advances a read marker, a maximum register.
+    pub(crate) fn put_marker(&self, writes: &mut Writes, user: &UserId, id: ConversationId, marker: ReadMarker) {
+        writes.push(&UPDATE_READ_MARKER, values![REGISTER_TIMESTAMP, marker, user, id]);
     }
 
-    /// The same for one that is missing, whenever it was lost.
-    pub(crate) fn hint_again(&self, writes: &mut Writes, user: &UserId, id: ConversationId, activity: Timestamp, now: Timestamp) {
-        writes.push(&self.statements.raise.hint, cells![user, slot_of(activity), id, activity, now]);
+    /// Writes the hint that a conversation was active for a user in the hour of `activity`.
+    pub(crate) fn put_hint(&self, writes: &mut Writes, user: &UserId, conversation: ConversationId, activity: Timestamp) {
+        self.put_hint_at(writes, user, conversation, activity, activity.micros());
     }
 
-    /// The hint of an earlier hour is not wanted any more. `at` is the moment of the message that made it so: a hint that comes late and
-    /// is older than that stays away.
-    pub(crate) fn forget_hint(&self, writes: &mut Writes, user: &UserId, conversation: ConversationId, slot: i32, at: Timestamp) {
-        writes.push(&self.statements.raise.forget_hint, cells![at, user, slot, conversation]);
+    /// Writes a hint with a timestamp of its own, for an import or a repair.
+    pub(crate) fn put_hint_at(&self, writes: &mut Writes, user: &UserId, id: ConversationId, activity: Timestamp, at: i64) {
+        writes.push(&INSERT_HINT, values![user, slot_of(activity), id, activity, at]);
     }
 
-    pub(crate) fn log_inbox_change(
+    /// Deletes the hint of an earlier hour. `at` is the moment of the message that made it obsolete, so that the tombstone also covers an
+    /// older hint that arrives late.
+    pub(crate) fn delete_hint(&self, writes: &mut Writes, user: &UserId, conversation: ConversationId, slot: i32, at: Timestamp) {
+        writes.push(&DELETE_HINT, values![at, user, slot, conversation]);
+    }
+
+    /// Logs a change of an inbox, for streams that were disconnected.
+    pub(crate) fn put_inbox_change(
         &self,
         writes: &mut Writes,
         user: &UserId,
@@ -94,7 +108,7 @@ impl Inner {
         id: ChangeId,
         kind: InboxChangeKind,
     ) {
-        let values = cells![user, day_of(id.moment()), id, kind as i8, conversation, id.moment()];
-        writes.push(&self.statements.raise.change, values);
+        let values = values![user, day_of(id.moment()), id, kind as i8, conversation, id.moment()];
+        writes.push(&INSERT_INBOX_CHANGE, values);
     }
 }

@@ -1,8 +1,8 @@
-//! Buckets: the partitions that a conversation's messages lie in.
+//! Buckets: the partitions of a conversation's messages.
 //!
-//! A bucket is a stretch of time, of one of four widths, that begins at a multiple of its width. Width and start are in the partition key,
-//! so a message lies in exactly one partition, and what a partition can hold follows from its key. Servers may choose different widths, and
-//! buckets may overlap: a page merges those whose stretch meets its own.
+//! A bucket is an interval of time, of one of four widths, that begins at a multiple of its width. Width and start are in the partition key:
+//! a message lies in exactly one partition, and the key alone says which ids a partition can hold. Servers may choose different widths, so
+//! buckets may overlap; a page merges all buckets that meet its range.
 
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store::Result;
@@ -10,7 +10,7 @@ use crate::store::cql::driver::error::corrupt;
 
 const MINUTE_MICROS: i64 = 60 * 1_000_000;
 
-/// Never reordered: the place in this list is what is stored.
+/// The width of a bucket. The discriminants are stored, so the order never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Width {
     TenDays,
@@ -48,7 +48,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket of this width that holds this moment.
+    /// The bucket of a width that holds a moment.
     pub(crate) const fn holding(moment: Timestamp, width: Width) -> Self {
         let micros = moment.micros();
         Self { width, start: Timestamp::from_micros(micros - micros % width.micros()) }
@@ -59,7 +59,7 @@ impl Bucket {
         Ok(Self { width, start: Timestamp::from_micros(start) })
     }
 
-    /// The first moment after it.
+    /// The first moment after the bucket.
     pub(crate) const fn end(self) -> Timestamp {
         self.start.plus_micros(self.width.micros())
     }
@@ -68,8 +68,8 @@ impl Bucket {
         (self.start..self.end()).contains(&id.moment())
     }
 
-    /// The places that it can hold: from the first one on, and before the second.
-    pub(crate) fn places(self) -> (OrderKey, OrderKey) {
+    /// The order keys that it can hold: from the first one (included) to the second (excluded).
+    pub(crate) fn order_keys(self) -> (OrderKey, OrderKey) {
         (OrderKey::first_at(self.start), OrderKey::first_at(self.end()))
     }
 }

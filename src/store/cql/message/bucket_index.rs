@@ -1,11 +1,11 @@
-//! Which buckets of a conversation hold something: the rows of `buckets_by_conversation`, and what is remembered of them.
+//! Bucket index: the buckets of a conversation that hold messages, as `buckets_by_conversation` lists them, and a cache of it.
 //!
-//! Buckets that ended before (now − overlap window) are remembered for [`REMEMBERED_MICROS`]; younger ones, at most a few, are read by their
-//! keys each time. A message may still come into an old bucket, by an import or by a send that another finishes hours later: the server
-//! that writes it remembers nothing of that conversation for a moment (see [`Index::note_late`]), the others see a bucket that is new to
-//! them once they have forgotten. A message that is asked for by its id is found at once (see `history`).
+//! The cache keeps buckets that ended before (now − overlap window) for [`CACHED_MICROS`]; the few younger ones are read by their keys each
+//! time. An import, or a send that another server completes hours later, can still write to an old bucket. The server that writes it caches
+//! nothing of that conversation for a moment (see [`BucketIndex::note_late`]); other servers see the new bucket when their entry expires. A
+//! read by id finds such a message at once (see `history`).
 //!
-//! A short index is read whole, by one statement; a long one by pieces, each from where a page wants it.
+//! A short index is read whole by one statement, a long one in pieces from where a page needs it.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard};
@@ -16,22 +16,23 @@ use scylla::value::CqlValue;
 
 use super::bucket::{Bucket, Width};
 use super::count::{Checkpoint, SUMMARY_WIDTH};
-use super::interval_set::{Range, Ranges};
+use super::interval_set::{Interval, IntervalSet};
+use super::{Messages, OVERLAP_MICROS};
 use crate::model::{ConversationId, Direction, MessageId, Timestamp};
 use crate::store::Result;
+use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{IntoCql, cells, list, pair};
-use crate::store::cql::{Inner, OVERLAP_MICROS};
+use crate::store::cql::driver::value::{list, pair, row_limit, values};
 
-/// For so long the old buckets of a conversation are remembered.
-const REMEMBERED_MICROS: i64 = 60 * 1_000_000;
-/// A write that was begun is done after that, or was given up: an attempt takes 2 s.
+/// How long the old buckets of a conversation are cached.
+const CACHED_MICROS: i64 = 60 * 1_000_000;
+/// A write has completed or failed after this time: an attempt takes 2 s.
 const LATE_MICROS: i64 = 5 * 1_000_000;
-/// Ids lie ahead of this clock by two skews and what a generator may run ahead, at most.
+/// The most that an id can be ahead of this clock: two clock skews, and the lead of an id generator.
 const AHEAD_MICROS: i64 = 10 * 1_000_000;
-/// Rows of an index that is read whole.
+/// Rows of an index that is read by one statement.
 const WHOLE_MAX: usize = 256;
-/// Rows of a piece of a long one.
+/// Rows of one piece of a long index.
 const PIECE: usize = 64;
 const CONVERSATIONS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
 const PRESENT_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");
@@ -39,94 +40,90 @@ const PRESENT_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not ze
 const PAIRS_MAX: usize = 20;
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        whole: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? LIMIT ?";
-        by_key: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND (width, start) IN ?";
-        older: Read "SELECT start FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
-        newer: Read "SELECT start FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start >= ? AND start < ? ORDER BY width DESC, start ASC LIMIT ?";
-    }
+    SELECT_INDEX: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? LIMIT ?";
+    SELECT_BUCKETS: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND (width, start) IN ?";
+    SELECT_OLDER_BUCKETS: Read "SELECT start FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
+    SELECT_NEWER_BUCKETS: Read "SELECT start FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start >= ? AND start < ? ORDER BY width DESC, start ASC LIMIT ?";
 }
 
-type Row = (i8, i64, Option<Vec<u8>>);
+type IndexRow = (i8, i64, Option<Vec<u8>>);
 
-/// What this server remembers of all indexes.
-pub(crate) struct Index {
-    known: Mutex<LruCache<ConversationId, Known>>,
-    /// When this server last wrote into an old bucket.
+/// Cache of the bucket indexes of all conversations.
+pub(crate) struct BucketIndex {
+    cached: Mutex<LruCache<ConversationId, CachedIndex>>,
+    /// When this server last wrote to an old bucket.
     late: Mutex<LruCache<ConversationId, Timestamp>>,
-    /// Buckets that hold something, which stays so.
+    /// Buckets that hold messages. A bucket never becomes empty again.
     present: Mutex<LruCache<(ConversationId, Bucket), ()>>,
 }
 
-/// What is known of the old buckets of one conversation.
+/// The known old buckets of one conversation.
 #[derive(Clone)]
-struct Known {
-    /// Everything here was read at or after that.
+struct CachedIndex {
+    /// Everything here was read at or after this moment.
     read_at: Timestamp,
-    /// Too long to be read whole.
+    /// Whether the index is too long to be read whole.
     is_long: bool,
-    widths: [Ranges; 4],
+    widths: [IntervalSet; 4],
 }
 
-impl Known {
+impl CachedIndex {
     fn new(read_at: Timestamp, is_long: bool) -> Self {
         Self { read_at, is_long, widths: Default::default() }
     }
 
-    /// The buckets of this width that start from here on are not remembered.
-    fn old_up_to(&self, width: Width) -> i64 {
+    /// The start from which buckets of a width are young, and not cached.
+    fn young_from(&self, width: Width) -> i64 {
         Bucket::holding(self.read_at.plus_micros(-OVERLAP_MICROS), width).start.micros()
     }
 }
 
-impl Index {
+impl BucketIndex {
     pub(crate) fn new() -> Self {
         Self {
-            known: Mutex::new(LruCache::new(CONVERSATIONS_MAX)),
+            cached: Mutex::new(LruCache::new(CONVERSATIONS_MAX)),
             late: Mutex::new(LruCache::new(CONVERSATIONS_MAX)),
             present: Mutex::new(LruCache::new(PRESENT_MAX)),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, LruCache<ConversationId, Known>> {
-        self.known.lock().expect("no panic while holding the index")
+    fn cached(&self) -> MutexGuard<'_, LruCache<ConversationId, CachedIndex>> {
+        self.cached.lock().expect("no panic while holding the index")
     }
 
-    /// Something is about to be written into this bucket. Where it is an old one, nothing that was read until the write is done is
-    /// remembered.
+    /// Announces a write to a bucket. If it is an old one, nothing that is read before the write has completed enters the cache.
     pub(crate) fn note_late(&self, conversation: ConversationId, bucket: Bucket, now: Timestamp) {
         if bucket.end() <= now.plus_micros(-OVERLAP_MICROS) {
             self.late.lock().expect("no panic while holding the index").put(conversation, now);
         }
     }
 
-    /// A bucket that was seen to hold something: a message of its stretch that is asked for by id is looked for there first.
+    /// Remembers that a bucket holds messages. A read by id tries it first.
     pub(crate) fn note_present(&self, conversation: ConversationId, bucket: Bucket) {
         self.present.lock().expect("no panic while holding the index").put((conversation, bucket), ());
     }
 
-    /// The buckets that may hold this message and are known to hold something.
+    /// The buckets that can hold a message and are known to hold some.
     pub(crate) fn likely(&self, conversation: ConversationId, id: MessageId) -> Vec<Bucket> {
         let mut present = self.present.lock().expect("no panic while holding the index");
         candidates(id).filter(|bucket| present.get(&(conversation, *bucket)).is_some()).collect()
     }
 
-    fn remembered(&self, conversation: ConversationId, now: Timestamp) -> Remembered {
+    fn get(&self, conversation: ConversationId, now: Timestamp) -> Cached {
         let late = self.late.lock().expect("no panic while holding the index").get(&conversation).copied();
-        let Some(known) = self.known().get(&conversation).cloned() else { return Remembered::Nothing };
-        let is_young = known.read_at <= now && now < known.read_at.plus_micros(REMEMBERED_MICROS);
+        let Some(known) = self.cached().get(&conversation).cloned() else { return Cached::Nothing };
+        let is_young = known.read_at <= now && now < known.read_at.plus_micros(CACHED_MICROS);
         let is_untouched = late.is_none_or(|late| known.read_at > late.plus_micros(LATE_MICROS));
         match (is_young && is_untouched, known.is_long) {
-            (true, _) => Remembered::Fresh(known),
-            (false, true) => Remembered::Long,
-            (false, false) => Remembered::Nothing,
+            (true, _) => Cached::Fresh(known),
+            (false, true) => Cached::Long,
+            (false, false) => Cached::Nothing,
         }
     }
 
-    /// Keeps what a view has read, beside what others have read since it began.
-    fn remember(&self, conversation: ConversationId, known: &Known, read: &[(Width, Range)]) {
-        let mut all = self.known();
+    /// Stores what a view has read, merged with what other views have read since it was opened.
+    fn store(&self, conversation: ConversationId, known: &CachedIndex, read: &[(Width, Interval)]) {
+        let mut all = self.cached();
         match all.get_mut(&conversation) {
             Some(kept) if kept.read_at > known.read_at => {}
             Some(kept) if kept.read_at == known.read_at => {
@@ -141,36 +138,41 @@ impl Index {
     }
 }
 
-enum Remembered {
-    Fresh(Known),
-    /// Only that it is long.
+/// The answer of the cache.
+enum Cached {
+    Fresh(CachedIndex),
+    /// The entry has expired; the index is still too long to be read whole.
     Long,
     Nothing,
 }
 
-/// The buckets that a message may lie in: one of each width.
+/// The buckets that can hold a message: one of each width.
 pub(crate) fn candidates(id: MessageId) -> impl Iterator<Item = Bucket> {
     Width::ALL.into_iter().map(move |width| Bucket::holding(id.moment(), width))
 }
 
-/// Of these buckets those that hold something. Not from memory.
-pub(crate) async fn which_exist(inner: &Inner, conversation: ConversationId, buckets: &[Bucket]) -> Result<Vec<Bucket>> {
-    let mut there = Vec::new();
-    for piece in buckets.chunks(PAIRS_MAX) {
-        let keys = list(piece.iter().map(|bucket| pair(bucket.width.number(), bucket.start)));
-        let rows: Vec<Row> = inner.cluster.read(&inner.statements.index.by_key, cells![conversation, keys]).await?;
-        for (width, start, _) in rows {
-            there.push(Bucket::from_row(width, start)?);
-        }
+impl Messages {
+    /// Remembers that a bucket holds messages: a client may read one of them by id next.
+    pub(crate) fn note_bucket(&self, conversation: ConversationId, bucket: Bucket) {
+        self.index.note_present(conversation, bucket);
     }
-    Ok(there)
+
+    /// The buckets among these that hold messages, not from the cache.
+    pub(crate) async fn present_buckets(&self, conversation: ConversationId, buckets: &[Bucket]) -> Result<Vec<Bucket>> {
+        let reads = buckets.chunks(PAIRS_MAX).map(|piece| {
+            let keys = list(piece.iter().map(|bucket| pair(bucket.width.number(), bucket.start)));
+            self.executor.read::<IndexRow>(&SELECT_BUCKETS, values![conversation, keys])
+        });
+        let rows = concurrently(reads.collect()).await?;
+        rows.into_iter().flatten().map(|(width, start, _)| Bucket::from_row(width, start)).collect()
+    }
 }
 
-/// Where the next bucket of a width is.
+/// The next bucket of a width.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Next {
     Bucket(Bucket),
-    /// Among the young ones, which were not read: if there is one, it starts here or later.
+    /// One of the young buckets, which were not read yet: if there is one, it starts here or later.
     NotBefore(Timestamp),
 }
 
@@ -183,51 +185,51 @@ impl Next {
     }
 }
 
-/// The index of one conversation as one request sees it.
-pub(crate) struct View {
+/// The index of one conversation, as one request sees it.
+pub(crate) struct IndexView {
     conversation: ConversationId,
-    known: Known,
+    known: CachedIndex,
     /// The young buckets, ascending.
     young: [Vec<i64>; 4],
     has_young: bool,
-    /// How many messages the conversation had up to a place, where that is known. Read with the young buckets.
+    /// The checkpoint of the whole conversation, if there is one. Read with the young buckets.
     pub(crate) summary: Option<Checkpoint>,
-    /// All rows, where they were read whole just now.
+    /// All rows, if this view has read the whole index.
     pub(crate) rows: Option<Vec<(Bucket, Option<Checkpoint>)>>,
 }
 
-impl View {
-    pub(crate) async fn open(inner: &Inner, conversation: ConversationId) -> Result<Self> {
-        let now = inner.clock.now();
-        let known = match inner.index.remembered(conversation, now) {
-            Remembered::Fresh(known) => known,
-            Remembered::Long => Known::new(now, true),
-            Remembered::Nothing => match Self::read_whole(inner, conversation, now).await? {
+impl IndexView {
+    pub(crate) async fn open(messages: &Messages, conversation: ConversationId) -> Result<Self> {
+        let now = messages.clock.now();
+        let known = match messages.index.get(conversation, now) {
+            Cached::Fresh(known) => known,
+            Cached::Long => CachedIndex::new(now, true),
+            Cached::Nothing => match Self::read_whole(messages, conversation, now).await? {
                 Some(view) => return Ok(view),
-                None => Known::new(now, true),
+                None => CachedIndex::new(now, true),
             },
         };
         if known.is_long {
-            inner.index.remember(conversation, &known, &[]);
+            messages.index.store(conversation, &known, &[]);
         }
         Ok(Self::new(conversation, known))
     }
 
-    fn new(conversation: ConversationId, known: Known) -> Self {
+    fn new(conversation: ConversationId, known: CachedIndex) -> Self {
         Self { conversation, known, young: Default::default(), has_young: false, summary: None, rows: None }
     }
 
-    /// `None` where it is too long.
-    async fn read_whole(inner: &Inner, conversation: ConversationId, now: Timestamp) -> Result<Option<Self>> {
+    /// Reads the whole index by one statement. `None` if it is too long.
+    async fn read_whole(messages: &Messages, conversation: ConversationId, now: Timestamp) -> Result<Option<Self>> {
         let limit = WHOLE_MAX + 1;
-        let rows: Vec<Row> = inner.cluster.read(&inner.statements.index.whole, cells![conversation, row_limit(limit)]).await?;
+        let rows: Vec<IndexRow> = messages.executor.read(&SELECT_INDEX, values![conversation, row_limit(limit)]).await?;
         if rows.len() == limit {
             return Ok(None);
         }
-        let mut view = Self::new(conversation, Known::new(now, false));
+        let mut view = Self::new(conversation, CachedIndex::new(now, false));
         let (mut old, mut all): ([Vec<i64>; 4], _) = (Default::default(), Vec::new());
         for (bucket, counted) in view.take_rows(rows)? {
-            let place = if bucket.start.micros() < view.known.old_up_to(bucket.width) { &mut old } else { &mut view.young };
+            let place = if bucket.start.micros() < view.known.young_from(bucket.width) { &mut old } else { &mut view.young };
             place[bucket.width as usize].push(bucket.start.micros());
             all.push((bucket, counted));
         }
@@ -235,27 +237,27 @@ impl View {
             view.young[width as usize].sort_unstable();
             let mut starts = std::mem::take(&mut old[width as usize]);
             starts.sort_unstable();
-            let end = view.known.old_up_to(width);
-            view.known.widths[width as usize].add(Range { start: i64::MIN, end, starts });
+            let end = view.known.young_from(width);
+            view.known.widths[width as usize].add(Interval { start: i64::MIN, end, starts });
         }
         (view.rows, view.has_young) = (Some(all), true);
-        inner.index.remember(conversation, &view.known, &[]);
+        messages.index.store(conversation, &view.known, &[]);
         Ok(Some(view))
     }
 
-    /// The buckets that are not remembered are so few that each is asked for by its key.
-    pub(crate) async fn read_young(&mut self, inner: &Inner) -> Result<()> {
+    /// Reads the young buckets: they are so few that each is read by its key.
+    pub(crate) async fn read_young(&mut self, messages: &Messages) -> Result<()> {
         if self.has_young {
             return Ok(());
         }
-        let last = inner.clock.now().plus_micros(AHEAD_MICROS).micros();
+        let last = messages.clock.now().plus_micros(AHEAD_MICROS).micros();
         let mut keys: Vec<CqlValue> = vec![pair(SUMMARY_WIDTH, 0_i64)];
         for width in Width::ALL {
-            let starts = (self.known.old_up_to(width)..=last).step_by(usize::try_from(width.micros()).expect("a width is positive"));
+            let starts = (self.known.young_from(width)..=last).step_by(usize::try_from(width.micros()).expect("a width is positive"));
             keys.extend(starts.map(|start| pair(width.number(), start)));
         }
-        debug_assert!(keys.len() <= PAIRS_MAX, "what is remembered is younger than two minutes");
-        let rows = inner.cluster.read(&inner.statements.index.by_key, cells![self.conversation, list(keys)]).await?;
+        debug_assert!(keys.len() <= PAIRS_MAX, "a cached index is younger than two minutes");
+        let rows = messages.executor.read(&SELECT_BUCKETS, values![self.conversation, list(keys)]).await?;
         for (bucket, _) in self.take_rows(rows)? {
             self.young[bucket.width as usize].push(bucket.start.micros());
         }
@@ -266,7 +268,7 @@ impl View {
         Ok(())
     }
 
-    fn take_rows(&mut self, rows: Vec<Row>) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
+    fn take_rows(&mut self, rows: Vec<IndexRow>) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
         let mut buckets = Vec::with_capacity(rows.len());
         for (width, start, counted) in rows {
             let counted = counted.as_deref().map(Checkpoint::decode).transpose()?.flatten();
@@ -279,89 +281,86 @@ impl View {
         Ok(buckets)
     }
 
-    /// Since when the index may have changed without this view knowing.
+    /// The moment since which other servers may have changed the index unnoticed by this view.
     pub(crate) const fn read_at(&self) -> Timestamp {
         self.known.read_at
     }
 
-    /// For each width the next bucket from a start on: forward the first that does not start before it, backward the last that starts
-    /// before it. What is not known is read, for all of them at once.
-    pub(crate) async fn next(&mut self, inner: &Inner, direction: Direction, from: [Option<i64>; 4]) -> Result<[Option<Next>; 4]> {
+    /// The next bucket of each width from a start: forward the first that starts there or later, backward the last that starts before it.
+    /// Reads the unknown parts of all widths concurrently.
+    pub(crate) async fn next(&mut self, messages: &Messages, direction: Direction, from: [Option<i64>; 4]) -> Result<[Option<Next>; 4]> {
         if direction == Direction::Backward
-            && Width::ALL.into_iter().any(|width| from[width as usize].is_some_and(|from| from > self.known.old_up_to(width)))
+            && Width::ALL.into_iter().any(|width| from[width as usize].is_some_and(|from| from > self.known.young_from(width)))
         {
-            self.read_young(inner).await?;
+            self.read_young(messages).await?;
         }
         let mut from = from;
         let missing = Width::ALL.into_iter().filter_map(|width| Some((width, self.gap(width, direction, from[width as usize]?)?)));
         let missing: Vec<_> = missing.collect();
         if !missing.is_empty() {
-            let reads = missing.iter().map(|(width, at)| self.piece(inner, *width, direction, *at));
+            let reads = missing.iter().map(|(width, at)| self.piece(messages, *width, direction, *at));
             let read = try_join_all(reads).await?;
-            // Up to where it was missing there is none.
+            // No bucket lies before the gap.
             for (width, at) in missing {
                 from[width as usize] = Some(at);
             }
             for (width, range) in &read {
                 self.known.widths[*width as usize].add(range.clone());
             }
-            inner.index.remember(self.conversation, &self.known, &read);
+            messages.index.store(self.conversation, &self.known, &read);
         }
         let next = |width: Width| {
             let from = from[width as usize]?;
             match self.find(width, direction, from) {
                 Some(start) => Some(Next::Bucket(Bucket { width, start: Timestamp::from_micros(start) })),
                 None if direction == Direction::Backward || self.has_young => None,
-                None => Some(Next::NotBefore(Timestamp::from_micros(from.max(self.known.old_up_to(width))))),
+                None => Some(Next::NotBefore(Timestamp::from_micros(from.max(self.known.young_from(width))))),
             }
         };
         Ok(Width::ALL.map(next))
     }
 
-    /// Where something must be read before the next bucket is known.
+    /// The position of an unknown part that must be read before the next bucket is known.
     fn gap(&self, width: Width, direction: Direction, from: i64) -> Option<i64> {
-        let (known, old_up_to) = (&self.known.widths[width as usize], self.known.old_up_to(width));
+        let (known, young_from) = (&self.known.widths[width as usize], self.known.young_from(width));
         match direction {
-            Direction::Forward if from >= old_up_to => None,
-            Direction::Forward => known.first_from(from).err().filter(|gap| *gap < old_up_to),
+            Direction::Forward if from >= young_from => None,
+            Direction::Forward => known.first_from(from).err().filter(|gap| *gap < young_from),
             Direction::Backward if self.young[width as usize].first().is_some_and(|start| *start < from) => None,
-            Direction::Backward => known.last_before(from.min(old_up_to)).err().filter(|gap| *gap > i64::MIN),
+            Direction::Backward => known.last_before(from.min(young_from)).err().filter(|gap| *gap > i64::MIN),
         }
     }
 
-    /// Once there is no gap.
+    /// The next bucket, if there is no gap before it.
     fn find(&self, width: Width, direction: Direction, from: i64) -> Option<i64> {
         let (known, young) = (&self.known.widths[width as usize], &self.young[width as usize]);
         match direction {
             Direction::Forward => known.first_from(from).ok().or_else(|| young.iter().find(|start| **start >= from).copied()),
             Direction::Backward => {
                 let young = young.iter().rfind(|start| **start < from).copied();
-                young.or_else(|| known.last_before(from.min(self.known.old_up_to(width))).ok())
+                young.or_else(|| known.last_before(from.min(self.known.young_from(width))).ok())
             }
         }
     }
 
-    async fn piece(&self, inner: &Inner, width: Width, direction: Direction, at: i64) -> Result<(Width, Range)> {
-        let (statements, end) = (&inner.statements.index, self.known.old_up_to(width));
+    async fn piece(&self, messages: &Messages, width: Width, direction: Direction, at: i64) -> Result<(Width, Interval)> {
+        let end = self.known.young_from(width);
         let (conversation, number, limit) = (self.conversation, width.number(), row_limit(PIECE));
         let range = match direction {
             Direction::Forward => {
-                let rows: Vec<(i64,)> = inner.cluster.read(&statements.newer, cells![conversation, number, at, end, limit]).await?;
+                let rows: Vec<(i64,)> =
+                    messages.executor.read(&SELECT_NEWER_BUCKETS, values![conversation, number, at, end, limit]).await?;
                 let starts: Vec<_> = rows.into_iter().map(|(start,)| start).collect();
                 let is_all = starts.len() < PIECE;
-                Range { start: at, end: if is_all { end } else { starts[PIECE - 1] + 1 }, starts }
+                Interval { start: at, end: if is_all { end } else { starts[PIECE - 1] + 1 }, starts }
             }
             Direction::Backward => {
-                let rows: Vec<(i64,)> = inner.cluster.read(&statements.older, cells![conversation, number, at, limit]).await?;
+                let rows: Vec<(i64,)> = messages.executor.read(&SELECT_OLDER_BUCKETS, values![conversation, number, at, limit]).await?;
                 let starts: Vec<_> = rows.into_iter().rev().map(|(start,)| start).collect();
                 let is_all = starts.len() < PIECE;
-                Range { start: if is_all { i64::MIN } else { starts[0] }, end: at, starts }
+                Interval { start: if is_all { i64::MIN } else { starts[0] }, end: at, starts }
             }
         };
         Ok((width, range))
     }
-}
-
-pub(crate) fn row_limit(rows: usize) -> CqlValue {
-    i32::try_from(rows).expect("statements ask for few rows").into_cql()
 }

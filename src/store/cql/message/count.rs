@@ -1,54 +1,50 @@
-//! How many messages a conversation has: checkpoints, and the rows behind them.
+//! Message counts: checkpoints, and the rows after them.
 //!
-//! A checkpoint says how many messages there are up to a place. The conversation has one, its summary, in a row of the index that belongs to
-//! no bucket; each bucket that took long to count has one of its own. As a rule the summary and the rows behind it are read, whatever the
-//! length of the history. Where there is no summary, the buckets' checkpoints are added up, and what they do not cover is counted.
+//! A checkpoint says how many messages there are up to an order key. The conversation has one, its summary, in a row of the index that
+//! belongs to no bucket; a bucket that took long to count has one of its own. As a rule a count reads the summary and the rows after it,
+//! whatever the length of the history. Without a summary it adds up the checkpoints of the buckets and counts the rest.
 //!
-//! A checkpoint covers only ids that are [`SETTLED_MICROS`] old, and is written with the moment at which its reading began. Who writes a
-//! message that is older than [`LATE_MICROS`] takes back, in the same batch, the checkpoints that may have passed it, at a moment ahead of
-//! all clocks: a reading that began before the message was there cannot bring them back. The two ages lie so far apart that a slow write or
-//! two clocks apart do no harm.
+//! A checkpoint covers only ids that are [`SETTLED_MICROS`] old. Its write timestamp is the moment at which its read began. A writer of a
+//! message older than [`LATE_MICROS`] invalidates, in the same batch, the checkpoints that may cover it, with a timestamp ahead of all
+//! clocks: a count that began before that message cannot restore them. The two ages differ by more than a slow write or a clock skew.
 
+use super::Messages;
 use super::bucket::{Bucket, Width};
-use super::bucket_index::{View, row_limit};
-use super::bucket_merge::{ROWS_MAX, Row, buckets_of, read_bucket};
-use super::history::Lead;
-use super::id_range::Span;
+use super::bucket_index::IndexView;
+use super::bucket_merge::{BucketRow as _, ROWS_MAX};
+use super::history::MessageSummary;
+use super::id_range::IdRange;
 use crate::model::{ConversationId, Direction, Message, OrderKey, Timestamp};
 use crate::store::Result;
-use crate::store::cql::Inner;
 use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::driver::executor::{Writes, at_once};
+use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::cells;
+use crate::store::cql::driver::value::{row_limit, values};
 
-/// The index row of the summary: no width of a bucket, and a start of zero.
+/// The width in the index row of the summary, whose start is zero. No bucket has it.
 pub(crate) const SUMMARY_WIDTH: i8 = -1;
 
 const SETTLED_MICROS: i64 = 60 * 1_000_000;
 const LATE_MICROS: i64 = 30 * 1_000_000;
-/// Two clocks apart, an attempt, and as much again.
+/// Clock skew and the time of an attempt, doubled.
 const AHEAD_MICROS: i64 = 15 * 1_000_000;
-/// Rows behind a checkpoint that make a new one worth its write.
+/// Rows after a checkpoint from which a new one is worth its write.
 const ROWS_WORTH: u64 = 250;
-/// Buckets behind the summary that do.
+/// Buckets after the summary from which a new one is worth its write.
 const BUCKETS_WORTH: usize = 2;
-/// More than these behind the summary are counted by their own checkpoints.
+/// Buckets after the summary from which the count uses the checkpoints of the buckets.
 const BUCKETS_MAX: usize = 8;
-/// Rows after which the counting of one bucket is kept, so that a count that is given up is not begun anew.
+/// Rows after which the count of one bucket is persisted, so that a count that was aborted resumes there.
 const ROWS_KEPT: u64 = 10_000;
 /// Checkpoints in one batch.
-const BATCH_MAX: usize = 64;
+const BATCH_ROWS_MAX: usize = 64;
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        keep: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
-        older: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
-    }
+    UPDATE_CHECKPOINT: Write "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
+    SELECT_OLDER_CHECKPOINTS: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
 }
 
-/// So many messages up to a place, itself included.
+/// The number of messages up to an order key, included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     up_to: OrderKey,
@@ -57,67 +53,67 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     const NONE: Self = Self { up_to: OrderKey::MIN, count: 0 };
-    /// What was counted is not known any more. The greatest of all cells: among cells of one timestamp it stays.
-    const TAKEN_BACK: [u8; 24] = [0xff; 24];
+    /// An invalidated checkpoint. It has the greatest bytes, so it wins over any other of the same timestamp.
+    const INVALIDATED: [u8; 24] = [0xff; 24];
 
     fn encode(self) -> Vec<u8> {
         [self.up_to.0.as_slice(), &self.count.to_be_bytes()].concat()
     }
 
-    /// `None` where it was taken back.
+    /// `None` for an invalidated one.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let broken = || corrupt("buckets_by_conversation", "a checkpoint is an order key and a count");
         let (up_to, count) = bytes.split_first_chunk::<16>().ok_or_else(broken)?;
         let count = u64::from_be_bytes(count.try_into().map_err(|_| broken())?);
-        Ok((bytes != Self::TAKEN_BACK).then_some(Self { up_to: OrderKey(*up_to), count }))
+        Ok((bytes != Self::INVALIDATED).then_some(Self { up_to: OrderKey(*up_to), count }))
     }
 }
 
-impl Inner {
-    /// A message that is written late lies below what may have been counted.
-    pub(crate) fn uncount(&self, writes: &mut Writes, message: &Message, bucket: Bucket) {
+impl Messages {
+    /// Invalidates the checkpoints that may cover a message which is written late.
+    pub(crate) fn invalidate_late_counts(&self, writes: &mut Writes, message: &Message, bucket: Bucket) {
         let now = self.clock.now();
         if message.id.moment().plus_micros(LATE_MICROS) > now {
             return;
         }
-        let (at, none) = (now.plus_micros(AHEAD_MICROS), || Checkpoint::TAKEN_BACK.to_vec());
-        let (keep, conversation) = (&self.statements.count.keep, message.conversation);
-        writes.push_once(keep, cells![at, none(), conversation, bucket.width.number(), bucket.start]);
-        writes.push_once(keep, cells![at, none(), conversation, SUMMARY_WIDTH, Timestamp::ZERO]);
+        let (at, none) = (now.plus_micros(AHEAD_MICROS), || Checkpoint::INVALIDATED.to_vec());
+        let conversation = message.conversation;
+        writes.push_once(&UPDATE_CHECKPOINT, values![at, none(), conversation, bucket.width.number(), bucket.start]);
+        writes.push_once(&UPDATE_CHECKPOINT, values![at, none(), conversation, SUMMARY_WIDTH, Timestamp::ZERO]);
     }
-}
 
-/// What was counted of a conversation is not known any more.
-pub(crate) async fn forget_counts(inner: &Inner, conversation: ConversationId) -> Result<()> {
-    let counting = Counting::begin(inner, conversation);
-    let at = counting.began_at.plus_micros(AHEAD_MICROS);
-    let buckets = counting.read_index().await?.into_iter().map(|(bucket, _)| (bucket.width.number(), bucket.start));
-    let rows: Vec<_> = buckets.chain([(SUMMARY_WIDTH, Timestamp::ZERO)]).collect();
-    for piece in rows.chunks(BATCH_MAX) {
-        let mut writes = Writes::of_one_partition();
-        for (width, start) in piece {
-            let none = Checkpoint::TAKEN_BACK.to_vec();
-            writes.push(&inner.statements.count.keep, cells![at, none, conversation, *width, *start]);
+    /// Invalidates all checkpoints of a conversation.
+    pub(crate) async fn invalidate_counts(&self, conversation: ConversationId) -> Result<()> {
+        let counter = MessageCounter::begin(self, conversation);
+        let at = counter.began_at.plus_micros(AHEAD_MICROS);
+        let buckets = counter.read_index().await?.into_iter().map(|(bucket, _)| (bucket.width.number(), bucket.start));
+        let rows: Vec<_> = buckets.chain([(SUMMARY_WIDTH, Timestamp::ZERO)]).collect();
+        for piece in rows.chunks(BATCH_ROWS_MAX) {
+            let mut writes = Writes::of_one_partition();
+            for (width, start) in piece {
+                let none = Checkpoint::INVALIDATED.to_vec();
+                writes.push(&UPDATE_CHECKPOINT, values![at, none, conversation, *width, *start]);
+            }
+            self.executor.write_all(writes).await?;
         }
-        inner.cluster.write_all(writes).await?;
+        Ok(())
     }
-    Ok(())
+
+    pub(crate) async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        concurrently(conversations.iter().map(|conversation| MessageCounter::begin(self, *conversation).count()).collect()).await
+    }
 }
 
-pub(crate) async fn message_counts(inner: &Inner, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-    at_once(conversations.iter().map(|conversation| Counting::begin(inner, *conversation).count()).collect()).await
-}
-
-/// Messages that were counted: those that a checkpoint may cover, and younger ones.
+/// Counted messages: those that a checkpoint may cover, and younger ones.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct CountedRows {
     settled: u64,
     recent: u64,
-    /// Of them, those that were looked at now.
+    /// The number of rows read for it.
     rows: u64,
 }
 
-impl Tally {
+impl CountedRows {
     fn sum(tallies: impl IntoIterator<Item = Self>) -> Self {
         tallies.into_iter().fold(Self::default(), |sum, one| Self {
             settled: sum.settled + one.settled,
@@ -128,115 +124,116 @@ impl Tally {
 }
 
 /// One count of one conversation.
-struct Counting<'a> {
-    inner: &'a Inner,
+struct MessageCounter<'a> {
+    messages: &'a Messages,
     conversation: ConversationId,
     began_at: Timestamp,
-    /// What lies before it is settled.
-    horizon: OrderKey,
+    /// Ids before this watermark are old enough for a checkpoint.
+    watermark: OrderKey,
 }
 
-impl<'a> Counting<'a> {
-    fn begin(inner: &'a Inner, conversation: ConversationId) -> Self {
-        let began_at = inner.clock.now();
-        Self { inner, conversation, began_at, horizon: OrderKey::first_at(began_at.plus_micros(-SETTLED_MICROS)) }
+impl<'a> MessageCounter<'a> {
+    fn begin(messages: &'a Messages, conversation: ConversationId) -> Self {
+        let began_at = messages.clock.now();
+        Self { messages, conversation, began_at, watermark: OrderKey::first_at(began_at.plus_micros(-SETTLED_MICROS)) }
     }
 
     async fn count(self) -> Result<u64> {
-        let mut view = View::open(self.inner, self.conversation).await?;
-        view.read_young(self.inner).await?;
+        let mut view = IndexView::open(self.messages, self.conversation).await?;
+        view.read_young(self.messages).await?;
         let Some(summary) = view.summary else {
             return self.count_all(view.rows.take()).await;
         };
-        let behind = Span::WHOLE.behind(summary.up_to);
-        let buckets = buckets_of(self.inner, &mut view, behind, BUCKETS_MAX + 1).await?;
+        let after = IdRange::WHOLE.after(summary.up_to);
+        let buckets = self.messages.buckets_of(&mut view, after, BUCKETS_MAX + 1).await?;
         if buckets.len() > BUCKETS_MAX {
             return self.count_all(view.rows.take()).await;
         }
-        let tallies = at_once(buckets.iter().map(|bucket| self.count_rows(*bucket, behind)).collect()).await?;
-        let tally = Tally::sum(tallies);
+        let tallies = concurrently(buckets.iter().map(|bucket| self.count_rows(*bucket, after)).collect()).await?;
+        let tally = CountedRows::sum(tallies);
         if tally.settled >= ROWS_WORTH || (tally.settled > 0 && buckets.len() > BUCKETS_WORTH) {
-            // What the view remembers was read before this began: a late message that it does not know may have come since.
+            // The cached index was read before this count began and may lack a bucket that a late message has opened since.
             let read_at = self.began_at.min(view.read_at());
-            self.keep(read_at, &[(None, self.settled_to_here(summary.count + tally.settled))]).await;
+            self.persist(read_at, &[(None, self.settled_to_here(summary.count + tally.settled))]).await;
         }
         Ok(summary.count + tally.settled + tally.recent)
     }
 
     fn settled_to_here(&self, count: u64) -> Checkpoint {
-        Checkpoint { up_to: self.horizon.before(), count }
+        Checkpoint { up_to: self.watermark.before(), count }
     }
 
-    async fn count_rows(&self, bucket: Bucket, span: Span) -> Result<Tally> {
-        Ok(self.count_behind(bucket, span, None).await?.0)
+    async fn count_rows(&self, bucket: Bucket, range: IdRange) -> Result<CountedRows> {
+        Ok(self.count_after(bucket, range, None).await?.0)
     }
 
-    /// Adds up the buckets, by their checkpoints as far as they go. `rows` is the index, where it was read just now.
+    /// Adds up all buckets, by their checkpoints as far as these reach. `rows` is the index, if it was read just now.
     async fn count_all(&self, rows: Option<Vec<(Bucket, Option<Checkpoint>)>>) -> Result<u64> {
         let rows = match rows {
             Some(rows) => rows,
             None => self.read_index().await?,
         };
         let counted = rows.iter().map(|(bucket, checkpoint)| self.count_bucket(*bucket, *checkpoint)).collect();
-        let counted: Vec<(Bucket, Tally, Option<Checkpoint>)> = at_once(counted).await?;
-        let tally = Tally::sum(counted.iter().map(|(_, tally, _)| *tally));
-        let is_worth = |tally: &Tally| tally.rows >= ROWS_WORTH || (tally.rows > 0 && rows.len() > BUCKETS_MAX);
-        let worth = counted.iter().filter(|(_, tally, _)| is_worth(tally));
-        let mut kept: Vec<_> = worth.filter_map(|(bucket, _, reached)| Some((Some(*bucket), (*reached)?))).collect();
+        let counted: Vec<(Bucket, CountedRows, Option<Checkpoint>)> = concurrently(counted).await?;
+        let tally = CountedRows::sum(counted.iter().map(|(_, tally, _)| *tally));
+        let is_worth_writing = |tally: &CountedRows| tally.rows >= ROWS_WORTH || (tally.rows > 0 && rows.len() > BUCKETS_MAX);
+        let worth = counted.iter().filter(|(_, tally, _)| is_worth_writing(tally));
+        let mut checkpoints: Vec<_> = worth.filter_map(|(bucket, _, reached)| Some((Some(*bucket), (*reached)?))).collect();
         if tally.settled > 0 {
-            kept.push((None, self.settled_to_here(tally.settled)));
+            checkpoints.push((None, self.settled_to_here(tally.settled)));
         }
-        self.keep(self.began_at, &kept).await;
+        self.persist(self.began_at, &checkpoints).await;
         Ok(tally.settled + tally.recent)
     }
 
-    async fn count_bucket(&self, bucket: Bucket, checkpoint: Option<Checkpoint>) -> Result<(Bucket, Tally, Option<Checkpoint>)> {
+    async fn count_bucket(&self, bucket: Bucket, checkpoint: Option<Checkpoint>) -> Result<(Bucket, CountedRows, Option<Checkpoint>)> {
         let checkpoint = checkpoint.unwrap_or(Checkpoint::NONE);
-        let behind = Span::WHOLE.behind(checkpoint.up_to);
-        let (mut tally, reached) = self.count_behind(bucket, behind, Some(checkpoint)).await?;
+        let after = IdRange::WHOLE.after(checkpoint.up_to);
+        let (mut tally, reached) = self.count_after(bucket, after, Some(checkpoint)).await?;
         tally.settled += checkpoint.count;
         Ok((bucket, tally, reached))
     }
 
-    /// Counts a bucket's rows in a span, and says how far a checkpoint of it may reach now: `None` where it goes no further.
-    async fn count_behind(&self, bucket: Bucket, span: Span, from: Option<Checkpoint>) -> Result<(Tally, Option<Checkpoint>)> {
-        let mut rest = span.and(Span::of_bucket(bucket));
-        let settled_end = self.horizon.min(Span::of_bucket(bucket).end);
-        let mut tally = Tally::default();
+    /// Counts the rows of a bucket in a range, and returns the checkpoint that they allow: `None` if it reaches no further than before.
+    async fn count_after(&self, bucket: Bucket, range: IdRange, from: Option<Checkpoint>) -> Result<(CountedRows, Option<Checkpoint>)> {
+        let mut rest = range.intersect(IdRange::of_bucket(bucket));
+        let settled_end = self.watermark.min(IdRange::of_bucket(bucket).end);
+        let mut tally = CountedRows::default();
         let mut kept = 0;
         while rest.ids().is_some() {
-            let leads: Vec<Lead> = read_bucket(self.inner, self.conversation, bucket, rest, Direction::Forward, ROWS_MAX).await?;
-            let settled = leads.iter().filter(|lead| lead.place() < settled_end).count() as u64;
+            let summaries: Vec<MessageSummary> =
+                self.messages.read_bucket(self.conversation, bucket, rest, Direction::Forward, ROWS_MAX).await?;
+            let settled = summaries.iter().filter(|summary| summary.order_key() < settled_end).count() as u64;
             tally.settled += settled;
-            tally.recent += leads.len() as u64 - settled;
-            tally.rows += leads.len() as u64;
-            let Some(last) = leads.last().filter(|_| leads.len() == ROWS_MAX) else { break };
-            rest = rest.behind(last.place());
+            tally.recent += summaries.len() as u64 - settled;
+            tally.rows += summaries.len() as u64;
+            let Some(last) = summaries.last().filter(|_| summaries.len() == ROWS_MAX) else { break };
+            rest = rest.after(last.order_key());
             if let Some(from) = from
-                && last.place() < settled_end
+                && last.order_key() < settled_end
                 && tally.rows >= kept + ROWS_KEPT
             {
                 kept = tally.rows;
-                let checkpoint = Checkpoint { up_to: last.place(), count: from.count + tally.settled };
-                self.keep(self.began_at, &[(Some(bucket), checkpoint)]).await;
+                let checkpoint = Checkpoint { up_to: last.order_key(), count: from.count + tally.settled };
+                self.persist(self.began_at, &[(Some(bucket), checkpoint)]).await;
             }
         }
         let reached = from.map(|from| Checkpoint { up_to: settled_end.before(), count: from.count + tally.settled });
         Ok((tally, reached.filter(|reached| from.is_some_and(|from| reached.up_to > from.up_to))))
     }
 
-    /// The whole index with its checkpoints, width by width.
+    /// The whole index with its checkpoints.
     async fn read_index(&self) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
         let widths = Width::ALL.into_iter().map(|width| self.read_index_of(width)).collect();
-        Ok(at_once(widths).await?.concat())
+        Ok(concurrently(widths).await?.concat())
     }
 
     async fn read_index_of(&self, width: Width) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
         let mut all = Vec::new();
         let mut before = i64::MAX;
         loop {
-            let values = cells![self.conversation, width.number(), before, row_limit(ROWS_MAX)];
-            let rows: Vec<(i8, i64, Option<Vec<u8>>)> = self.inner.cluster.read(&self.inner.statements.count.older, values).await?;
+            let values = values![self.conversation, width.number(), before, row_limit(ROWS_MAX)];
+            let rows: Vec<(i8, i64, Option<Vec<u8>>)> = self.messages.executor.read(&SELECT_OLDER_CHECKPOINTS, values).await?;
             let is_all = rows.len() < ROWS_MAX;
             for (width, start, counted) in rows {
                 before = start;
@@ -248,16 +245,16 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// Keeps checkpoints of buckets, and of the whole where there is no bucket. What is not kept is counted again: no fault.
-    async fn keep(&self, read_at: Timestamp, checkpoints: &[(Option<Bucket>, Checkpoint)]) {
-        for piece in checkpoints.chunks(BATCH_MAX) {
+    /// Persists checkpoints of buckets, or of the summary (`None`). A failure costs only another count.
+    async fn persist(&self, read_at: Timestamp, checkpoints: &[(Option<Bucket>, Checkpoint)]) {
+        for piece in checkpoints.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::of_one_partition();
             for (bucket, checkpoint) in piece {
                 let (width, start) = bucket.map_or((SUMMARY_WIDTH, Timestamp::ZERO), |bucket| (bucket.width.number(), bucket.start));
-                let values = cells![read_at, checkpoint.encode(), self.conversation, width, start];
-                writes.push(&self.inner.statements.count.keep, values);
+                let values = values![read_at, checkpoint.encode(), self.conversation, width, start];
+                writes.push(&UPDATE_CHECKPOINT, values);
             }
-            if let Err(error) = self.inner.cluster.write_all(writes).await {
+            if let Err(error) = self.messages.executor.write_all(writes).await {
                 tracing::debug!(conversation = %self.conversation, %error, "the store failed to cache a message count");
                 return;
             }

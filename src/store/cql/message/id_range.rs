@@ -1,14 +1,14 @@
-//! Stretches of a history, and the ids that a statement names them by.
+//! Ranges of order keys, and the timeuuids by which a statement bounds them.
 //!
-//! A place is any order key, but a bound of a statement must be a timeuuid, and only some order keys are one: those whose time fits 60 bits
-//! and whose ninth byte has the variant of the RFC. So a stretch is named by the first and the last timeuuid in it.
+//! A bound of a statement must be a timeuuid, and only some order keys are one: their time fits 60 bits, and their ninth byte has the
+//! variant of the RFC. A range is therefore sent as the first and the last timeuuid in it.
 
 use std::ops::Bound;
 
 use super::bucket::Bucket;
 use crate::model::{Cut, OrderKey, TimeUuid, Timestamp};
 
-/// The ninth byte of an order key that is one of a timeuuid is at most this: the variant's two bits, the sign bit turned.
+/// The greatest ninth byte of an order key that is a timeuuid: the two bits of the variant, with the sign bit flipped.
 const VARIANT_MAX: u8 = 0x3f;
 const LAST: OrderKey = {
     let mut bytes = [0xff; 16];
@@ -17,54 +17,54 @@ const LAST: OrderKey = {
     OrderKey(bytes)
 };
 
-/// The places from `start` on and before `end`. Empty where they are not in this order.
+/// The order keys from `start` (included) to `end` (excluded). Empty if `start` is not before `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct IdRange {
     pub(crate) start: OrderKey,
     pub(crate) end: OrderKey,
 }
 
-impl Span {
-    /// [`OrderKey::MAX`] is no id: nothing lies behind the end.
+impl IdRange {
+    /// All ids: [`OrderKey::MAX`] is not one.
     pub(crate) const WHOLE: Self = Self { start: OrderKey::MIN, end: OrderKey::MAX };
 
     pub(crate) fn of_bucket(bucket: Bucket) -> Self {
-        let (start, end) = bucket.places();
+        let (start, end) = bucket.order_keys();
         Self { start, end }
     }
 
     pub(crate) fn of_cut(cut: &Cut<OrderKey>) -> Self {
         let start = match cut.start {
-            Bound::Included(place) => place,
-            Bound::Excluded(place) => behind(place),
+            Bound::Included(key) => key,
+            Bound::Excluded(key) => successor(key),
             Bound::Unbounded => OrderKey::MIN,
         };
         let end = match cut.end {
-            Bound::Included(place) => behind(place),
-            Bound::Excluded(place) => place,
+            Bound::Included(key) => successor(key),
+            Bound::Excluded(key) => key,
             Bound::Unbounded => OrderKey::MAX,
         };
         Self { start, end }
     }
 
-    /// What of it is later than a place.
-    pub(crate) fn behind(self, place: OrderKey) -> Self {
-        self.from(behind(place))
+    /// The part after a key.
+    pub(crate) fn after(self, key: OrderKey) -> Self {
+        self.from(successor(key))
     }
 
-    pub(crate) fn from(self, place: OrderKey) -> Self {
-        Self { start: self.start.max(place), ..self }
+    pub(crate) fn from(self, key: OrderKey) -> Self {
+        Self { start: self.start.max(key), ..self }
     }
 
-    pub(crate) fn up_to(self, place: OrderKey) -> Self {
-        self.before(behind(place))
+    pub(crate) fn up_to(self, key: OrderKey) -> Self {
+        self.before(successor(key))
     }
 
-    pub(crate) fn before(self, place: OrderKey) -> Self {
-        Self { end: self.end.min(place), ..self }
+    pub(crate) fn before(self, key: OrderKey) -> Self {
+        Self { end: self.end.min(key), ..self }
     }
 
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn intersect(self, other: Self) -> Self {
         Self { start: self.start.max(other.start), end: self.end.min(other.end) }
     }
 
@@ -72,11 +72,11 @@ impl Span {
         self.start >= self.end
     }
 
-    pub(crate) fn has(self, place: OrderKey) -> bool {
-        self.start <= place && place < self.end
+    pub(crate) fn contains(self, key: OrderKey) -> bool {
+        self.start <= key && key < self.end
     }
 
-    /// The first and the last timeuuid in it. `None` where it has none.
+    /// The first and the last timeuuid of the range. `None` if it has none.
     pub(crate) fn ids(self) -> Option<(TimeUuid, TimeUuid)> {
         if self.is_empty() {
             return None;
@@ -86,25 +86,25 @@ impl Span {
     }
 }
 
-/// The place after this one.
-fn behind(place: OrderKey) -> OrderKey {
-    OrderKey(u128::from_be_bytes(place.0).saturating_add(1).to_be_bytes())
+/// The next order key.
+fn successor(key: OrderKey) -> OrderKey {
+    OrderKey(u128::from_be_bytes(key.0).saturating_add(1).to_be_bytes())
 }
 
-/// The first timeuuid at or after a place.
-fn id_from(place: OrderKey) -> Option<TimeUuid> {
-    let mut key = place.max(OrderKey::first_at(Timestamp::ZERO));
+/// The first timeuuid at or after a key.
+fn id_from(key: OrderKey) -> Option<TimeUuid> {
+    let mut key = key.max(OrderKey::first_at(Timestamp::ZERO));
     if key.0[8] > VARIANT_MAX {
-        // All of this tick lie before it.
+        // All ids of this tick are smaller.
         let tick = u128::from_be_bytes(key.0) >> 64;
         key = OrderKey(((tick + 1) << 64).to_be_bytes());
     }
     TimeUuid::from_order_key(key)
 }
 
-/// The last timeuuid at or before a place.
-fn id_up_to(place: OrderKey) -> Option<TimeUuid> {
-    let mut key = place.min(LAST);
+/// The last timeuuid at or before a key.
+fn id_up_to(key: OrderKey) -> Option<TimeUuid> {
+    let mut key = key.min(LAST);
     if key.0[8] > VARIANT_MAX {
         key.0[8..].fill(0xff);
         key.0[8] = VARIANT_MAX;
@@ -122,7 +122,7 @@ mod tests {
         prop::sample::select(vec![0_u8, 1, 0x3e, 0x3f, 0x40, 0x7f, 0x80, 0xbf, 0xc0, 0xfe, 0xff])
     }
 
-    /// Keys that lie close together, at the ends of what an id can be too.
+    /// Keys close to each other, and at both ends of the ids.
     fn any_key() -> impl Strategy<Value = OrderKey> {
         let tick = prop_oneof![
             4 => (0..3_i64).prop_map(|micros| OrderKey::first_at(Timestamp::from_micros(1_700_000_000_000_000 + micros))),
@@ -148,16 +148,16 @@ mod tests {
 
         #[test]
         fn the_ids_of_a_span_are_those_whose_places_it_has(start in any_key(), end in any_key(), id in any_id()) {
-            let span = Span { start, end };
-            let is_between = span.ids().is_some_and(|(first, last)| first <= id && id <= last);
-            prop_assert_eq!(span.has(id.order_key()), is_between);
+            let range = IdRange { start, end };
+            let is_between = range.ids().is_some_and(|(first, last)| first <= id && id <= last);
+            prop_assert_eq!(range.contains(id.order_key()), is_between);
         }
 
         #[test]
         fn the_bounds_of_a_span_lie_in_it(start in any_key(), end in any_key()) {
-            let span = Span { start, end };
-            if let Some((first, last)) = span.ids() {
-                prop_assert!(span.has(first.order_key()) && span.has(last.order_key()));
+            let range = IdRange { start, end };
+            if let Some((first, last)) = range.ids() {
+                prop_assert!(range.contains(first.order_key()) && range.contains(last.order_key()));
             }
         }
 
@@ -170,15 +170,15 @@ mod tests {
                 2 => (Cut { start: Bound::Unbounded, end: Bound::Included(end) }, key <= end),
                 _ => (Cut { start: Bound::Excluded(start), end: Bound::Unbounded }, start < key),
             };
-            prop_assert_eq!(Span::of_cut(&cut).has(key), is_in);
+            prop_assert_eq!(IdRange::of_cut(&cut).contains(key), is_in);
         }
     }
 
     #[test]
     fn what_lies_before_1970_or_beyond_sixty_bits_has_no_id() {
-        let early = Span { start: OrderKey::MIN, end: OrderKey::first_at(Timestamp::ZERO) };
+        let early = IdRange { start: OrderKey::MIN, end: OrderKey::first_at(Timestamp::ZERO) };
         assert_eq!(early.ids(), None);
-        assert_eq!(Span::WHOLE.behind(LAST).ids(), None);
-        assert!(Span::WHOLE.ids().is_some());
+        assert_eq!(IdRange::WHOLE.after(LAST).ids(), None);
+        assert!(IdRange::WHOLE.ids().is_some());
     }
 }

@@ -1,23 +1,23 @@
-//! What is known of a sorted set of which only pieces were read.
+//! Interval set: the known parts of a sorted set of which only some ranges were read.
 
-/// How many are kept at most: then what was read before the last piece is forgotten.
+/// Members in the set. Beyond it, everything before the newest interval is evicted.
 const STARTS_MAX: usize = 1_024;
 
-/// All members from `start` on and before `end`, ascending.
+/// All members from `start` (included) to `end` (excluded), ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct Interval {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) starts: Vec<i64>,
 }
 
-/// Pieces that do not touch each other, ascending.
+/// Intervals that do not touch each other, ascending.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ranges(Vec<Range>);
+pub(crate) struct IntervalSet(Vec<Interval>);
 
-impl Ranges {
-    /// Members that two pieces both have are the same ones, or came later: all of them stay.
-    pub(crate) fn add(&mut self, new: Range) {
+impl IntervalSet {
+    /// Adds an interval, and merges those that it touches. A member in either stays: members are only ever added to the stored set.
+    pub(crate) fn add(&mut self, new: Interval) {
         if new.start >= new.end {
             return;
         }
@@ -43,14 +43,14 @@ impl Ranges {
         self.0 = apart;
     }
 
-    /// The first member from here on; else from where on nothing is known.
+    /// The first member at or after `from`; `Err` with the start of the first unknown gap before it.
     pub(crate) fn first_from(&self, from: i64) -> Result<i64, i64> {
         let Some(range) = self.0.iter().find(|range| range.start <= from && from < range.end) else { return Err(from) };
         let at = range.starts.partition_point(|start| *start < from);
         range.starts.get(at).copied().ok_or(range.end)
     }
 
-    /// The last member before this; else before which nothing is known: `i64::MIN` where everything is.
+    /// The last member before `from`; `Err` with the end of the last unknown gap after it, `i64::MIN` if all before is known.
     pub(crate) fn last_before(&self, from: i64) -> Result<i64, i64> {
         let Some(range) = self.0.iter().find(|range| range.start < from && from <= range.end) else { return Err(from) };
         let at = range.starts.partition_point(|start| *start < from);
@@ -66,8 +66,8 @@ mod tests {
 
     use super::*;
 
-    fn read(all: &BTreeSet<i64>, start: i64, end: i64) -> Range {
-        Range { start, end, starts: all.range(start..end.max(start)).copied().collect() }
+    fn read(all: &BTreeSet<i64>, start: i64, end: i64) -> Interval {
+        Interval { start, end, starts: all.range(start..end.max(start)).copied().collect() }
     }
 
     proptest! {
@@ -79,7 +79,7 @@ mod tests {
             pieces in prop::collection::vec((0..60_i64, 0..60_i64), 0..8),
             from in 0..61_i64,
         ) {
-            let mut known = Ranges::default();
+            let mut known = IntervalSet::default();
             for (start, end) in &pieces {
                 known.add(read(&all, *start, *end));
             }
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_may_be() {
-        let mut known = Ranges::default();
+        let mut known = IntervalSet::default();
         for piece in 0..100 {
-            known.add(Range { start: piece * 100, end: piece * 100 + 64, starts: (piece * 100..piece * 100 + 64).collect() });
+            known.add(Interval { start: piece * 100, end: piece * 100 + 64, starts: (piece * 100..piece * 100 + 64).collect() });
             assert!(known.0.iter().map(|range| range.starts.len()).sum::<usize>() <= STARTS_MAX);
         }
         assert_eq!(known.first_from(9_900), Ok(9_900));

@@ -1,14 +1,52 @@
-//! Messages: the partitions that they lie in, their rows, reactions and counts, and the heads of conversations.
+//! Messages: the buckets that they lie in, their rows, reactions and counts, the change log, and the heads of conversations.
 
 pub(crate) mod bucket;
 pub(crate) mod bucket_choice;
+pub(crate) mod bucket_fill;
 pub(crate) mod bucket_index;
 pub(crate) mod bucket_merge;
+pub(crate) mod change_log;
+pub(crate) mod conversation;
 pub(crate) mod count;
 pub(crate) mod head_cache;
 pub(crate) mod history;
 pub(crate) mod id_range;
-pub(crate) mod interval_set;
+mod interval_set;
 pub(crate) mod reaction;
 pub(crate) mod register;
 pub(crate) mod row;
+
+use std::sync::Arc;
+
+use self::bucket_index::BucketIndex;
+use self::head_cache::HeadCache;
+use super::driver::executor::Executor;
+use super::driver::statement::Statement;
+use crate::clock::Clock;
+
+pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    bucket_index::STATEMENTS,
+    change_log::STATEMENTS,
+    conversation::STATEMENTS,
+    count::STATEMENTS,
+    history::STATEMENTS,
+    reaction::STATEMENTS,
+    row::STATEMENTS,
+];
+
+/// Overlap window: an event becomes visible at most so long after its id, or is logged again as late. A stream re-reads this window.
+pub(crate) const OVERLAP_MICROS: i64 = 10_000_000;
+
+/// Histories and heads of conversations, with the caches of their buckets and heads.
+pub(crate) struct Messages {
+    executor: Arc<Executor>,
+    clock: Arc<dyn Clock>,
+    heads: HeadCache,
+    index: BucketIndex,
+}
+
+impl Messages {
+    pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
+        Self { executor, clock, heads: HeadCache::new(), index: BucketIndex::new() }
+    }
+}

@@ -1,18 +1,14 @@
-//! Reactions on the cluster: a register for each user and emoji that ever was on a message. None is ever deleted.
+//! Reactions: one register for each user and emoji that was ever on a message. Rows are never deleted.
 
-use std::sync::Arc;
+use futures_util::future::try_join_all;
 
-use futures_util::future::{join, try_join_all};
-
+use super::Messages;
 use super::bucket::Bucket;
-use super::register::REGISTER_TIMESTAMP;
 use crate::model::{Change, ConversationId, Emoji, Message, MessageId, Reaction, UserId};
-use crate::store::cql::Inner;
-use crate::store::cql::driver::error::unknown;
-use crate::store::cql::driver::executor::{Writes, at_once};
+use crate::store::Result;
+use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{cells, user};
-use crate::store::{Result, WakePlace};
+use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, user, values};
 
 const TABLE: &str = "reactions_by_message";
 /// Rows of one read.
@@ -21,54 +17,36 @@ const ROWS_MAX: i32 = 1_000;
 const BATCH_ROWS_MAX: usize = 64;
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        set: Write "INSERT INTO reactions_by_message (conversation_id, message_id, emoji, user_id, is_on) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
-        mark: Write "UPDATE messages_by_conversation USING TIMESTAMP ? SET has_reactions = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
-        first: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? LIMIT ?";
-        next_users: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND (emoji, user_id) > (?, ?) LIMIT ?";
-        next_emoji: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji > ? LIMIT ?";
-        one: Read "SELECT is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
+    INSERT_REACTION: Write "INSERT INTO reactions_by_message (conversation_id, message_id, emoji, user_id, is_on) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?";
+    UPDATE_HAS_REACTIONS: Write "UPDATE messages_by_conversation USING TIMESTAMP ? SET has_reactions = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
+    SELECT_FIRST_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? LIMIT ?";
+    SELECT_NEXT_REACTIONS: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND (emoji, user_id) > (?, ?) LIMIT ?";
+    SELECT_NEXT_EMOJI: Read "SELECT emoji, user_id, is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji > ? LIMIT ?";
+    SELECT_REACTION: Read "SELECT is_on FROM reactions_by_message WHERE conversation_id = ? AND message_id = ? AND emoji = ? AND user_id = ?";
+}
+
+impl Messages {
+    /// Turns a reaction on or off, and marks the message as one that has reactions.
+    pub(crate) fn put_reaction(&self, writes: &mut Writes, message: &Message, bucket: Bucket, emoji: &Emoji, is_on: bool, change: &Change) {
+        let (conversation, at) = (message.conversation, change.id.moment());
+        writes.push(&INSERT_REACTION, values![conversation, message.id, emoji.as_str(), &change.user, is_on, at]);
+        if !message.has_reactions {
+            let values = values![at, true, conversation, bucket.width.number(), bucket.start, message.id];
+            writes.push(&UPDATE_HAS_REACTIONS, values);
+        }
+    }
+
+    pub(crate) async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+        let each = async |(conversation, message): &(ConversationId, MessageId)| self.reactions_to(viewer, *conversation, *message).await;
+        concurrently(messages.iter().map(each).collect()).await
     }
 }
 
-pub(crate) async fn react(
-    inner: &Inner,
-    conversation: ConversationId,
-    emoji: &Emoji,
-    is_on: bool,
-    change: &Change,
-) -> Result<Option<Arc<Message>>> {
-    let Some(line) = inner.line(conversation).await? else { return Ok(None) };
-    let guess = line.state().course.placed(change.message);
-    let Some((present, bucket)) = inner.seek_message(conversation, change.message, guess).await? else { return Ok(None) };
-    if present.deleted_at.is_some() {
-        return Ok(Some(Arc::new(present)));
-    }
-    let mut writes = Writes::logged();
-    let values = cells![conversation, change.message, emoji.as_str(), &change.user, is_on, change.id.moment()];
-    writes.push(&inner.statements.reaction.set, values);
-    if !present.has_reactions {
-        let values = cells![change.id.moment(), true, conversation, bucket.width.number(), bucket.start, change.message];
-        writes.push(&inner.statements.reaction.mark, values);
-    }
-    inner.log_change(&mut writes, conversation, change);
-    let (kept, woken) = join(inner.cluster.write_all(writes), inner.wake(&WakePlace::Conversation(conversation))).await;
-    kept?;
-    woken.map_err(unknown)?;
-    Ok(Some(Arc::new(Message { has_reactions: true, ..present })))
-}
-
-pub(crate) async fn reactions(inner: &Inner, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
-    let each = async |(conversation, message): &(ConversationId, MessageId)| of_message(inner, viewer, *conversation, *message).await;
-    at_once(messages.iter().map(each).collect()).await
-}
-
-/// A row as it comes back. One without a value is none.
+/// A row: emoji, username, and whether the reaction is on. A row without a value is none.
 pub(crate) type Columns = (String, String, Option<bool>);
 
-impl Inner {
-    /// The reactions to a message behind an emoji and a name, on or off.
+impl Messages {
+    /// The reactions to a message after an emoji and a username, on or off.
     pub(crate) async fn reaction_rows(
         &self,
         conversation: ConversationId,
@@ -76,24 +54,23 @@ impl Inner {
         after: Option<&(String, String)>,
         limit: i32,
     ) -> Result<Vec<Columns>> {
-        let (cluster, statements) = (&self.cluster, &self.statements.reaction);
         match after {
-            None => cluster.read(&statements.first, cells![conversation, message, limit]).await,
+            None => self.executor.read(&SELECT_FIRST_REACTIONS, values![conversation, message, limit]).await,
             Some((emoji, name)) => {
-                let values = cells![conversation, message, emoji.as_str(), name.as_str(), limit];
-                cluster.read(&statements.next_users, values).await
+                let values = values![conversation, message, emoji.as_str(), name.as_str(), limit];
+                self.executor.read(&SELECT_NEXT_REACTIONS, values).await
             }
         }
     }
 
-    /// Whether a user ever reacted with this, whatever became of it.
+    /// Whether a user ever reacted with an emoji, also if the reaction is off now.
     pub(crate) async fn has_reacted(&self, conversation: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Result<bool> {
-        let values = cells![conversation, message, emoji.as_str(), user];
-        let row: Option<(Option<bool>,)> = self.cluster.read_one(&self.statements.reaction.one, values).await?;
+        let values = values![conversation, message, emoji.as_str(), user];
+        let row: Option<(Option<bool>,)> = self.executor.read_one(&SELECT_REACTION, values).await?;
         Ok(row.is_some_and(|(is_on,)| is_on.is_some()))
     }
 
-    /// Reactions that were on before anybody reacted here. The message says so first: it may say more than is true, and never less.
+    /// Imports reactions, with the lowest timestamp. The message is marked first: a mark without reactions does no harm, the reverse does.
     pub(crate) async fn put_imported_reactions(
         &self,
         id: ConversationId,
@@ -101,58 +78,57 @@ impl Inner {
         bucket: Bucket,
         reactions: &[(&Emoji, &UserId)],
     ) -> Result<()> {
-        let values = cells![REGISTER_TIMESTAMP, true, id, bucket.width.number(), bucket.start, message];
-        self.cluster.write(&self.statements.reaction.mark, values).await?;
+        let values = values![REGISTER_TIMESTAMP, true, id, bucket.width.number(), bucket.start, message];
+        self.executor.write(&UPDATE_HAS_REACTIONS, values).await?;
         for piece in reactions.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::of_one_partition();
             for (emoji, user) in piece {
-                writes.push(&self.statements.reaction.set, cells![id, message, emoji.as_str(), *user, true, REGISTER_TIMESTAMP]);
+                writes.push(&INSERT_REACTION, values![id, message, emoji.as_str(), *user, true, REGISTER_TIMESTAMP]);
             }
-            self.cluster.write_all(writes).await?;
+            self.executor.write_all(writes).await?;
         }
         Ok(())
     }
-}
 
-async fn of_message(inner: &Inner, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Vec<Reaction>> {
-    let (cluster, statements) = (&inner.cluster, &inner.statements.reaction);
-    let mut tally = Tally::default();
-    let mut rows = inner.reaction_rows(conversation, message, None, ROWS_MAX).await?;
-    loop {
-        let is_last = rows.len() < ROWS_MAX as usize;
-        let place = rows.last().map(|(emoji, name, _)| (emoji.clone(), name.clone()));
-        for row in rows {
-            tally.take(viewer, row)?;
+    async fn reactions_to(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Vec<Reaction>> {
+        let mut tally = ReactionTally::default();
+        let mut rows = self.reaction_rows(conversation, message, None, ROWS_MAX).await?;
+        loop {
+            let is_last = rows.len() < ROWS_MAX as usize;
+            let place = rows.last().map(|(emoji, name, _)| (emoji.clone(), name.clone()));
+            for row in rows {
+                tally.take(viewer, row)?;
+            }
+            let Some((emoji, name)) = place.filter(|_| !is_last) else { break };
+            // The remaining rows of a capped emoji are skipped.
+            rows = if tally.is_full() {
+                self.executor.read(&SELECT_NEXT_EMOJI, values![conversation, message, emoji, ROWS_MAX]).await?
+            } else {
+                self.reaction_rows(conversation, message, Some(&(emoji, name)), ROWS_MAX).await?
+            };
         }
-        let Some((emoji, name)) = place.filter(|_| !is_last) else { break };
-        // The others of one that is full are not read.
-        rows = if tally.is_full() {
-            cluster.read(&statements.next_emoji, cells![conversation, message, emoji, ROWS_MAX]).await?
-        } else {
-            inner.reaction_rows(conversation, message, Some(&(emoji, name)), ROWS_MAX).await?
-        };
+        let mut reactions = tally.reactions;
+        let unseen: Vec<_> = reactions.iter_mut().filter(|reaction| reaction.is_capped && !reaction.has_viewer).collect();
+        try_join_all(unseen.into_iter().map(async |reaction| {
+            let values = values![conversation, message, reaction.emoji.as_str(), viewer];
+            let row: Option<(Option<bool>,)> = self.executor.read_one(&SELECT_REACTION, values).await?;
+            reaction.has_viewer = row.is_some_and(|(is_on,)| is_on == Some(true));
+            Ok(())
+        }))
+        .await?;
+        Ok(reactions)
     }
-    let mut reactions = tally.reactions;
-    let unseen: Vec<_> = reactions.iter_mut().filter(|reaction| reaction.is_capped && !reaction.has_viewer).collect();
-    try_join_all(unseen.into_iter().map(async |reaction| {
-        let values = cells![conversation, message, reaction.emoji.as_str(), viewer];
-        let row: Option<(Option<bool>,)> = cluster.read_one(&statements.one, values).await?;
-        reaction.has_viewer = row.is_some_and(|(is_on,)| is_on == Some(true));
-        Ok(())
-    }))
-    .await?;
-    Ok(reactions)
 }
 
-/// Reactions as they are counted, emoji by emoji.
+/// Reactions while they are counted, emoji by emoji.
 #[derive(Default)]
-struct Tally {
+struct ReactionTally {
     reactions: Vec<Reaction>,
     /// Rows of the last emoji.
-    looked_at: usize,
+    examined: usize,
 }
 
-impl Tally {
+impl ReactionTally {
     fn is_full(&self) -> bool {
         self.reactions.last().is_some_and(|reaction| reaction.is_capped)
     }
@@ -162,12 +138,12 @@ impl Tally {
         if is_new {
             let emoji = Emoji::kept(&emoji);
             self.reactions.push(Reaction { emoji, count: 0, is_capped: false, has_viewer: false, users: Vec::new() });
-            self.looked_at = 0;
+            self.examined = 0;
         } else if self.is_full() {
             return Ok(());
         }
-        let reaction = self.reactions.last_mut().expect("one was pushed where there was none");
-        self.looked_at += 1;
+        let reaction = self.reactions.last_mut().expect("the first row of an emoji pushes one");
+        self.examined += 1;
         if is_on == Some(true) {
             reaction.count += 1;
             reaction.has_viewer |= name == viewer.as_str();
@@ -175,7 +151,7 @@ impl Tally {
                 reaction.users.push(user(TABLE, &name)?);
             }
         }
-        reaction.is_capped = reaction.count == Reaction::COUNT_MAX || self.looked_at == Reaction::ROWS_MAX;
+        reaction.is_capped = reaction.count == Reaction::COUNT_MAX || self.examined == Reaction::ROWS_MAX;
         Ok(())
     }
 }

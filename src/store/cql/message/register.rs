@@ -1,16 +1,13 @@
-//! How values lie in cells that are one value each: maximum registers, memberships and contents.
+//! Encodings of values that fill one cell: last messages, memberships and contents.
 
-use crate::model::{Content, Membership, MembershipState, MessageId, OrderKey, Role, TimeUuid, Timestamp, UserId};
+use crate::model::{Content, Membership, MembershipState, MessageId, OrderKey, Role, Timestamp, UserId};
 use crate::store::Result;
 
 use super::bucket::Bucket;
 use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::driver::value::{place, user};
+use crate::store::cql::driver::value::user;
 
-/// At which every maximum register is written: among cells of one timestamp the greater bytes stay.
-pub(crate) const REGISTER_TIMESTAMP: i64 = 1;
-
-/// The newest message, with what is needed to read it by key. A maximum register: it begins with the order key.
+/// The newest message, with the bucket to read it from. A maximum register: its bytes begin with the order key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LastMessage {
     pub(crate) id: MessageId,
@@ -42,14 +39,7 @@ impl LastMessage {
     }
 }
 
-/// What is newest in a conversation, of its last message and its newest change as they lie in their registers.
-pub(crate) fn newest_of(table: &'static str, last: Option<Vec<u8>>, change: Option<Vec<u8>>) -> Result<Option<TimeUuid>> {
-    let last = last.map(|last| LastMessage::decode(table, &last)).transpose()?.map(|last| last.id);
-    let change = change.map(|change| place(table, &change)).transpose()?.and_then(TimeUuid::from_order_key);
-    Ok(last.max(change))
-}
-
-/// State, role and, where it is not since the beginning, since when.
+/// State, role and the moment of joining, if it is not that of creation.
 pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
     let state = match membership.state {
         MembershipState::Joined => 0,
@@ -86,7 +76,7 @@ pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Mem
     Ok(Membership { state, role, since })
 }
 
-/// The first byte says how the rest is to be read.
+/// The format of a content, in its first byte.
 const CONTENT_VERSION: u8 = 1;
 
 pub(crate) fn encode_content(content: &Content) -> Vec<u8> {

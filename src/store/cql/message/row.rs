@@ -1,20 +1,21 @@
-//! The row of a message: how it is written, and how it is read back.
+//! Rows of messages: how they are encoded, decoded and found.
 
+use futures_util::future::try_join_all;
 use scylla::value::CqlTimeuuid;
 
-use super::bucket::Bucket;
+use super::Messages;
+use super::bucket::{Bucket, Width};
 use super::register::{decode_content, encode_content};
-use crate::model::{ConversationId, IdempotencyKey, Message, MessageKind, Timestamp};
+use crate::model::{ConversationId, IdempotencyKey, Message, MessageId, MessageKind, Timestamp};
 use crate::store::Result;
-use crate::store::cql::Inner;
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{cells, time_uuid, user};
+use crate::store::cql::driver::value::{time_uuid, user, values};
 
 const TABLE: &str = "messages_by_conversation";
 
-/// The columns of a message, for every statement that reads one whole, in the order of [`MessageColumns`].
+/// The columns of a whole message, in the order of [`MessageColumns`].
 macro_rules! message_columns {
     () => {
         "message_id, sender_id, kind, content, reply_to, client_key, deleted_at, has_reactions"
@@ -22,26 +23,25 @@ macro_rules! message_columns {
 }
 pub(crate) use message_columns;
 
-/// As [`message_columns`] come back. A row without sender is no message: what an edit wrote beside a message that never came.
+/// The values of [`message_columns`]. A row without a sender is no message: an edit left it for a message that was never stored.
 pub(crate) type MessageColumns =
     (CqlTimeuuid, Option<String>, Option<i8>, Option<Vec<u8>>, Option<CqlTimeuuid>, Option<String>, Option<i64>, Option<bool>);
 
 statements! {
-    /// The statements of this file.
-    Statements {
-        insert: Write "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, content, reply_to, client_key, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
-        bucket: Write "INSERT INTO buckets_by_conversation (conversation_id, width, start) VALUES (?, ?, ?) USING TIMESTAMP ?";
-    }
+    INSERT_MESSAGE: Write "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, content, reply_to, client_key, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
+    SELECT_MESSAGE: Read concat!("SELECT ", message_columns!(), " FROM messages_by_conversation WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?");
+    UPDATE_CONTENT: Write "UPDATE messages_by_conversation USING TIMESTAMP ? SET content = ?, deleted_at = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
+    INSERT_BUCKET: Write "INSERT INTO buckets_by_conversation (conversation_id, width, start) VALUES (?, ?, ?) USING TIMESTAMP ?";
 }
 
-impl Inner {
-    /// Writes a message with its id's microsecond, so that the same again changes nothing. One that comes late is not in what was counted.
+impl Messages {
+    /// Writes a message with the microsecond of its id, so that a retry changes nothing. A late message also invalidates the counts.
     pub(crate) fn put_message(&self, writes: &mut Writes, message: &Message, bucket: Bucket) {
         let kind: i8 = match message.kind {
             MessageKind::Text => 0,
             MessageKind::System => 1,
         };
-        let values = cells![
+        let values = values![
             message.conversation,
             bucket.width.number(),
             bucket.start,
@@ -54,20 +54,52 @@ impl Inner {
             message.deleted_at,
             message.id.moment(),
         ];
-        writes.push(&self.statements.message_row.insert, values);
-        self.uncount(writes, message, bucket);
+        writes.push(&INSERT_MESSAGE, values);
+        self.invalidate_late_counts(writes, message, bucket);
     }
 
-    /// Says that a bucket holds something. The row is never changed, so that its timestamp is its start.
+    /// Replaces the content of a message, or deletes it, with the microsecond of the change.
+    pub(crate) fn put_content(&self, writes: &mut Writes, message: &Message, bucket: Bucket, at: Timestamp) {
+        // Empty, not null: a page full of deletions must not be a page full of tombstones.
+        let content = message.content.as_ref().map_or_else(Vec::new, encode_content);
+        let Bucket { width, start } = bucket;
+        let values = values![at, content, message.deleted_at, message.conversation, width.number(), start, message.id];
+        writes.push(&UPDATE_CONTENT, values);
+    }
+
+    /// A message and its bucket: from the bucket that is guessed, or else from one of the four that can hold it.
+    pub(crate) async fn find_message(
+        &self,
+        conversation: ConversationId,
+        id: MessageId,
+        guess: Option<Bucket>,
+    ) -> Result<Option<(Message, Bucket)>> {
+        if let Some(bucket) = guess
+            && let Some(message) = self.message_in(conversation, id, bucket).await?
+        {
+            return Ok(Some((message, bucket)));
+        }
+        let buckets = Width::ALL.map(|width| Bucket::holding(id.moment(), width));
+        let found = try_join_all(buckets.map(|bucket| self.message_in(conversation, id, bucket))).await?;
+        Ok(found.into_iter().zip(buckets).find_map(|(message, bucket)| Some((message?, bucket))))
+    }
+
+    async fn message_in(&self, conversation: ConversationId, id: MessageId, bucket: Bucket) -> Result<Option<Message>> {
+        let values = values![conversation, bucket.width.number(), bucket.start, id];
+        let row: Option<MessageColumns> = self.executor.read_one(&SELECT_MESSAGE, values).await?;
+        row.map_or(Ok(None), |columns| decode_message(conversation, columns))
+    }
+
+    /// Lists a bucket in the index. The row never changes, so its timestamp is the start of the bucket.
     pub(crate) fn put_bucket(&self, writes: &mut Writes, conversation: ConversationId, bucket: Bucket) {
         self.index.note_late(conversation, bucket, self.clock.now());
-        let values = cells![conversation, bucket.width.number(), bucket.start, bucket.start];
-        writes.push(&self.statements.message_row.bucket, values);
+        let values = values![conversation, bucket.width.number(), bucket.start, bucket.start];
+        writes.push(&INSERT_BUCKET, values);
     }
 }
 
-/// The message of a row; `None` where the row is none.
-pub(crate) fn read_message(conversation: ConversationId, columns: MessageColumns) -> Result<Option<Message>> {
+/// The message of a row; `None` if the row is no message.
+pub(crate) fn decode_message(conversation: ConversationId, columns: MessageColumns) -> Result<Option<Message>> {
     let (id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions) = columns;
     let Some(sender) = sender else { return Ok(None) };
     let kind = match kind {
@@ -77,7 +109,7 @@ pub(crate) fn read_message(conversation: ConversationId, columns: MessageColumns
     };
     let deleted_at = deleted_at.map(Timestamp::from_micros);
     let content = match content {
-        // A deletion wins over whatever else was written.
+        // A deletion wins over every edit.
         Some(content) if deleted_at.is_none() => Some(decode_content(&content)?),
         Some(_) | None => None,
     };

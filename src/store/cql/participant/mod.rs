@@ -1,6 +1,42 @@
-//! Participants: their rows, the roster of a conversation, and profiles.
+//! Participants: their rows, the roster of a conversation, pairs of direct conversations, and profiles.
 
-pub(crate) mod page;
+mod page;
+mod pager;
+pub(crate) mod pair;
+pub(crate) mod participation;
 pub(crate) mod profile;
 pub(crate) mod roster;
 pub(crate) mod writes;
+
+use std::sync::Arc;
+
+use super::driver::executor::Executor;
+use super::driver::statement::Statement;
+use super::message::Messages;
+
+/// Rows of one read by keys.
+pub(crate) const KEYS_AT_ONCE: usize = 20;
+/// Rows of one read of a range.
+const ROWS_MAX: usize = 1_000;
+
+pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    page::STATEMENTS,
+    pager::STATEMENTS,
+    pair::STATEMENTS,
+    participation::STATEMENTS,
+    profile::STATEMENTS,
+    roster::STATEMENTS,
+    writes::STATEMENTS,
+];
+
+/// Participants of conversations, their rosters, and the pairs of direct conversations.
+pub(crate) struct Participants {
+    executor: Arc<Executor>,
+    messages: Arc<Messages>,
+}
+
+impl Participants {
+    pub(crate) fn new(executor: Arc<Executor>, messages: Arc<Messages>) -> Self {
+        Self { executor, messages }
+    }
+}

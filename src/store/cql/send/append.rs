@@ -1,157 +1,175 @@
-//! Sends: messages, and what they leave in the index of buckets, in the head of their conversation and in inboxes, in one LOGGED batch.
+//! Sends: messages, and their writes to the bucket index, the head of the conversation and inboxes, in one LOGGED batch.
 //!
-//! Nothing is read before it: who takes part is known from the last time, and checked afterwards by the roster. Who came
-//! in meanwhile is written to before the send is acknowledged; and who brings somebody in reads the newest message afterwards. So one of
-//! the two always sees the other.
+//! A send reads nothing first. It writes to the cached participants and then checks the roster. If users have joined meanwhile, it writes to
+//! them before it is acknowledged; a change of membership, in turn, reads the newest message after it was decided. So one of the two always
+//! sees the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::{join, try_join_all};
 
-use super::idempotency::{self, Placed};
-use super::writer_cache::{Hint, Line, People};
+use super::Sends;
+use super::idempotency::PlacedMessage;
+use super::writer_cache::{ConversationWriteState, HintUpdate, KnownParticipants};
 use crate::model::{Conversation, ConversationId, Message, MessageKind, OrderKey, UserId};
-use crate::store::cql::Inner;
 use crate::store::cql::driver::error::{corrupt, unavailable, unknown};
 use crate::store::cql::driver::executor::Writes;
-use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::cells;
+use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::message::bucket::Bucket;
-use crate::store::cql::message::register::{LastMessage, REGISTER_TIMESTAMP, encode_content};
+use crate::store::cql::message::bucket_fill::{ROW_BYTES, stored_bytes};
+use crate::store::cql::message::register::LastMessage;
 use crate::store::{Appended, Audience, NewMessage, Result, WakePlace};
 
-/// What a batch holds, as estimated here; Cassandra refuses 50 KiB. One message always fits.
+/// Estimated bytes of a batch, of which Cassandra refuses 50 KiB. One message always fits.
 const BATCH_BYTES_MAX: usize = 40 * 1024;
-/// What the cluster adds to the cells of a row, rounded up.
-const ROW_BYTES: usize = 160;
-/// How often the membership may change while a send looks who takes part.
+/// How often the membership may change while a send checks the participants.
 const TRIES_MAX: usize = 16;
-/// Messages that are looked for at the same time, each in four buckets.
-const LOOKED_FOR_AT_ONCE: usize = 8;
+/// Messages that are searched concurrently, each in four buckets.
+const SEARCHES_MAX: usize = 8;
 
-statements! {
-    /// The statements of this file.
-    Statements {
-        head: Write "UPDATE conversations USING TIMESTAMP ? SET last_message = ?, last_activity = ? WHERE conversation_id = ?";
-        entry: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET last_message = ?, last_activity = ?, sent_up_to = ? WHERE user_id = ? AND conversation_id = ?";
+/// Adds other writes to the batch of a message.
+pub(super) type Extra<'a> = &'a (dyn Fn(&mut Writes) + Sync);
+
+impl Sends {
+    pub(crate) async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+        self.append(conversation, messages, None, &|_| ()).await
     }
-}
 
-/// What goes into the batch of a message beside it.
-pub(crate) type Beside<'a> = &'a (dyn Fn(&mut Writes) + Sync);
-
-pub(crate) async fn append_messages(inner: &Inner, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
-    append(inner, conversation, messages, None, &|_| ()).await
-}
-
-/// Keeps a message without a key together with something else, which is small. With a bucket: there, whatever this server would choose.
-pub(crate) async fn append_beside(inner: &Inner, message: &Message, bucket: Option<Bucket>, beside: Beside<'_>) -> Result<Audience> {
-    let new = NewMessage { message: Arc::new(message.clone()), input_hash: None };
-    Ok(append(inner, message.conversation, &[new], bucket, beside).await?.audience)
-}
-
-async fn append(
-    inner: &Inner,
-    conversation: ConversationId,
-    messages: &[NewMessage],
-    bucket: Option<Bucket>,
-    beside: Beside<'_>,
-) -> Result<Appended> {
-    let line = inner.line(conversation).await?;
-    let line = line.ok_or_else(|| corrupt("conversations", "a message of a conversation that is not there"))?;
-    inner.known.hold(conversation, &line);
-    let placed = match bucket {
-        Some(bucket) => messages.iter().map(|new| Placed { new, bucket }).collect(),
-        None => place(inner, &line, messages).await?,
-    };
-    let (kept, taken) = idempotency::claim(inner, placed).await?;
-    let audience = if kept.is_empty() { line.people().audience() } else { keep(inner, &line, &kept, beside).await? };
-    inner.known.release(conversation);
-    Ok(Appended { audience, taken })
-}
-
-/// Chooses the buckets. The same messages again get the same ones: they are remembered while the outcome is open, and where this server
-/// has forgotten, it looks whether the message is there. Where a key was claimed, the claim decides.
-async fn place<'a>(inner: &Inner, line: &Line, messages: &'a [NewMessage]) -> Result<Vec<Placed<'a>>> {
-    let may_be_there: Vec<_> = {
-        let state = line.state();
-        let unkeyed = messages.iter().filter(|new| new.message.client_key.is_none());
-        unkeyed.filter(|new| Some(new.message.id) <= state.newest_then && state.course.placed(new.message.id).is_none()).collect()
-    };
-    for some in may_be_there.chunks(LOOKED_FOR_AT_ONCE) {
-        let found = try_join_all(some.iter().map(|new| inner.seek_message(new.message.conversation, new.message.id, None))).await?;
-        let mut state = line.state();
-        found.into_iter().flatten().for_each(|(message, bucket)| state.course.remember(message.id, bucket));
+    /// Stores a message without a key, together with a few other writes. A given bucket overrides the choice of this server.
+    pub(super) async fn append_with(&self, message: &Message, bucket: Option<Bucket>, extra: Extra<'_>) -> Result<Audience> {
+        let new = NewMessage { message: Arc::new(message.clone()), input_hash: None };
+        Ok(self.append(message.conversation, &[new], bucket, extra).await?.audience)
     }
-    let mut state = line.state();
-    let place = |new: &'a NewMessage| {
-        let bucket = state.course.place(new.message.id, message_bytes(&new.message));
-        bucket.map(|bucket| Placed { new, bucket }).ok_or_else(|| unavailable("a conversation has too many messages in one minute"))
-    };
-    messages.iter().map(place).collect()
-}
 
-/// What a message takes in a batch, rounded up.
-fn message_bytes(message: &Message) -> usize {
-    let content = message.content.as_ref().map_or(0, |content| encode_content(content).len());
-    content + message.sender.as_str().len() + message.client_key.as_ref().map_or(0, |key| key.as_str().len()) + ROW_BYTES
-}
+    async fn append(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+        bucket: Option<Bucket>,
+        extra: Extra<'_>,
+    ) -> Result<Appended> {
+        let state = self.write_state(conversation).await?;
+        let state = state.ok_or_else(|| corrupt("conversations", "a message of a conversation that does not exist"))?;
+        self.writers.pin(conversation, &state);
+        let placed = match bucket {
+            Some(bucket) => messages.iter().map(|new| PlacedMessage { new, bucket }).collect(),
+            None => self.place(&state, messages).await?,
+        };
+        let (claimed, taken) = self.claim_keys(placed).await?;
+        let audience = if claimed.is_empty() { state.participants().audience() } else { self.store(&state, &claimed, extra).await? };
+        self.writers.unpin(conversation);
+        Ok(Appended { audience, taken })
+    }
 
-/// Writes messages whose keys are claimed, and all that follows from them.
-async fn keep(inner: &Inner, line: &Line, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<Audience> {
-    let people = line.people();
-    write(inner, line, &people, placed, beside).await?;
-    let people = write_missed(inner, line, people, placed).await.map_err(unknown)?;
-    Ok(people.audience())
-}
+    /// Chooses the bucket of each message. A retried message gets the same bucket: the chooser remembers it while the outcome is unknown; if
+    /// this server has forgotten it, it searches the message. For a message with a key, the claim decides.
+    async fn place<'a>(&self, state: &ConversationWriteState, messages: &'a [NewMessage]) -> Result<Vec<PlacedMessage<'a>>> {
+        let may_be_stored: Vec<_> = {
+            let state = state.lock();
+            let unkeyed = messages.iter().filter(|new| new.message.client_key.is_none());
+            unkeyed
+                .filter(|new| Some(new.message.id) <= state.newest_when_read && state.buckets.bucket_of(new.message.id).is_none())
+                .collect()
+        };
+        for some in may_be_stored.chunks(SEARCHES_MAX) {
+            let searches = some.iter().map(|new| self.messages.find_message(new.message.conversation, new.message.id, None));
+            let found = try_join_all(searches).await?;
+            let mut state = state.lock();
+            found.into_iter().flatten().for_each(|(message, bucket)| state.buckets.remember(message.id, bucket));
+        }
+        let mut state = state.lock();
+        let place = |new: &'a NewMessage| {
+            let bucket = state.buckets.choose(new.message.id, stored_bytes(&new.message));
+            let full = || unavailable("a conversation has too many messages in one minute");
+            bucket.map(|bucket| PlacedMessage { new, bucket }).ok_or_else(full)
+        };
+        messages.iter().map(place).collect()
+    }
 
-/// In one batch, or in several one after the other, where one would be too big: each with its wake.
-async fn write(inner: &Inner, line: &Line, people: &Arc<People>, placed: &[Placed<'_>], beside: Beside<'_>) -> Result<()> {
-    for (number, part) in parts(people, placed).into_iter().enumerate() {
-        let raised = Raised::by(part);
+    /// Writes messages whose keys are claimed, and everything that follows from them.
+    async fn store(&self, state: &ConversationWriteState, placed: &[PlacedMessage<'_>], extra: Extra<'_>) -> Result<Audience> {
+        let participants = state.participants();
+        let no_extra: Extra<'_> = &|_| ();
+        for (number, part) in parts(&participants, placed).into_iter().enumerate() {
+            let written = self.write_part(state, &participants, part, if number == 0 { extra } else { no_extra }).await;
+            if number == 0 { written? } else { written.map_err(unknown)? }
+        }
+        let participants = self.write_to_new_participants(state, participants, placed).await.map_err(unknown)?;
+        Ok(participants.audience())
+    }
+
+    /// Writes one batch of messages, and notifies the other servers concurrently.
+    async fn write_part(
+        &self,
+        state: &ConversationWriteState,
+        participants: &Arc<KnownParticipants>,
+        part: &[PlacedMessage<'_>],
+        extra: Extra<'_>,
+    ) -> Result<()> {
+        let effects = SendEffects::of(part);
+        let activity = effects.last.id.moment();
         let (hint, new_buckets) = {
-            let state = line.state();
+            let state = state.lock();
             let mut buckets: Vec<_> = part.iter().map(|one| one.bucket).filter(|bucket| !state.is_indexed(*bucket)).collect();
             buckets.sort_unstable();
             buckets.dedup();
-            (state.wanted_hint(people, raised.last.id.moment()), buckets)
+            (state.needed_hint(participants, activity), buckets)
         };
         let mut writes = Writes::logged();
-        part.iter().for_each(|one| inner.put_message(&mut writes, one.message(), one.bucket));
-        new_buckets.iter().for_each(|bucket| inner.put_bucket(&mut writes, raised.conversation, *bucket));
-        raised.put(inner, &mut writes, people, hint);
-        if number == 0 {
-            beside(&mut writes);
-        }
-        let wake = WakePlace::Conversation(raised.conversation);
-        let (written, woken) = join(inner.cluster.write_all(writes), inner.wake(&wake)).await;
-        if number == 0 {
-            written?
-        } else {
-            written.map_err(unknown)?
-        }
-        woken.map_err(unknown)?;
-        inner.renew_head(raised.conversation, &raised.last, raised.last.id.moment());
-        let mut state = line.state();
-        new_buckets.into_iter().for_each(|bucket| state.put_indexed(bucket));
-        state.last_activity = state.last_activity.max(raised.last.id.moment());
+        part.iter().for_each(|one| self.messages.put_message(&mut writes, one.message(), one.bucket));
+        new_buckets.iter().for_each(|bucket| self.messages.put_bucket(&mut writes, effects.conversation, *bucket));
+        self.messages.put_head(&mut writes, effects.conversation, Some(&effects.last), None, Some(activity));
+        effects.put(&self.inboxes, &mut writes, participants, hint);
+        extra(&mut writes);
+        let place = WakePlace::Conversation(effects.conversation);
+        let (written, notified) = join(self.executor.write_all(writes), self.remote_writes.notify(&place)).await;
+        written?;
+        notified.map_err(unknown)?;
+        self.messages.advance_head(effects.conversation, &effects.last, activity);
+        let mut state = state.lock();
+        new_buckets.into_iter().for_each(|bucket| state.note_indexed(bucket));
+        state.last_activity = state.last_activity.max(activity);
         if let Some(hint) = hint {
-            state.put_hinted(hint, people);
+            state.note_hinted(hint, participants);
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Writes to users who have joined since the participants were read, until no more join. Returns the participants then.
+    async fn write_to_new_participants(
+        &self,
+        state: &ConversationWriteState,
+        mut participants: Arc<KnownParticipants>,
+        placed: &[PlacedMessage<'_>],
+    ) -> Result<Arc<KnownParticipants>> {
+        let effects = SendEffects::of(placed);
+        let activity = effects.last.id.moment();
+        for _ in 0..TRIES_MAX {
+            let Some(now) = self.changed_participants(effects.conversation, &participants).await? else { return Ok(participants) };
+            let hint = (state.lock().last_activity <= activity).then_some(HintUpdate { activity, obsolete_slot: None });
+            let missed: Vec<_> = now.missing_from(&participants).collect();
+            for some in missed.chunks(Conversation::FAN_OUT_MAX) {
+                let mut writes = Writes::logged();
+                some.iter().for_each(|user| effects.put_entry(&self.inboxes, &mut writes, user, hint));
+                self.executor.write_all(writes).await?;
+            }
+            state.set_participants(Arc::clone(&now));
+            participants = now;
+        }
+        Err(unavailable("the participants of a conversation change all the time"))
+    }
 }
 
-/// Each message is wholly in one part, with the inbox rows.
-fn parts<'a, 'b>(people: &People, placed: &'b [Placed<'a>]) -> Vec<&'b [Placed<'a>]> {
+/// Splits messages into batches. A message and its inbox rows are always in one batch.
+fn parts<'a, 'b>(participants: &KnownParticipants, placed: &'b [PlacedMessage<'a>]) -> Vec<&'b [PlacedMessage<'a>]> {
     let sender = placed.iter().map(|one| one.message().sender.as_str().len()).max().unwrap_or(0);
-    let entries = if people.is_large { placed.len() } else { people.joined.len() };
-    // The head, and for each entry its row, a hint and the end of one.
+    let entries = if participants.is_large { placed.len() } else { participants.joined.len() };
+    // The head; and for each entry its row, a new hint and a deleted one.
     let frame = (1 + entries) * (2 * ROW_BYTES + sender);
     let (mut parts, mut start, mut bytes) = (Vec::new(), 0, frame);
     for (index, one) in placed.iter().enumerate() {
-        let more = message_bytes(one.message());
+        let more = stored_bytes(one.message());
         if bytes + more > BATCH_BYTES_MAX && index > start {
             parts.push(&placed[start..index]);
             (start, bytes) = (index, frame);
@@ -162,21 +180,21 @@ fn parts<'a, 'b>(people: &People, placed: &'b [Placed<'a>]) -> Vec<&'b [Placed<'
     parts
 }
 
-/// What messages raise: the newest of them the head and the entries, each sender's newest their own marker.
-struct Raised<'a> {
+/// The writes to inboxes that messages cause. The newest message advances all entries; each sender's newest advances the sender's marker.
+struct SendEffects<'a> {
     conversation: ConversationId,
     last: LastMessage,
-    /// Up to where each sender sent; `None` for one in whose name the server spoke.
+    /// The newest message of each sender; `None` for a sender in whose name the server spoke.
     sent: BTreeMap<&'a UserId, Option<OrderKey>>,
 }
 
-impl<'a> Raised<'a> {
-    /// By at least one message.
-    fn by(part: &[Placed<'a>]) -> Self {
+impl<'a> SendEffects<'a> {
+    /// Of at least one message.
+    fn of(part: &[PlacedMessage<'a>]) -> Self {
         let newest = part.iter().max_by_key(|one| one.message().id).expect("a part has a message");
         let mut sent = BTreeMap::new();
-        for message in part.iter().map(Placed::message) {
-            // What the server says in somebody's name moves no marker of theirs.
+        for message in part.iter().map(PlacedMessage::message) {
+            // A SYSTEM message moves no marker of the user in whose name it is.
             let up_to = (message.kind == MessageKind::Text).then_some(message.id.order_key());
             let known = sent.entry(&message.sender).or_insert(up_to);
             *known = up_to.max(*known);
@@ -185,51 +203,26 @@ impl<'a> Raised<'a> {
         Self { conversation: *conversation, last: LastMessage { id: *id, bucket: newest.bucket, sender: sender.clone() }, sent }
     }
 
-    fn put(&self, inner: &Inner, writes: &mut Writes, people: &People, hint: Option<Hint>) {
-        let activity = self.last.id.moment();
-        writes.push(&inner.statements.append.head, cells![REGISTER_TIMESTAMP, self.last.encode(), activity, self.conversation]);
-        for user in people.joined.iter() {
-            self.put_entry(inner, writes, user, hint);
+    fn put(&self, inboxes: &Inboxes, writes: &mut Writes, participants: &KnownParticipants, hint: Option<HintUpdate>) {
+        for user in participants.joined.iter() {
+            self.put_entry(inboxes, writes, user, hint);
         }
         for (sender, up_to) in &self.sent {
-            if people.is_large {
-                self.put_entry(inner, writes, sender, None);
-            } else if let Some(up_to) = up_to
-                && !people.joined.contains(sender)
-            {
-                inner.raise_sent(writes, sender, self.conversation, *up_to);
+            if participants.is_large {
+                self.put_entry(inboxes, writes, sender, None);
+            } else if up_to.is_some() && !participants.joined.contains(sender) {
+                inboxes.put_entry(writes, sender, self.conversation, None, None, *up_to);
             }
         }
     }
 
-    fn put_entry(&self, inner: &Inner, writes: &mut Writes, user: &UserId, hint: Option<Hint>) {
-        let activity = self.last.id.moment();
+    fn put_entry(&self, inboxes: &Inboxes, writes: &mut Writes, user: &UserId, hint: Option<HintUpdate>) {
         let sent = self.sent.get(user).copied().flatten();
-        let values = cells![REGISTER_TIMESTAMP, self.last.encode(), activity, sent, user, self.conversation];
-        writes.push(&inner.statements.append.entry, values);
+        inboxes.put_entry(writes, user, self.conversation, Some(&self.last), Some(self.last.id.moment()), sent);
         let Some(hint) = hint else { return };
-        inner.hint(writes, user, self.conversation, hint.activity);
-        if let Some(left) = hint.left {
-            inner.forget_hint(writes, user, self.conversation, left, hint.activity);
+        inboxes.put_hint(writes, user, self.conversation, hint.activity);
+        if let Some(obsolete_slot) = hint.obsolete_slot {
+            inboxes.delete_hint(writes, user, self.conversation, obsolete_slot, hint.activity);
         }
     }
-}
-
-/// Writes to those who came in since the list of people was read, until nobody did. Answers with who takes part then.
-async fn write_missed(inner: &Inner, line: &Line, mut people: Arc<People>, placed: &[Placed<'_>]) -> Result<Arc<People>> {
-    let raised = Raised::by(placed);
-    let activity = raised.last.id.moment();
-    for _ in 0..TRIES_MAX {
-        let Some(now) = inner.other_people(raised.conversation, &people).await? else { return Ok(people) };
-        let hint = (line.state().last_activity <= activity).then_some(Hint { activity, left: None });
-        let missed: Vec<_> = now.beside(&people).collect();
-        for some in missed.chunks(Conversation::FAN_OUT_MAX) {
-            let mut writes = Writes::logged();
-            some.iter().for_each(|user| raised.put_entry(inner, &mut writes, user, hint));
-            inner.cluster.write_all(writes).await?;
-        }
-        line.put_people(Arc::clone(&now));
-        people = now;
-    }
-    Err(unavailable("the participants of a conversation change all the time"))
 }

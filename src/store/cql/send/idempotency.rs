@@ -1,51 +1,49 @@
-//! The claims of idempotency keys: of all who try under one key, one message is kept.
+//! Idempotency keys: of all sends with one key, only one message is stored.
 //!
-//! A key is claimed before its message's id is used, by a lightweight transaction. The row says where the message goes, so that whoever
-//! finishes it writes the same into the same bucket.
+//! A send claims its key by a lightweight transaction before it uses the message's id. The claim has the id and the bucket, so a retry on
+//! any server completes the same message in the same bucket.
 
 use scylla::DeserializeRow;
-use scylla::value::CqlTimeuuid;
+use scylla::value::{CqlTimeuuid, Row};
 use uuid::Uuid;
 
+use super::Sends;
 use crate::model::{ConversationId, IdempotencyKey, InputHash, Message, UserId};
-use crate::store::cql::Inner;
-use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::driver::executor::at_once;
+use crate::store::cql::driver::error::{corrupt, unavailable};
+use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
-use crate::store::cql::driver::value::{cells, time_uuid};
+use crate::store::cql::driver::value::{time_uuid, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::{EarlierSend, NewMessage, Result};
 
 const TABLE: &str = "sends_by_key";
-/// A key that expires just now may be claimed by others meanwhile.
+/// Attempts to claim a key that expires while other servers claim it too.
 const TRIES_MAX: usize = 4;
 
 statements! {
-    /// The statements of this file. What a transaction writes has the cluster's own timestamp.
-    Statements {
-        claim: Conditional "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS";
-        claim_again: Conditional "UPDATE sends_by_key SET message_id = ?, width = ?, start = ?, input_hash = ? WHERE conversation_id = ? AND sender_id = ? AND key = ? IF message_id = ?";
-        earlier: Read "SELECT message_id, input_hash FROM sends_by_key WHERE conversation_id = ? AND sender_id = ? AND key = ?";
-    }
+    CLAIM_KEY: Conditional "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS";
+    RECLAIM_KEY: Conditional "UPDATE sends_by_key SET message_id = ?, width = ?, start = ?, input_hash = ? WHERE conversation_id = ? AND sender_id = ? AND key = ? IF message_id = ?";
+    CLAIM_IMPORTED_KEY: Conditional "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS USING TTL ?";
+    SELECT_CLAIM: Read "SELECT message_id, input_hash FROM sends_by_key WHERE conversation_id = ? AND sender_id = ? AND key = ?";
 }
 
-/// A message and the bucket that it goes into.
+/// A message and the bucket that was chosen for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Placed<'a> {
-    pub(crate) new: &'a NewMessage,
-    pub(crate) bucket: Bucket,
+pub(super) struct PlacedMessage<'a> {
+    pub(super) new: &'a NewMessage,
+    pub(super) bucket: Bucket,
 }
 
-impl<'a> Placed<'a> {
-    pub(crate) fn message(&self) -> &'a Message {
+impl<'a> PlacedMessage<'a> {
+    pub(super) fn message(&self) -> &'a Message {
         &self.new.message
     }
 }
 
-/// What is there where a key was claimed before.
+/// The present claim of a key, as a failed compare-and-set returns it.
 #[derive(DeserializeRow)]
 #[expect(dead_code, reason = "an answer is matched by the names of all its columns")]
-struct Claim {
+struct ClaimRow {
     #[scylla(rename = "[applied]")]
     applied_: bool,
     #[scylla(rename = "conversation_id")]
@@ -60,61 +58,66 @@ struct Claim {
     input_hash: Option<Vec<u8>>,
 }
 
-/// The outcome for one message.
-enum Claimed {
+/// The outcome of a claim.
+enum ClaimOutcome {
     Ours(Bucket),
     Taken(EarlierSend),
 }
 
-/// Claims the keys of those that have one. Answers with those that are to be kept, each where its key says, and those whose key is taken.
-pub(crate) async fn claim<'a>(inner: &Inner, placed: Vec<Placed<'a>>) -> Result<(Vec<Placed<'a>>, Vec<(usize, EarlierSend)>)> {
-    let (mut kept, mut taken) = (Vec::with_capacity(placed.len()), Vec::new());
-    let claims = at_once(placed.iter().map(|one| claim_one(inner, one)).collect()).await?;
-    for (index, (one, claimed)) in placed.iter().zip(claims).enumerate() {
-        match claimed {
-            Claimed::Ours(bucket) => kept.push(Placed { bucket, ..*one }),
-            Claimed::Taken(earlier) => taken.push((index, earlier)),
+impl Sends {
+    /// Claims the keys of messages. Returns the messages to store, each in the bucket of its claim, and those whose key is taken.
+    pub(super) async fn claim_keys<'a>(
+        &self,
+        placed: Vec<PlacedMessage<'a>>,
+    ) -> Result<(Vec<PlacedMessage<'a>>, Vec<(usize, EarlierSend)>)> {
+        let (mut claimed, mut taken) = (Vec::with_capacity(placed.len()), Vec::new());
+        let claims = concurrently(placed.iter().map(|one| self.claim_key(one)).collect()).await?;
+        for (index, (one, outcome)) in placed.iter().zip(claims).enumerate() {
+            match outcome {
+                ClaimOutcome::Ours(bucket) => claimed.push(PlacedMessage { bucket, ..*one }),
+                ClaimOutcome::Taken(earlier) => taken.push((index, earlier)),
+            }
         }
+        Ok((claimed, taken))
     }
-    Ok((kept, taken))
-}
 
-async fn claim_one(inner: &Inner, placed: &Placed<'_>) -> Result<Claimed> {
-    let message = placed.message();
-    let (Some(key), Some(hash)) = (&message.client_key, placed.new.input_hash) else { return Ok(Claimed::Ours(placed.bucket)) };
-    for _ in 0..TRIES_MAX {
-        let Bucket { width, start } = placed.bucket;
-        let values = cells![message.conversation, &message.sender, key.as_str(), message.id, width.number(), start, hash.0.to_vec()];
-        let there: Option<Claim> = inner.cluster.write_if(&inner.statements.claim.claim, values).await?;
-        let Some(there) = there else { return Ok(Claimed::Ours(placed.bucket)) };
-        let (Some(id), Some(width), Some(start)) = (there.message_id, there.width, there.start) else {
-            return Err(corrupt(TABLE, "a claim has a message and its bucket"));
-        };
-        let earlier = read_earlier(id, there.input_hash)?;
-        if earlier.message == message.id {
-            return Ok(Claimed::Ours(Bucket::from_row(width, start)?));
+    async fn claim_key(&self, placed: &PlacedMessage<'_>) -> Result<ClaimOutcome> {
+        let message = placed.message();
+        let (Some(key), Some(hash)) = (&message.client_key, placed.new.input_hash) else { return Ok(ClaimOutcome::Ours(placed.bucket)) };
+        for _ in 0..TRIES_MAX {
+            let Bucket { width, start } = placed.bucket;
+            let values = values![message.conversation, &message.sender, key.as_str(), message.id, width.number(), start, hash.0.to_vec()];
+            let present: Option<ClaimRow> = self.executor.write_if(&CLAIM_KEY, values).await?;
+            let Some(present) = present else { return Ok(ClaimOutcome::Ours(placed.bucket)) };
+            let (Some(id), Some(width), Some(start)) = (present.message_id, present.width, present.start) else {
+                return Err(corrupt(TABLE, "a claim has a message and its bucket"));
+            };
+            let earlier = read_earlier(id, present.input_hash)?;
+            if earlier.message == message.id {
+                return Ok(ClaimOutcome::Ours(Bucket::from_row(width, start)?));
+            }
+            if self.is_alive(&earlier) {
+                return Ok(ClaimOutcome::Taken(earlier));
+            }
+            // The claim is older than a day, and the cluster has not deleted it yet.
+            let Bucket { width, start } = placed.bucket;
+            let values = values![
+                message.id,
+                width.number(),
+                start,
+                hash.0.to_vec(),
+                message.conversation,
+                &message.sender,
+                key.as_str(),
+                earlier.message,
+            ];
+            let present: Option<(bool, Option<CqlTimeuuid>)> = self.executor.write_if(&RECLAIM_KEY, values).await?;
+            if present.is_none() {
+                return Ok(ClaimOutcome::Ours(placed.bucket));
+            }
         }
-        if is_alive(inner, &earlier) {
-            return Ok(Claimed::Taken(earlier));
-        }
-        // Its day is over, and the cluster has not forgotten it yet.
-        let Bucket { width, start } = placed.bucket;
-        let values = cells![
-            message.id,
-            width.number(),
-            start,
-            hash.0.to_vec(),
-            message.conversation,
-            &message.sender,
-            key.as_str(),
-            earlier.message,
-        ];
-        let there: Option<(bool, Option<CqlTimeuuid>)> = inner.cluster.write_if(&inner.statements.claim.claim_again, values).await?;
-        if there.is_none() {
-            return Ok(Claimed::Ours(placed.bucket));
-        }
+        Err(unavailable("an idempotency key is claimed again and again"))
     }
-    Err(crate::store::cql::driver::error::unavailable("an idempotency key is claimed again and again"))
 }
 
 fn read_earlier(id: CqlTimeuuid, hash: Option<Vec<u8>>) -> Result<EarlierSend> {
@@ -122,20 +125,38 @@ fn read_earlier(id: CqlTimeuuid, hash: Option<Vec<u8>>) -> Result<EarlierSend> {
     Ok(EarlierSend { message: time_uuid(TABLE, id)?, input_hash: InputHash(hash) })
 }
 
-fn is_alive(inner: &Inner, earlier: &EarlierSend) -> bool {
-    inner.clock.now() < earlier.message.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS)
-}
+impl Sends {
+    fn is_alive(&self, earlier: &EarlierSend) -> bool {
+        self.clock.now() < earlier.message.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS)
+    }
 
-pub(crate) async fn earlier_sends(
-    inner: &Inner,
-    conversation: ConversationId,
-    keys: &[(UserId, IdempotencyKey)],
-) -> Result<Vec<Option<EarlierSend>>> {
-    let each = async |(sender, key): &(UserId, IdempotencyKey)| {
-        let values = cells![conversation, sender, key.as_str()];
-        let row: Option<(Option<CqlTimeuuid>, Option<Vec<u8>>)> = inner.cluster.read_one(&inner.statements.claim.earlier, values).await?;
-        let Some((Some(id), hash)) = row else { return Ok(None) };
-        Ok(Some(read_earlier(id, hash)?).filter(|earlier| is_alive(inner, earlier)))
-    };
-    at_once(keys.iter().map(each).collect()).await
+    pub(crate) async fn earlier_sends(
+        &self,
+        conversation: ConversationId,
+        keys: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>> {
+        let each = async |(sender, key): &(UserId, IdempotencyKey)| {
+            let values = values![conversation, sender, key.as_str()];
+            let row: Option<(Option<CqlTimeuuid>, Option<Vec<u8>>)> = self.executor.read_one(&SELECT_CLAIM, values).await?;
+            let Some((Some(id), hash)) = row else { return Ok(None) };
+            Ok(Some(read_earlier(id, hash)?).filter(|earlier| self.is_alive(earlier)))
+        };
+        concurrently(keys.iter().map(each).collect()).await
+    }
+
+    /// Claims the key of a young imported message, so that a retry of a send from before the import is recognised. An existing claim stays.
+    pub(crate) async fn claim_imported_key(&self, message: &Message, bucket: Bucket) -> Result<()> {
+        let Some(key) = &message.client_key else { return Ok(()) };
+        let until = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
+        let seconds_left = (until.micros() - self.clock.now().micros()) / 1_000_000;
+        if seconds_left <= 0 {
+            return Ok(());
+        }
+        let hash = InputHash::of_imported(message).0.to_vec();
+        let (width, start) = (bucket.width.number(), bucket.start);
+        let seconds_left = i32::try_from(seconds_left).unwrap_or(i32::MAX);
+        let values = values![message.conversation, &message.sender, key.as_str(), message.id, width, start, hash, seconds_left];
+        self.executor.write_if::<Row>(&CLAIM_IMPORTED_KEY, values).await?;
+        Ok(())
+    }
 }

@@ -1,10 +1,56 @@
-//! Live writes: sends, edits, membership, markers and flags, each acknowledged once other servers can find it.
+//! Live writes: sends, edits, membership, markers and flags. Each is acknowledged once the other servers can find it.
 
-pub(crate) mod append;
-pub(crate) mod creation;
-pub(crate) mod entry;
-pub(crate) mod idempotency;
-pub(crate) mod membership;
+mod append;
+mod creation;
+mod idempotency;
+mod inbox_entry;
+mod membership;
+mod pending_change;
+mod reaction;
 pub(crate) mod remote_write;
-pub(crate) mod revision;
-pub(crate) mod writer_cache;
+mod revision;
+mod writer_cache;
+
+use std::sync::Arc;
+
+use self::remote_write::RemoteWrites;
+use self::writer_cache::WriterCache;
+use super::driver::executor::Executor;
+use super::driver::statement::Statement;
+use super::inbox::Inboxes;
+use super::message::Messages;
+use super::participant::Participants;
+use crate::clock::Clock;
+use crate::model::ConversationId;
+
+pub(crate) const STATEMENTS: &[&[&Statement]] =
+    &[idempotency::STATEMENTS, membership::STATEMENTS, pending_change::STATEMENTS, remote_write::STATEMENTS];
+
+/// Live writes, with a cache of the conversations that this server writes to.
+pub(crate) struct Sends {
+    executor: Arc<Executor>,
+    clock: Arc<dyn Clock>,
+    messages: Arc<Messages>,
+    participants: Arc<Participants>,
+    inboxes: Arc<Inboxes>,
+    pub(crate) remote_writes: RemoteWrites,
+    writers: WriterCache,
+}
+
+impl Sends {
+    pub(crate) fn new(
+        executor: Arc<Executor>,
+        clock: Arc<dyn Clock>,
+        messages: Arc<Messages>,
+        participants: Arc<Participants>,
+        inboxes: Arc<Inboxes>,
+    ) -> Self {
+        let remote_writes = RemoteWrites::new(Arc::clone(&executor), Arc::clone(&clock));
+        Self { executor, clock, messages, participants, inboxes, remote_writes, writers: WriterCache::new() }
+    }
+
+    /// Evicts the cached state of a conversation that an import or a repair has changed.
+    pub(crate) fn invalidate(&self, conversation: ConversationId) {
+        self.writers.evict(conversation);
+    }
+}

@@ -1,0 +1,41 @@
+//! Errors of opening a store on a cluster, each with what the operator can do.
+
+use crate::store::Cause;
+
+/// The reason why a store on a cluster cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{address} is not to be reached: {source}")]
+    Connect {
+        address: String,
+        #[source]
+        source: Cause,
+    },
+    #[error("the root certificates cannot be read: {source}")]
+    Roots {
+        #[source]
+        source: Cause,
+    },
+    #[error("the tables could not be made: {source}")]
+    Migrate {
+        #[source]
+        source: Cause,
+    },
+    #[error(
+        "the cluster has more than one data centre, or not the one that was named ({names}): name yours in the address, as in ?dc=NAME"
+    )]
+    DataCentre { names: String },
+    #[error("{replication} replicas want as many nodes, and {data_centre} has {nodes}")]
+    Replication { replication: usize, nodes: usize, data_centre: String },
+    #[error("{address} lacks tables of this version: run `wideroom migrate --store {address}` first")]
+    NotMigrated { address: String },
+    #[error("{address} was migrated by a newer wideroom than this one, which knows version {version}: upgrade this server")]
+    Newer { address: String, version: i32 },
+    #[error("the tables of version {version} are not those of this wideroom: is the keyspace another program's?")]
+    OtherSchema { version: i32 },
+    #[error("a statement could not be prepared: {source}")]
+    Prepare {
+        #[source]
+        source: Cause,
+    },
+}
