@@ -1,4 +1,4 @@
-//! What is said of a store as a whole: the facts that an import brings and an export reads, and what a look at all of it finds.
+//! Administration of a whole store: rows of an import or export, and the findings of a verification.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::model::{
     Timestamp, UserId,
 };
 
-/// One fact to be imported. What the store has already stays as it is: importing twice is importing once.
+/// One row of an import. A row that the store has already stays as it is, so an import can be repeated.
 #[derive(Debug, Clone)]
 pub enum ImportRow {
     User {
@@ -59,7 +59,7 @@ pub struct ImportPlaces {
 }
 
 impl ImportPlaces {
-    /// Of a participant whose entry's marker is at `read`.
+    /// The positions of a participant whose entry's marker is at `read`.
     pub fn of(participant: &Participant, read: OrderKey, flags: Flags) -> Self {
         Self {
             read_up_to: TimeUuid::from_order_key(participant.read_up_to),
@@ -86,7 +86,7 @@ pub fn activity_to_give(conversation: &Conversation, last_message: Option<Messag
     (last_activity != follows).then_some(last_activity)
 }
 
-/// A message as it lies in the store, for what reads all of them: a damaged row is an answer, and ends no read.
+/// A message as the store holds it, for reads of whole histories: a damaged row is a value of the list, and ends no read.
 #[derive(Debug, Clone)]
 pub struct StoredMessage {
     pub id: MessageId,
@@ -95,7 +95,7 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// Of a row as it was decoded. A store that does not answer is an error.
+    /// Wraps a decoded row. A failure of the store itself stays an error.
     pub fn of(id: MessageId, read: super::Result<Message>) -> super::Result<Self> {
         let message = match read {
             Ok(message) => {
@@ -113,7 +113,7 @@ impl StoredMessage {
 /// Found by [`super::Store::verify`]: a [`StoredMessage`] that cannot be read. Nothing repairs it; deleting the message does away with it.
 pub const DAMAGED_MESSAGE: &str = "a damaged message";
 
-/// What became of one row of an import.
+/// The outcome of one row of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Imported {
     Added,
@@ -127,7 +127,7 @@ pub enum Imported {
     Refused(&'static str),
 }
 
-/// How far a look at everything came, in the store's own terms.
+/// The position of a verification, in the store's own terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyPlace(pub(crate) Vec<u8>);
 
@@ -136,18 +136,18 @@ pub struct VerifyPlace(pub(crate) Vec<u8>);
 pub struct Finding {
     /// The same for all of its kind.
     pub what: &'static str,
-    /// Where.
+    /// The conversation, entry or message.
     pub example: String,
     pub is_repaired: bool,
 }
 
-/// What was looked at in one piece.
+/// The result of verifying one piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     pub findings: Vec<Finding>,
     /// Rows.
     pub looked_at: u64,
-    /// Behind which the next piece begins. `None` when all was looked at.
+    /// The position after which the next piece begins. `None` at the end.
     pub next: Option<VerifyPlace>,
 }
 

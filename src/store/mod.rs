@@ -1,4 +1,4 @@
-//! What is kept. One trait in the words of the model, an intent per method; every engine passes the same contract suite (tests/store).
+//! Storage: one trait in the words of the model, an intent per method; every engine passes the same contract suite (tests/store).
 //!
 //! Each promise in these comments is a case of that suite. A store knows no rule of chat: who may do what is asked before it is called.
 //!
@@ -59,7 +59,7 @@ pub enum Error {
     /// It may have been done, or may yet be. Only a read, or the same write again, tells.
     #[error("the outcome of a write is not known: {0}")]
     OutcomeUnknown(#[source] Cause),
-    /// What was read is not what is written there: a fault of the disk or of ours.
+    /// The store cannot decode a row: a fault of the disk, or a bug.
     #[error("a row of {table} cannot be read: {cause}")]
     Corrupt {
         table: &'static str,
@@ -104,14 +104,14 @@ pub struct Seat {
     pub newest: Option<TimeUuid>,
 }
 
-/// Who is to be told of what was just kept.
+/// The users whose inbox subscriptions receive an event.
 #[derive(Debug, Clone)]
 pub struct Audience {
     /// Those who are in the conversation now. `None` for a large one: its readers listen to the conversation itself.
     pub users: Option<Arc<[UserId]>>,
 }
 
-/// What became of messages that were to be kept.
+/// The result of a send of several messages.
 #[derive(Debug, Clone)]
 pub struct Appended {
     pub audience: Audience,
@@ -124,11 +124,11 @@ pub struct Appended {
 pub struct Revised {
     /// As it is now.
     pub message: Arc<Message>,
-    /// Whose entry for the conversation is another one now. `None` for a large conversation.
+    /// The users whose inbox entry has changed. `None` for a large conversation.
     pub audience: Audience,
 }
 
-/// Some of a conversation's people, as a change of its membership is decided on.
+/// The memberships on which a change is decided.
 #[derive(Debug, Clone)]
 pub struct Members {
     pub conversation: Arc<Conversation>,
@@ -136,13 +136,13 @@ pub struct Members {
     /// import brought the conversation and nothing changed since.
     pub version: Option<TimeUuid>,
     pub participant_count: u64,
-    /// Of those who were asked for, in their order; also those that have ended.
+    /// The memberships of the requested users, in their order; those of users who have left included.
     pub memberships: Vec<Option<Membership>>,
-    /// Who follows as OWNER without those who were asked for. `None` where another one was given that role, and where nobody else is there.
+    /// The successor as OWNER if the requested users left. `None` if another OWNER or no other participant remains.
     pub successor: Option<(UserId, Membership)>,
 }
 
-/// A change of who is in a conversation, and as what.
+/// A change of the membership of a conversation.
 #[derive(Debug, Clone)]
 pub struct MembershipChange {
     /// The [`Members::version`] that it was decided on.
@@ -155,7 +155,7 @@ pub struct MembershipChange {
     pub message: Arc<Message>,
 }
 
-/// What becomes of one user in a conversation.
+/// The part of a membership change that concerns one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     pub user: UserId,
@@ -185,7 +185,7 @@ pub struct Renaming {
 #[derive(Debug, Clone)]
 pub struct NewMessage {
     pub message: Arc<Message>,
-    /// Where the message has a `client_key`: the hash of its input.
+    /// The hash of the input, for a message with a `client_key`.
     pub input_hash: Option<InputHash>,
 }
 
@@ -196,14 +196,14 @@ pub struct EarlierSend {
     pub input_hash: InputHash,
 }
 
-/// What one wants to know of an entry's unread messages.
+/// A request for the unread count of an inbox entry.
 #[derive(Debug, Clone, Copy)]
 pub struct UnreadQuestion {
     pub conversation: ConversationId,
     pub after: OrderKey,
 }
 
-/// Where a user's read marker goes.
+/// A move of a user's read marker.
 #[derive(Debug, Clone, Copy)]
 pub struct MarkerMove {
     pub conversation: ConversationId,
@@ -214,7 +214,7 @@ pub struct MarkerMove {
     pub change: ChangeId,
 }
 
-/// What a user sets on an entry. What is `None` stays as it is.
+/// A change of the flags of an inbox entry. Parts that are `None` stay.
 #[derive(Debug, Clone, Copy)]
 pub struct FlagsChange {
     pub conversation: ConversationId,
@@ -225,7 +225,7 @@ pub struct FlagsChange {
     pub change: ChangeId,
 }
 
-/// What becomes of an entry's archive.
+/// A change of an entry's archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Archive {
     Begin(Timestamp),
@@ -247,7 +247,7 @@ impl FlagsChange {
     }
 }
 
-/// What a user tells anew of themselves. What is `None` stays as it is; `Some(None)` is told no more.
+/// A change of a profile. Parts that are `None` stay; `Some(None)` removes one.
 #[derive(Debug, Clone, Default)]
 pub struct ProfileChange {
     pub display_name: Option<Option<String>>,
@@ -265,10 +265,10 @@ impl ProfileChange {
     }
 }
 
-/// That something was written, by whichever server: where to look for it.
+/// The record of a write by any server, which other servers poll.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Wake {
-    /// By which a wake that was seen is known again.
+    /// The id by which a poller recognises a record that it has seen.
     pub id: TimeUuid,
     pub place: WakePlace,
 }
@@ -292,7 +292,7 @@ pub struct ChangedRow {
     pub row: Option<InboxRow>,
 }
 
-/// Where everything is kept.
+/// A store of conversations, messages and inboxes.
 ///
 /// Reads for a loader take a slice of keys and answer in its order; reads for a list take a [`PageRequest`]. Writes are kept, durably and
 /// as a whole, when they return `Ok`; every read that begins after that sees them.
@@ -328,14 +328,13 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
 
-    /// What a change of the membership of these users is decided on, all of it read at one moment. `None` where there is no such
-    /// conversation.
+    /// The state on which a change of these memberships is decided, read at one moment. `None` if there is no such conversation.
     async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>>;
 
     /// Changes who is in a conversation: with the SYSTEM message, which is kept as a send is, the changes in the log, and one in the
     /// `changes_by_user` of everybody who joins or leaves, under the message's id: all or nothing.
     ///
-    /// Who joins, or joins again, has an entry whose marker is at least [`ReadMarker::at_joining`]: nothing is unread. Flags and receipts are as they were. Who leaves has no entry. The 33rd participant makes the conversation large, for good.
+    /// A user who joins, or joins again, has an entry whose marker is at least [`ReadMarker::at_joining`]: nothing is unread. Flags and receipts are as they were. Who leaves has no entry. The 33rd participant makes the conversation large, for good.
     ///
     /// The ids lie after every id of the conversation. Where the membership has changed since it was `seen`, nothing is written: `None`.
     /// The same change once more changes nothing, and answers as the first time. The audience is who is in it then; it is named once more
@@ -376,10 +375,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// Logs a change that stands under an older id once more, so that streams that passed that id find it: all or nothing, as
     /// `revise_message` logs it. A kept message that became visible late is logged as [`crate::model::ChangeKind::MessageLate`].
     ///
-    /// Where one server gives all ids, nothing is late.
+    /// On a store with a single server nothing is late.
     async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()>;
 
-    /// Where other servers wrote since a moment, and a little before. Where one server gives all ids: nothing.
+    /// Writes of other servers since a moment, and a little before it. Empty on a store with a single server.
     async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>>;
 
     /// Earlier sends of the last 24 hours by their keys.
@@ -404,8 +403,8 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// A page of a user's entries, the last active first; archived ones included.
     ///
-    /// Of the user's large conversations it shows those in which the user acted ([`InboxRow::is_answered`]), and so many of the others as
-    /// make it [`Conversation::LARGE_MERGED_MAX`]: the greatest read markers first, then the greatest ids.
+    /// It shows those large conversations in which the user acted ([`InboxRow::is_answered`]), and so many of the user's others as make it
+    /// [`Conversation::LARGE_MERGED_MAX`]: the greatest read markers first, then the greatest ids.
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>>;
 
     /// A user's rows for some conversations. `None` where the user is not in it now.
@@ -415,8 +414,8 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// since. Where they are more than `limit`: `None`.
     async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>>;
 
-    /// What was logged in a user's `changes_by_user` after a place, in no order: each change and its conversation. Where they are more than
-    /// one looks at: `None`. Where one server gives all ids nobody asks.
+    /// The changes in a user's `changes_by_user` after a position, unordered, each with its conversation. `None` if there are too many.
+    /// Only stores that several servers share are asked.
     async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
         let _ = (user, after);
         Ok(Some(Vec::new()))
@@ -455,7 +454,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>>;
 
     /// Changes what a user tells of themselves and leaves the rest as it is, also when two change different parts at the same moment.
-    /// Where it is so already, nothing is written.
+    /// A change without effect writes nothing.
     async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()>;
 
     /// Notes that a user was seen then: a maximum, so that the later moment stays whatever the order of arrival.

@@ -279,7 +279,7 @@ impl<'a> ImportPlan<'a> {
     /// Claims the pair that a participant completes. The error is the sentence of the refusal.
     fn pair_with(&mut self, id: ConversationId, user: &UserId, others: &[UserId]) -> Result<(), &'static str> {
         let pair = match others {
-            // With oneself, which its id says; else somebody is still to come.
+            // The id says whether it is a conversation with oneself. Otherwise the second participant follows.
             [] if id.is_with_oneself(user) => pair_key(user, user),
             [] => return Ok(()),
             [other] if id.is_with_oneself(other) => return Err("it is somebody's conversation with themselves"),

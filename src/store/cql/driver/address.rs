@@ -1,4 +1,4 @@
-//! Where a cluster is: `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`.
+//! Address of a cluster: `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ const KEYSPACE_BYTES_MAX: usize = 48;
 /// A cluster, and the keyspace in it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// `host:port` each. Any one that answers tells of all others.
+    /// `host:port` each. The first node that answers lists all others.
     pub contact_points: Vec<String>,
     pub keyspace: String,
     pub credentials: Option<Credentials>,
     /// The one data centre that all servers of a deployment use.
     pub data_centre: Option<String>,
     pub tls: Tls,
-    /// What one attempt takes at most, the driver's retries included.
+    /// The deadline of one attempt, the driver's retries included.
     pub timeout: Duration,
 }
 
@@ -66,7 +66,7 @@ pub enum AddressError {
     Scheme,
     #[error("must name a host, as in cql://127.0.0.1/wideroom")]
     Host,
-    // Without the text: where something in a password is not encoded, a part of that stands there.
+    // Without the text, which may contain a part of a password that is not percent-encoded.
     #[error("has a port that is none; in a user name or a password, `/` is %2F, `@` is %40 and `:` is %3A")]
     Port,
     #[error("must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first")]
@@ -131,7 +131,7 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     (Duration::from_millis(100)..=Address::TIMEOUT_MAX).contains(&timeout).then_some(timeout)
 }
 
-/// A host with its port. An IPv6 address stands in brackets.
+/// A host with its port. An IPv6 address is in brackets.
 fn contact_point(text: &str) -> Result<String, AddressError> {
     let name_ends_at = text.rfind(']').map_or(0, |bracket| bracket + 1);
     let (host, port) = match text[name_ends_at..].rfind(':') {

@@ -1,4 +1,4 @@
-//! The connection to a cluster: what the driver is told, and why.
+//! Connection to a cluster: the settings of the driver, and the reasons for them.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::address::{Address, Tls};
 use super::open_error::OpenError;
 use super::statement::Profiles;
 
-/// A node waits 2 s itself for those that take a write, and then says how many did: its word is worth waiting for.
+/// The time beyond which a write waits for the coordinator, which itself waits 2 s for replicas and then reports how many have answered.
 const WRITE_LONGER: Duration = Duration::from_millis(500);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// Cassandra has no shards: the driver's default would be one connection to a node.
+/// Connections to each node. Cassandra has no shards, so the default of the driver would be one.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("two are not none");
-/// A connection that died without a word is found after the two of them. A node that is only slow keeps its connections, and with them what
-/// is under way: each request has a deadline of its own.
+/// The keep-alive interval and its deadline, whose sum detects a dead connection. A slow node keeps its connections and the requests in
+/// flight: each request has a deadline of its own.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const KEEPALIVE_MAX: Duration = Duration::from_secs(5);
 
-/// Connects to no keyspace: every statement names its own. A node may be silent for so long.
+/// Connects without a keyspace, as every statement names its own. `silence` is how long a node may take to answer a keep-alive.
 pub(crate) async fn connect(address: &Address, silence: Duration) -> Result<Session, OpenError> {
     let tls = match &address.tls {
         Tls::Off => None,
@@ -52,8 +52,8 @@ pub(crate) async fn connect(address: &Address, silence: Duration) -> Result<Sess
     builder.build().await.map_err(|error| OpenError::Connect { address: address.to_string(), source: Box::new(error) })
 }
 
-/// Reads may be tried again by the driver. A write is tried once: only so its error says whether it can have been done, and the queue that
-/// it came from tries it again, with the same ids and timestamps.
+/// The execution profiles. The driver retries reads. It tries a write once, so that the error says whether the write can have been done; the
+/// queue of the conversation retries it with the same ids and timestamps.
 pub(crate) fn profiles(address: &Address) -> Profiles {
     let once = || {
         profile(address)
@@ -69,7 +69,7 @@ pub(crate) fn profiles(address: &Address) -> Profiles {
 fn profile(address: &Address) -> ExecutionProfileBuilder {
     let mut nodes = DefaultPolicy::builder().token_aware(true);
     if let Some(name) = &address.data_centre {
-        // All servers of a deployment use one data centre; another is standby, and its quorum knows nothing of this one's.
+        // All servers of a deployment use one data centre. The quorum of a standby data centre lacks the writes of this one.
         nodes = nodes.prefer_datacenter(name.clone()).permit_dc_failover(false);
     }
     ExecutionProfile::builder()

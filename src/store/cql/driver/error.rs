@@ -1,10 +1,10 @@
-//! What the driver's errors mean to one who asked for a read or a write.
+//! Mapping of the driver's errors: whether a write was surely not done, or has an unknown outcome.
 
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 
 use crate::store::{Cause, Error};
 
-/// Rows that are not as they were written.
+/// The error of a row that this version cannot decode.
 pub(crate) fn corrupt(table: &'static str, cause: impl Into<Cause>) -> Error {
     Error::Corrupt { table, cause: cause.into() }
 }
@@ -13,7 +13,7 @@ pub(crate) fn unavailable(cause: impl Into<Cause>) -> Error {
     Error::Unavailable(cause.into())
 }
 
-/// What failed after something was written: only the same again tells.
+/// The error of a failure after a first write: the outcome is unknown, and only a retry settles it.
 pub(crate) fn unknown(error: Error) -> Error {
     match error {
         Error::Unavailable(cause) => Error::OutcomeUnknown(cause),
@@ -21,17 +21,18 @@ pub(crate) fn unknown(error: Error) -> Error {
     }
 }
 
-/// A read that failed changed nothing.
+/// The error of a read, which changes nothing.
 pub(crate) fn of_read(error: ExecutionError) -> Error {
     unavailable(error)
 }
 
-/// Writes are tried once (see `connect`), so the error is that of the only attempt.
+/// The error of a write. The driver tries a write once (see `connect`), so it is the error of the only attempt.
 pub(crate) fn of_write(error: ExecutionError) -> Error {
     if was_surely_not_done(&error) { Error::Unavailable(Box::new(error)) } else { Error::OutcomeUnknown(Box::new(error)) }
 }
 
-/// What others finish once it is decided. That too few nodes are there may be found after that, when they are told of the decision.
+/// The error of a lightweight transaction. Unavailable may arrive after the decision, when the coordinator commits it, and other servers may
+/// complete it: the outcome is unknown.
 pub(crate) fn of_decision(error: ExecutionError) -> Error {
     if matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unavailable { .. }, _))) {
         return Error::OutcomeUnknown(Box::new(error));
@@ -39,7 +40,7 @@ pub(crate) fn of_decision(error: ExecutionError) -> Error {
     of_write(error)
 }
 
-/// Whether a batch is in the log of one node at least, though in fewer than it should be: then it will be done.
+/// Whether at least one node, though fewer than required, has logged a batch. The cluster will then replay it.
 pub(crate) fn is_logged_once(error: &ExecutionError) -> bool {
     let ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::WriteTimeout { received, write_type, .. }, _)) = error
     else {
@@ -48,8 +49,8 @@ pub(crate) fn is_logged_once(error: &ExecutionError) -> bool {
     *received > 0 && *write_type == WriteType::BatchLog
 }
 
-/// Whether no node can have taken the write: it was never sent, or the coordinator refused it before it did anything. One that is
-/// overloaded, or finds that a replica takes no more, may say so when others have the write already, or the log of batches has it.
+/// Whether no node can have applied the write: it was never sent, or the coordinator refused it first. An overloaded coordinator or replica
+/// may report that after other replicas, or the batch log, have the write.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the driver's enums grow; what is not known is not surely undone")]
 fn was_surely_not_done(error: &ExecutionError) -> bool {
     match error {

@@ -1,7 +1,7 @@
-//! `wideroom migrate`: makes the keyspace and its tables, and tells a server whether they are the ones it knows.
+//! `wideroom migrate`: creates the keyspace and its tables, and checks at start that they are those of this version.
 //!
-//! Harmless when repeated and safe when two run at once: every statement may be run again, tables have fixed ids, and each version is
-//! recorded by a lightweight transaction.
+//! Migrations are idempotent, also if two run concurrently: every statement can be repeated, tables have fixed ids, and a lightweight
+//! transaction records each version.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use super::open_error::OpenError;
 use super::schema::{MIGRATIONS, Migration, SCHEMA_MIGRATIONS, in_keyspace};
 use crate::clock::Clock;
 
-/// Replicas where nothing else is said: as many as there are nodes, up to this.
+/// The default replication factor: the number of nodes, at most this.
 const REPLICATION_DEFAULT_MAX: usize = 3;
-/// A change of the schema waits for all nodes to agree, and a busy node may not answer anything else meanwhile.
+/// The deadline of a schema change: it waits for all nodes to agree, and a busy node may answer nothing else meanwhile.
 const STATEMENT_MAX: Duration = Duration::from_secs(60);
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migrated {
     pub data_centre: String,
-    /// Of the keyspace, also where it was there before.
+    /// The replication factor of the keyspace, also of one that existed before.
     pub replication: usize,
-    /// The versions that were applied now, none where all had been.
+    /// The versions that this run applied.
     pub applied: Vec<i32>,
     pub version: i32,
 }
 
-/// Applies all migrations that are missing.
+/// Applies all missing migrations.
 pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn Clock) -> Result<Migrated, OpenError> {
     let session = connect(address, STATEMENT_MAX).await?;
     let failed = |error: ExecutionError| OpenError::Migrate { source: Box::new(error) };
@@ -62,7 +62,7 @@ pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn 
     Ok(Migrated { data_centre, replication, applied, version: newest() })
 }
 
-/// Whether the keyspace is the one that this server knows; else what to do.
+/// Checks that the keyspace has the schema of this version. The error says what the operator can do.
 pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
     let missing = || OpenError::NotMigrated { address: address.to_string() };
     for migration in MIGRATIONS {
@@ -85,7 +85,7 @@ async fn is_applied(session: &Session, keyspace: &str, migration: &Migration) ->
     read.set_consistency(Consistency::LocalQuorum);
     let answer = match session.query_unpaged(read, (migration.version,)).await {
         Ok(answer) => answer,
-        // There is no such table yet.
+        // The table does not exist yet.
         Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => return Ok(false),
         Err(ExecutionError::PrepareError(_)) => return Ok(false),
         Err(error) => return Err(OpenError::Migrate { source: Box::new(error) }),
@@ -100,7 +100,7 @@ async fn is_applied(session: &Session, keyspace: &str, migration: &Migration) ->
     }
 }
 
-/// The data centre to keep the data in, and how many nodes it has.
+/// The data centre of the keyspace, and its number of nodes.
 fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), OpenError> {
     let state = session.get_cluster_state();
     let centres: Vec<&str> = state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref()).collect();

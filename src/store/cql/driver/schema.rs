@@ -1,14 +1,13 @@
-//! The tables, as the migrations make them. One table per question.
+//! Schema: the tables, as the migrations create them. One table per query.
 //!
-//! Rules that hold for all of them: a maximum register is a cell whose bytes sort as its values do and that is always written at one fixed
-//! timestamp, so that the greater bytes stay, whatever the order of arrival. All other values carry the microsecond of the id that wrote
-//! them. Nothing is ever written as null. What a LOGGED batch writes has at least a day of `gc_grace_seconds`: the replay of a batch skips
-//! what is older than the smallest.
+//! Rules for all tables. A maximum register is a cell whose bytes sort like its values and whose write timestamp is fixed, so the greatest
+//! bytes win in any order of arrival. Every other cell has the microsecond of the id that wrote it. No write contains a null. A table in a
+//! LOGGED batch has `gc_grace_seconds` of at least a day, as the replay of a batch skips writes that are older than the smallest one.
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// Steps in their order; what was landed is never changed. Each statement may be run again.
+/// All migrations, in order. A released one never changes. Every statement can be repeated.
 pub(crate) const MIGRATIONS: &[Migration] = &[Migration { version: 1, statements: TABLES }];
 
 pub(crate) struct Migration {
@@ -17,7 +16,7 @@ pub(crate) struct Migration {
 }
 
 impl Migration {
-    /// Of its text, by which a keyspace that was made by another text is told apart.
+    /// A checksum of the text, by which a keyspace with another schema is detected.
     pub(crate) fn checksum(&self) -> String {
         let mut hash = Sha256::new();
         for statement in self.statements {
@@ -28,14 +27,14 @@ impl Migration {
     }
 }
 
-/// Fills in the keyspace, and an id that follows from the names: two that make the same table at once make one.
+/// Fills in the keyspace and the table id. The id follows from the names, so two concurrent migrations create one table.
 pub(crate) fn in_keyspace(statement: &str, keyspace: &str) -> String {
     let table = statement.split("{keyspace}.").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
     let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("wideroom {keyspace}.{table}").as_bytes());
     statement.replace("{keyspace}", &format!("\"{keyspace}\"")).replace("{id}", &id.to_string())
 }
 
-/// Which migrations were applied.
+/// The table of applied migrations.
 pub(crate) const SCHEMA_MIGRATIONS: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.schema_migrations (
     version int PRIMARY KEY,
     checksum text,

@@ -52,7 +52,7 @@ pub(crate) struct ConversationRow {
     pub(crate) head: Head,
 }
 
-/// Where a conversation stands.
+/// The head of a conversation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Head {
     /// Whether the row is that of a conversation. A late write leaves a row without a kind.

@@ -189,7 +189,7 @@ struct SendEffects<'a> {
 }
 
 impl<'a> SendEffects<'a> {
-    /// Of at least one message.
+    /// The effects of at least one message.
     fn of(part: &[PlacedMessage<'a>]) -> Self {
         let newest = part.iter().max_by_key(|one| one.message().id).expect("a part has a message");
         let mut sent = BTreeMap::new();
