@@ -128,6 +128,13 @@ impl RosterSnapshot {
 }
 
 impl Participants {
+    /// The bytes of a roster, undecoded: a send only compares them.
+    pub(crate) async fn roster_bytes(&self, conversation: ConversationId) -> Result<Option<Vec<u8>>> {
+        type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
+        let row = self.executor.read_one::<Columns>(&SELECT_ROSTER, values![conversation]).await?;
+        Ok(row.and_then(|(bytes, _)| bytes))
+    }
+
     pub(crate) async fn roster(&self, conversation: ConversationId) -> Result<RosterSnapshot> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
         let row = self.executor.read_one::<Columns>(&SELECT_ROSTER, values![conversation]).await?;

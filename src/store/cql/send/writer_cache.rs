@@ -154,11 +154,11 @@ impl Sends {
         if let Some(state) = self.writers.get(conversation) {
             return Ok(Some(state));
         }
-        let (head, seen) = try_join(self.messages.head(conversation), self.participants.roster(conversation)).await?;
+        let (head, roster) = try_join(self.messages.head(conversation), self.participants.roster_bytes(conversation)).await?;
         if !head.exists {
             return Ok(None);
         }
-        let participants = self.participants_under(conversation, seen.bytes, head.is_large).await?;
+        let participants = self.participants_under(conversation, roster, head.is_large).await?;
         let state = WriteState {
             participants: Arc::new(participants),
             buckets: BucketChooser::from(head.last.as_ref().map(|last| last.bucket)),
@@ -182,12 +182,12 @@ impl Sends {
         // A conversation stays large for good, and becomes large only by a change of the roster, whose writer sets the flag last.
         let may_grow = !known.is_large && known.joined.len() > Conversation::FAN_OUT_MAX;
         let is_large = async { if may_grow { Ok(self.messages.head(conversation).await?.is_large) } else { Ok(known.is_large) } };
-        let (seen, is_large) = try_join(self.participants.roster(conversation), is_large).await?;
-        if (&seen.bytes, is_large) == (&known.roster, known.is_large) {
+        let (roster, is_large) = try_join(self.participants.roster_bytes(conversation), is_large).await?;
+        if (&roster, is_large) == (&known.roster, known.is_large) {
             return Ok(None);
         }
         let is_large = is_large || self.messages.head(conversation).await?.is_large;
-        Ok(Some(Arc::new(self.participants_under(conversation, seen.bytes, is_large).await?)))
+        Ok(Some(Arc::new(self.participants_under(conversation, roster, is_large).await?)))
     }
 
     /// Reads the participants after their roster: if they are newer than it, the next check of the roster shows that.
