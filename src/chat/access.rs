@@ -63,7 +63,7 @@ impl Watch {
         if let Some(seen) = Seen::at_hand(chat, viewer, id) {
             return Ok(Self::of(chat, viewer, seen.conversation, seen.departures, seen.looked_at));
         }
-        // By the viewer's own membership: a stranger waits for no list that is read for others.
+        // Check the viewer's own membership first: a stranger never waits for the shared read of the list.
         let (departures, looked_at) = (chat.departures(), Instant::now());
         let conversation = chat.conversation_of(viewer, id).await?;
         // The first of many reads the list for all.

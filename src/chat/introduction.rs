@@ -46,7 +46,7 @@ impl ConversationCounts {
         self.0.lock().expect("no panic while holding counts")
     }
 
-    /// What is remembered, unless it is too old.
+    /// Remembered count, unless it has expired.
     fn get(&self, user: &UserId, max: usize) -> Option<usize> {
         let counted = *self.users().get(user)?;
         let lifetime = if counted.count < max { COUNT_LIFETIME } else { FULL_LIFETIME };

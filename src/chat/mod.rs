@@ -169,7 +169,7 @@ struct Inner {
     departures: AtomicU64,
     /// Where other servers write too: what was told here.
     told: told::Told,
-    /// Of sends, of strangers who are brought into conversations, and of looks for new relationships.
+    /// Token buckets: sends, strangers brought into conversations, and checks for new relationships.
     sends: Buckets,
     strangers: Buckets,
     looks: Buckets,

@@ -132,7 +132,7 @@ impl Chat {
             }
         }
         let names = self.0.followed.take(viewer, users.len())?;
-        // What begins after the look below shows here.
+        // Subscribe first: a relationship that begins after the check below is delivered here.
         let inbox = self.0.bus.subscribe(Topic::Inbox(viewer.clone()));
         // It reads much for somebody with many groups: a few of these at a time.
         let turn = self.0.turns.turn(viewer).await?;
@@ -216,7 +216,7 @@ impl PresenceUpdates {
             },
             () = sleep_until(self.next_look), if look_at => {
                 self.next_look = Instant::now() + LOOK_EVERY;
-                // Where the user's other streams have looked just now, this one looks later.
+                // Another stream of the user has just checked: this one checks later.
                 if self.chat.pace(&self.chat.0.looks, &self.viewer).is_ok() {
                     return Some(self.look_for_new_ones().await);
                 }

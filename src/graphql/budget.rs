@@ -20,7 +20,7 @@ pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// The bound that an answer went over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exceeded {
-    /// That of one answer.
+    /// Bound of one answer.
     Answer,
     /// That of all answers of the user that are under way.
     User,
