@@ -14,9 +14,14 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the only place that reads the system clock"
+    )]
     fn now(&self) -> Timestamp {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp::from_micros(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
     }
 }
@@ -53,12 +58,18 @@ impl IdGenerator {
         let mut rest = rest;
         // The multicast bit marks a node id that is not the address of a network card (RFC 4122, 4.5).
         rest[2] |= 1;
-        Self { last: Mutex::new(Timestamp::ZERO), rest }
+        Self {
+            last: Mutex::new(Timestamp::ZERO),
+            rest,
+        }
     }
 
     pub fn random() -> Self {
         let random = uuid::Uuid::new_v4();
-        let (_, rest) = random.as_bytes().split_last_chunk::<8>().expect("a uuid has sixteen bytes");
+        let (_, rest) = random
+            .as_bytes()
+            .split_last_chunk::<8>()
+            .expect("a uuid has sixteen bytes");
         Self::new(*rest)
     }
 

@@ -11,12 +11,22 @@ use prometheus::{Counter, HistogramOpts, Opts, PullingGauge, Registry, TextEncod
 pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, TEXT_FORMAT};
 
 /// Buckets in seconds, from a read in memory to the deadline of a request.
-pub const LATENCIES: &[f64] =
-    &[0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub const LATENCIES: &[f64] = &[
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0,
+];
 /// Buckets for the number of items in a batch.
 pub const COUNTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 /// Buckets in bytes.
-pub const SIZES: &[f64] = &[1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 4_194_304.0];
+pub const SIZES: &[f64] = &[
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+];
 
 const VALID_NAME: &str = "names and labels are valid constants";
 
@@ -38,11 +48,16 @@ pub fn gauge(name: &str, help: &str) -> IntGauge {
 }
 
 pub fn histogram(name: &str, help: &str, buckets: &[f64]) -> Histogram {
-    Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())).expect(VALID_NAME)
+    Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))
+        .expect(VALID_NAME)
 }
 
 pub fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
-    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(VALID_NAME)
+    HistogramVec::new(
+        HistogramOpts::new(name, help).buckets(buckets.to_vec()),
+        labels,
+    )
+    .expect(VALID_NAME)
 }
 
 /// Hits and misses of a cache.
@@ -57,14 +72,25 @@ impl CacheCounts {
     pub fn new(cache: &str) -> Self {
         let counter = |name: &str, help: &str| counter_of(name, help, ("cache", cache));
         Self {
-            hits: counter("wideroom_cache_hits_total", "Cache lookups that found an entry."),
-            misses: counter("wideroom_cache_misses_total", "Cache lookups that found no entry."),
+            hits: counter(
+                "wideroom_cache_hits_total",
+                "Cache lookups that found an entry.",
+            ),
+            misses: counter(
+                "wideroom_cache_misses_total",
+                "Cache lookups that found no entry.",
+            ),
         }
     }
 
     /// Counts a lookup as a hit or a miss, and returns its result.
     pub fn count<T>(&self, found: Option<T>) -> Option<T> {
-        if found.is_some() { &self.hits } else { &self.misses }.inc();
+        if found.is_some() {
+            &self.hits
+        } else {
+            &self.misses
+        }
+        .inc();
         found
     }
 
@@ -81,7 +107,9 @@ pub struct Metrics(Registry);
 impl Metrics {
     /// Registers a collector. Names are unique within a process.
     pub fn add(&self, collector: impl Collector + 'static) {
-        self.0.register(Box::new(collector)).expect("each collector is registered once, under unique names");
+        self.0
+            .register(Box::new(collector))
+            .expect("each collector is registered once, under unique names");
     }
 
     /// A gauge whose value is read on each scrape.
@@ -90,13 +118,23 @@ impl Metrics {
     }
 
     /// A counter that another library maintains, and whose value is read on each scrape.
-    pub fn read_counter(&self, name: &str, help: &str, value: impl Fn() -> f64 + Send + Sync + 'static) {
-        self.add(ReadCounter { counter: Counter::new(name, help).expect(VALID_NAME), value });
+    pub fn read_counter(
+        &self,
+        name: &str,
+        help: &str,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        self.add(ReadCounter {
+            counter: Counter::new(name, help).expect(VALID_NAME),
+            value,
+        });
     }
 
     /// All metrics in [`TEXT_FORMAT`].
     pub fn text(&self) -> String {
-        TextEncoder::new().encode_to_string(&self.0.gather()).expect("metrics encode as text")
+        TextEncoder::new()
+            .encode_to_string(&self.0.gather())
+            .expect("metrics encode as text")
     }
 }
 
@@ -111,7 +149,8 @@ impl<F: Fn() -> f64 + Send + Sync> Collector for ReadCounter<F> {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.counter.inc_by(((self.value)() - self.counter.get()).max(0.0));
+        self.counter
+            .inc_by(((self.value)() - self.counter.get()).max(0.0));
         self.counter.collect()
     }
 }
@@ -123,7 +162,10 @@ mod tests {
     #[test]
     fn registered_metrics_are_exposed() {
         let metrics = Metrics::default();
-        let (sent, caches) = (counters("sent_total", "Messages sent.", &["kind"]), ["a", "b"].map(CacheCounts::new));
+        let (sent, caches) = (
+            counters("sent_total", "Messages sent.", &["kind"]),
+            ["a", "b"].map(CacheCounts::new),
+        );
         metrics.add(sent.clone());
         metrics.read("depth", "Depth.", || 7.0);
         caches.iter().for_each(|cache| cache.register(&metrics));

@@ -24,11 +24,20 @@ pub fn check(filter: &str) -> Result<(), Error> {
 /// Initialises logging, once per process. Examples of `filter`: `info`, `info,wideroom::store=debug`.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), Error> {
     // The Scylla driver logs every node that comes or goes and every failed attempt. The store logs the relevant failures itself.
-    let quiet = if filter.contains("scylla") { "" } else { ",scylla=off" };
+    let quiet = if filter.contains("scylla") {
+        ""
+    } else {
+        ",scylla=off"
+    };
     let filter = EnvFilter::builder().parse(format!("{filter}{quiet}"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match format {
-        LogFormat::Text => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).finish().try_init()?,
+        LogFormat::Text => log
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .finish()
+            .try_init()?,
         LogFormat::Json => log.json().flatten_event(true).finish().try_init()?,
     }
     Ok(())

@@ -12,13 +12,21 @@ fn root() -> &'static Path {
 }
 
 fn table(name: &str) -> toml::Table {
-    std::fs::read_to_string(root().join(name)).unwrap().parse().unwrap()
+    std::fs::read_to_string(root().join(name))
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 #[test]
 fn no_banned_crate_and_no_other_registry_is_in_the_lockfile() {
     let (rules, lock) = (table(".deny.toml"), table("Cargo.lock"));
-    let banned: Vec<_> = rules["bans"]["deny"].as_array().unwrap().iter().map(|ban| ban["crate"].as_str().unwrap()).collect();
+    let banned: Vec<_> = rules["bans"]["deny"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|ban| ban["crate"].as_str().unwrap())
+        .collect();
     assert!(banned.contains(&"openssl") && banned.contains(&"rsa"));
     let packages = lock["package"].as_array().unwrap();
     assert!(packages.len() > 50, "the dependencies were not found");
@@ -39,18 +47,33 @@ fn no_banned_crate_and_no_other_registry_is_in_the_lockfile() {
 fn images_are_pinned_by_digest_or_by_their_full_version() {
     let text = |name: &str| std::fs::read_to_string(root().join("docker").join(name)).unwrap();
     let (dockerfile, compose) = (text("Dockerfile"), text("compose.yaml"));
-    let bases: Vec<_> = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    let bases: Vec<_> = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("FROM "))
+        .collect();
     assert_eq!(bases.len(), 2);
     for base in bases {
-        let (_, digest) = base.split_once("@sha256:").unwrap_or_else(|| panic!("{base}"));
+        let (_, digest) = base
+            .split_once("@sha256:")
+            .unwrap_or_else(|| panic!("{base}"));
         assert!(digest.split(' ').next().unwrap().len() == 64, "{base}");
     }
-    let images = compose.lines().filter_map(|line| line.trim().strip_prefix("image: ")).filter(|image| *image != "wideroom");
+    let images = compose
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("image: "))
+        .filter(|image| *image != "wideroom");
     let images: Vec<_> = images.collect();
     assert_eq!(images.len(), 3);
     for image in images {
         let version = image.split_once(':').unwrap().1.split('-').next().unwrap();
-        assert_eq!(version.split('.').filter(|part| part.parse::<u32>().is_ok()).count(), 3, "{image}");
+        assert_eq!(
+            version
+                .split('.')
+                .filter(|part| part.parse::<u32>().is_ok())
+                .count(),
+            3,
+            "{image}"
+        );
     }
 }
 
@@ -60,33 +83,66 @@ fn the_readme_promises_the_version_of_rust_that_is_built() {
     let manifest = table("Cargo.toml");
     let promised = manifest["package"]["rust-version"].as_str().unwrap();
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    assert!(readme.contains(&format!("You need [Rust](https://rustup.rs) {promised} or later.")), "{promised}");
+    assert!(
+        readme.contains(&format!(
+            "You need [Rust](https://rustup.rs) {promised} or later."
+        )),
+        "{promised}"
+    );
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
-    assert!(ci.contains("cargo \"+$promised\" build --locked"), "CI builds it");
+    assert!(
+        ci.contains("cargo \"+$promised\" build --locked"),
+        "CI builds it"
+    );
 }
 
 #[test]
 fn every_dependency_has_an_allowed_licence() {
     let rules = table(".deny.toml");
-    let allowed: HashSet<_> = rules["licenses"]["allow"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    let allowed: HashSet<_> = rules["licenses"]["allow"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| name.as_str().unwrap().to_owned())
+        .collect();
     let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", "x86_64-unknown-linux-gnu"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--offline",
+            "--filter-platform",
+            "x86_64-unknown-linux-gnu",
+        ])
         .current_dir(root())
         .output()
         .unwrap();
-    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    assert!(
+        metadata.status.success(),
+        "{}",
+        String::from_utf8_lossy(&metadata.stderr)
+    );
     let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     assert!(packages.len() > 50, "the dependencies were not found");
     let mut refused = Vec::new();
     for package in packages {
         // The older way to write "or".
-        let licence = package["license"].as_str().unwrap_or_default().replace('/', " OR ");
-        let is_allowed = Expression::parse(&licence)
-            .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())));
+        let licence = package["license"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('/', " OR ");
+        let is_allowed = Expression::parse(&licence).is_ok_and(|expression| {
+            expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))
+        });
         if !is_allowed {
             refused.push(format!("{}: {licence}", package["name"].as_str().unwrap()));
         }
     }
-    assert!(refused.is_empty(), "not allowed in .deny.toml:\n{}", refused.join("\n"));
+    assert!(
+        refused.is_empty(),
+        "not allowed in .deny.toml:\n{}",
+        refused.join("\n")
+    );
 }

@@ -12,21 +12,50 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["clock", "metrics", "model"]),
     ("bus", &["metrics", "model"]),
     ("rate", &["metrics"]),
-    ("chat", &["bus", "clock", "metrics", "model", "rate", "store"]),
+    (
+        "chat",
+        &["bus", "clock", "metrics", "model", "rate", "store"],
+    ),
     // graphql maps the store's errors to the codes of the API.
     ("graphql", &["chat", "metrics", "model", "rate", "store"]),
     ("auth", &["clock", "model"]),
-    ("server", &["auth", "clock", "graphql", "metrics", "model", "rate"]),
-    ("config", &["auth", "bus", "chat", "graphql", "model", "server", "store"]),
+    (
+        "server",
+        &["auth", "clock", "graphql", "metrics", "model", "rate"],
+    ),
+    (
+        "config",
+        &["auth", "bus", "chat", "graphql", "model", "server", "store"],
+    ),
     ("telemetry", &["config"]),
     ("transfer", &["clock", "model", "store"]),
     // A client that uses only the public API.
     ("load", &["auth", "clock", "config", "model"]),
-    ("cli", &["auth", "bus", "chat", "clock", "config", "graphql", "load", "metrics", "model", "server", "store", "telemetry", "transfer"]),
+    (
+        "cli",
+        &[
+            "auth",
+            "bus",
+            "chat",
+            "clock",
+            "config",
+            "graphql",
+            "load",
+            "metrics",
+            "model",
+            "server",
+            "store",
+            "telemetry",
+            "transfer",
+        ],
+    ),
 ];
 
 /// Folders whose sub-folders point one way: a sub-folder may use those after it, and never one before it.
-const DIRECTIONS: &[(&str, &[&str])] = &[("store/cql", &["admin", "send", "inbox", "participant", "message", "driver"])];
+const DIRECTIONS: &[(&str, &[&str])] = &[(
+    "store/cql",
+    &["admin", "send", "inbox", "participant", "message", "driver"],
+)];
 
 /// Files of one folder, `mod.rs` included.
 const FILES_MAX: usize = 16;
@@ -39,12 +68,23 @@ fn layers_point_one_way() {
     let mut wrong = Vec::new();
     for file in sources() {
         let relative = file.strip_prefix(source_dir()).unwrap().to_owned();
-        let first = relative.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        let first = relative
+            .components()
+            .next()
+            .unwrap()
+            .as_os_str()
+            .to_str()
+            .unwrap()
+            .trim_end_matches(".rs")
+            .to_owned();
         if ["lib", "main"].contains(&first.as_str()) {
             continue;
         }
         let Some((_, may_use)) = MAY_USE.iter().find(|(module, _)| *module == first) else {
-            wrong.push(format!("{} belongs to no module of tests/house.rs", relative.display()));
+            wrong.push(format!(
+                "{} belongs to no module of tests/house.rs",
+                relative.display()
+            ));
             continue;
         };
         for used in modules_used(&fs::read_to_string(&file).unwrap()) {
@@ -59,28 +99,58 @@ fn layers_point_one_way() {
 #[test]
 fn sub_folders_point_one_way() {
     for (folder, order) in DIRECTIONS {
-        let (root, path) = (source_dir().join(folder), format!("crate::{}", folder.replace('/', "::")));
+        let (root, path) = (
+            source_dir().join(folder),
+            format!("crate::{}", folder.replace('/', "::")),
+        );
         let mut upward = Vec::new();
         for file in files_in(&root) {
             let relative = file.strip_prefix(&root).unwrap();
-            let Some(own) = relative.parent().and_then(|parent| parent.components().next()) else { continue };
+            let Some(own) = relative
+                .parent()
+                .and_then(|parent| parent.components().next())
+            else {
+                continue;
+            };
             let own = own.as_os_str().to_str().unwrap();
             let level = order.iter().position(|name| *name == own);
-            let level = level.unwrap_or_else(|| panic!("{folder}/{own} is not in the table of directions in tests/house.rs"));
+            let level = level.unwrap_or_else(|| {
+                panic!("{folder}/{own} is not in the table of directions in tests/house.rs")
+            });
             let source = fs::read_to_string(&file).unwrap();
-            let above = |name: &String| order.iter().position(|other| other == name).is_none_or(|other| other < level);
+            let above = |name: &String| {
+                order
+                    .iter()
+                    .position(|other| other == name)
+                    .is_none_or(|other| other < level)
+            };
             let used = used_below(&source, &path);
-            upward.extend(used.into_iter().filter(above).map(|name| format!("{} uses {path}::{name}", relative.display())));
+            upward.extend(
+                used.into_iter()
+                    .filter(above)
+                    .map(|name| format!("{} uses {path}::{name}", relative.display())),
+            );
             // In `mod.rs` of a sub-folder, `super` is the folder itself.
             let is_root = relative.components().count() == 2 && relative.ends_with("mod.rs");
             if is_root {
-                let named = source.lines().filter_map(|line| line.strip_prefix("use super::")).filter_map(first_name);
-                upward.extend(named.filter(above).map(|name| format!("{} uses super::{name}", relative.display())));
+                let named = source
+                    .lines()
+                    .filter_map(|line| line.strip_prefix("use super::"))
+                    .filter_map(first_name);
+                upward.extend(
+                    named
+                        .filter(above)
+                        .map(|name| format!("{} uses super::{name}", relative.display())),
+                );
             } else if source.contains("super::super") {
                 upward.push(format!("{} uses super::super", relative.display()));
             }
         }
-        assert!(upward.is_empty(), "imports that run up in {folder}:\n{}", upward.join("\n"));
+        assert!(
+            upward.is_empty(),
+            "imports that run up in {folder}:\n{}",
+            upward.join("\n")
+        );
     }
 }
 
@@ -88,32 +158,68 @@ fn sub_folders_point_one_way() {
 fn a_folder_has_few_files() {
     let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();
     for file in sources() {
-        *folders.entry(file.parent().unwrap().strip_prefix(source_dir()).unwrap().to_owned()).or_default() += 1;
+        *folders
+            .entry(
+                file.parent()
+                    .unwrap()
+                    .strip_prefix(source_dir())
+                    .unwrap()
+                    .to_owned(),
+            )
+            .or_default() += 1;
     }
-    let crowded: Vec<_> = folders.iter().filter(|(_, files)| **files > FILES_MAX).map(|(folder, _)| folder.to_str().unwrap()).collect();
-    assert_eq!(crowded, CROWDED, "folders with more than {FILES_MAX} files, and those that tests/house.rs still allows");
+    let crowded: Vec<_> = folders
+        .iter()
+        .filter(|(_, files)| **files > FILES_MAX)
+        .map(|(folder, _)| folder.to_str().unwrap())
+        .collect();
+    assert_eq!(
+        crowded, CROWDED,
+        "folders with more than {FILES_MAX} files, and those that tests/house.rs still allows"
+    );
 }
 
 #[test]
 fn every_file_says_what_it_is_for() {
-    let silent: Vec<_> = sources().into_iter().filter(|file| !fs::read_to_string(file).unwrap().starts_with("//! ")).collect();
-    assert!(silent.is_empty(), "without a first line of `//! `: {silent:?}");
+    let silent: Vec<_> = sources()
+        .into_iter()
+        .filter(|file| !fs::read_to_string(file).unwrap().starts_with("//! "))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "without a first line of `//! `: {silent:?}"
+    );
 }
 
 /// First words that a line of a comment must not have: comments begin with the noun or the verb.
-const FORBIDDEN_OPENINGS: [&str; 8] = ["What", "Who", "Whoever", "Whom", "Where", "Of", "By", "That"];
+const FORBIDDEN_OPENINGS: [&str; 8] = [
+    "What", "Who", "Whoever", "Whom", "Where", "Of", "By", "That",
+];
 
 /// Paths whose comments do not obey [`FORBIDDEN_OPENINGS`] yet. Remove a path once it is clean.
-const COMMENTS_TO_REWRITE: &[&str] =
-    &["src/chat", "src/graphql", "src/model/content.rs", "src/model/id.rs", "src/model/metadata.rs", "src/server", "src/transfer"];
+const COMMENTS_TO_REWRITE: &[&str] = &[
+    "src/chat",
+    "src/graphql",
+    "src/model/content.rs",
+    "src/model/id.rs",
+    "src/model/metadata.rs",
+    "src/server",
+    "src/transfer",
+];
 
 #[test]
 fn comments_begin_with_the_noun_or_the_verb() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut wrong = Vec::new();
-    for file in ["src", "tests"].iter().flat_map(|folder| files_in(&root.join(folder))) {
+    for file in ["src", "tests"]
+        .iter()
+        .flat_map(|folder| files_in(&root.join(folder)))
+    {
         let relative = file.strip_prefix(root).unwrap();
-        if COMMENTS_TO_REWRITE.iter().any(|path| relative.starts_with(path)) {
+        if COMMENTS_TO_REWRITE
+            .iter()
+            .any(|path| relative.starts_with(path))
+        {
             continue;
         }
         let source = fs::read_to_string(&file).unwrap();
@@ -122,11 +228,20 @@ fn comments_begin_with_the_noun_or_the_verb() {
                 && let Some(opening) = first_name(comment.trim_start_matches(['/', '!', ' ']))
                 && FORBIDDEN_OPENINGS.contains(&opening.as_str())
             {
-                wrong.push(format!("{}:{}: {}", relative.display(), number + 1, line.trim()));
+                wrong.push(format!(
+                    "{}:{}: {}",
+                    relative.display(),
+                    number + 1,
+                    line.trim()
+                ));
             }
         }
     }
-    assert!(wrong.is_empty(), "comments that do not begin with the noun or the verb:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "comments that do not begin with the noun or the verb:\n{}",
+        wrong.join("\n")
+    );
 }
 
 /// A method that the wrapper does not forward would use its default, and never be counted.
@@ -134,10 +249,15 @@ fn comments_begin_with_the_noun_or_the_verb() {
 fn every_method_of_the_store_is_measured() {
     let read = |path: &str| fs::read_to_string(source_dir().join(path)).unwrap();
     let (store, measured) = (read("store/mod.rs"), read("store/measured.rs"));
-    let asked = store.match_indices("async fn ").filter_map(|(place, keyword)| first_name(&store[place + keyword.len()..]));
+    let asked = store
+        .match_indices("async fn ")
+        .filter_map(|(place, keyword)| first_name(&store[place + keyword.len()..]));
     let asked: Vec<_> = asked.collect();
     assert!(asked.len() > 30, "the methods were not found");
-    let unmeasured: Vec<_> = asked.iter().filter(|name| !measured.contains(&format!("    {name}("))).collect();
+    let unmeasured: Vec<_> = asked
+        .iter()
+        .filter(|name| !measured.contains(&format!("    {name}(")))
+        .collect();
     assert!(unmeasured.is_empty(), "{unmeasured:?}");
 }
 
@@ -170,7 +290,9 @@ fn used_below(source: &str, path: &str) -> BTreeSet<String> {
         // `$crate::` in a macro is a path of ours, too.
         let rest = &source[place + prefix.len()..];
         match rest.strip_prefix('{') {
-            Some(group) => used.extend(top_level_names(&group[..group.find("};").unwrap_or(group.len())])),
+            Some(group) => used.extend(top_level_names(
+                &group[..group.find("};").unwrap_or(group.len())],
+            )),
             None => used.extend(first_name(rest)),
         }
     }
@@ -194,7 +316,10 @@ fn top_level_names(group: &str) -> Vec<String> {
 }
 
 fn first_name(text: &str) -> Option<String> {
-    let name: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    let name: String = text
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect();
     (!name.is_empty()).then_some(name)
 }
 

@@ -1,6 +1,9 @@
 //! One test binary. The modules stand in the order in which one should read them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
+#![expect(
+    unreachable_pub,
+    reason = "nothing outside of this binary reaches anything in it"
+)]
 
 mod api;
 mod auth;

@@ -11,7 +11,10 @@ use crate::support::program::Program;
 use crate::support::server::Server;
 
 /// Metrics without a series on a server without failures.
-const OF_TROUBLE: [&str; 2] = ["wideroom_store_failures_total", "wideroom_socket_closes_total"];
+const OF_TROUBLE: [&str; 2] = [
+    "wideroom_store_failures_total",
+    "wideroom_socket_closes_total",
+];
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -20,7 +23,14 @@ fn read(path: &str) -> String {
 /// The names of metrics that a text holds.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|char: char| !(char.is_ascii_lowercase() || char == '_'));
-    words.filter(|word| ["wideroom_", "process_"].iter().any(|prefix| word.starts_with(prefix))).map(str::to_owned).collect()
+    words
+        .filter(|word| {
+            ["wideroom_", "process_"]
+                .iter()
+                .any(|prefix| word.starts_with(prefix))
+        })
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -28,19 +38,39 @@ fn the_dashboard_shows_every_metric_and_no_other() {
     let program = Program::new();
     let (server, admin) = Server::start_with_admin(&program, &["--demo"]);
     let query = "GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1";
-    get(&server.url, &format!("{query}\r\nAuthorization: Bearer {}", program.token("alice")));
+    get(
+        &server.url,
+        &format!(
+            "{query}\r\nAuthorization: Bearer {}",
+            program.token("alice")
+        ),
+    );
     let (_, text) = admin.get("/metrics");
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
-    let told = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let told = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let mut told: BTreeSet<_> = told.map(str::to_owned).collect();
     told.extend(OF_TROUBLE.map(str::to_owned));
     let dashboard: Value = serde_json::from_str(&read("docker/grafana.json")).unwrap();
-    let shown: Vec<_> = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array()).flatten().collect();
+    let shown: Vec<_> = dashboard["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array())
+        .flatten()
+        .collect();
     assert!(shown.len() > 20, "the panels were not found");
-    let shown = shown.iter().flat_map(|target| names(target["expr"].as_str().unwrap()));
+    let shown = shown
+        .iter()
+        .flat_map(|target| names(target["expr"].as_str().unwrap()));
     let of_histogram = |name: String| {
-        let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(&name).to_owned();
+        let base = ["_bucket", "_count", "_sum"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .unwrap_or(&name)
+            .to_owned();
         if told.contains(&base) { base } else { name }
     };
     let shown: BTreeSet<_> = shown.map(of_histogram).collect();
@@ -56,19 +86,36 @@ fn the_committed_configuration_is_the_one_that_the_program_prints() {
         std::fs::write(&path, &printed).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == printed, "docker/wideroom.toml is stale: run UPDATE_CONFIG=1 cargo test committed_configuration");
+    assert!(
+        committed == printed,
+        "docker/wideroom.toml is stale: run UPDATE_CONFIG=1 cargo test committed_configuration"
+    );
 }
 
 #[test]
 fn every_bound_says_what_a_client_gets_beyond_it() {
-    let silent: Vec<_> = BOUNDS.iter().filter(|bound| bound.beyond.is_none_or(|beyond| beyond.trim().is_empty())).collect();
-    assert!(silent.is_empty(), "{:?}", silent.iter().map(|bound| bound.name).collect::<Vec<_>>());
+    let silent: Vec<_> = BOUNDS
+        .iter()
+        .filter(|bound| bound.beyond.is_none_or(|beyond| beyond.trim().is_empty()))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "{:?}",
+        silent.iter().map(|bound| bound.name).collect::<Vec<_>>()
+    );
 }
 
 /// Links of a page to files of this repository.
 fn links(page: &str) -> Vec<String> {
-    let targets = read(page).split("](").skip(1).filter_map(|rest| Some(rest.split(')').next()?.to_owned())).collect::<Vec<_>>();
-    targets.into_iter().filter(|target| !target.starts_with("http") && !target.starts_with('#')).collect()
+    let targets = read(page)
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split(')').next()?.to_owned()))
+        .collect::<Vec<_>>();
+    targets
+        .into_iter()
+        .filter(|target| !target.starts_with("http") && !target.starts_with('#'))
+        .collect()
 }
 
 #[test]

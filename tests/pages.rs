@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use wideroom::server::pages::{PageOptions, router};
@@ -24,24 +27,49 @@ impl Pages {
         Self { address }
     }
 
-    async fn send(&self, method: Method, path: &str, header: (hyper::header::HeaderName, &str), body: &str) -> hyper::Response<String> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        header: (hyper::header::HeaderName, &str),
+        body: &str,
+    ) -> hyper::Response<String> {
         let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
-        let request = Request::builder().method(method).uri(path).header(HOST, self.address.to_string());
-        let mut request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
-        request.headers_mut().insert(header.0, header.1.parse().unwrap());
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.address.to_string());
+        let mut request = request
+            .body(Full::new(Bytes::from(body.to_owned())))
+            .unwrap();
+        request
+            .headers_mut()
+            .insert(header.0, header.1.parse().unwrap());
         let response = sender.send_request(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        hyper::Response::from_parts(parts, String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+        hyper::Response::from_parts(
+            parts,
+            String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap(),
+        )
     }
 
     async fn get(&self, path: &str) -> hyper::Response<String> {
-        self.send(Method::GET, path, (CONTENT_TYPE, "text/plain"), "").await
+        self.send(Method::GET, path, (CONTENT_TYPE, "text/plain"), "")
+            .await
     }
 
     async fn sign_in(&self, content_type: &str, body: &str) -> hyper::Response<String> {
-        self.send(Method::POST, "/demo/token", (CONTENT_TYPE, content_type), body).await
+        self.send(
+            Method::POST,
+            "/demo/token",
+            (CONTENT_TYPE, content_type),
+            body,
+        )
+        .await
     }
 }
 
@@ -49,12 +77,18 @@ impl Pages {
 async fn every_file_that_the_page_names_is_there_and_may_be_kept_for_good() {
     let pages = Pages::of(&[]).await;
     let html = pages.get("/").await.into_body() + pages.get("/demo").await.body();
-    let names: Vec<&str> = html.split('"').filter(|text| text.starts_with("assets/")).collect();
+    let names: Vec<&str> = html
+        .split('"')
+        .filter(|text| text.starts_with("assets/"))
+        .collect();
     assert!(names.len() >= 15, "{html}");
     for name in names {
         let file = pages.get(&format!("/{name}")).await;
         assert_eq!(file.status(), StatusCode::OK, "{name}");
-        assert_eq!(file.headers()[CACHE_CONTROL], "public, max-age=31536000, immutable");
+        assert_eq!(
+            file.headers()[CACHE_CONTROL],
+            "public, max-age=31536000, immutable"
+        );
         let kind = match name.rsplit_once('.') {
             Some((_, "css")) => "text/css; charset=utf-8",
             Some((_, "js")) => "text/javascript; charset=utf-8",
@@ -63,7 +97,10 @@ async fn every_file_that_the_page_names_is_there_and_may_be_kept_for_good() {
         assert_eq!(file.headers()[CONTENT_TYPE], kind, "{name}");
         assert!(!file.body().is_empty(), "{name}");
     }
-    assert_eq!(pages.get("/assets/index.html").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(
+        pages.get("/assets/index.html").await.status(),
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[tokio::test]
@@ -71,7 +108,13 @@ async fn the_page_lets_no_other_site_in_and_is_sent_once() {
     let pages = Pages::of(&[]).await;
     let page = pages.get("/").await;
     let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
-    for rule in ["default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "form-action 'none'"] {
+    for rule in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+        "form-action 'none'",
+    ] {
         assert!(policy.contains(rule), "{policy}");
     }
     assert!(!policy.contains("unsafe-eval"), "{policy}");
@@ -80,7 +123,10 @@ async fn the_page_lets_no_other_site_in_and_is_sent_once() {
 
     let tag = page.headers()[ETAG].to_str().unwrap();
     let again = pages.send(Method::GET, "/", (IF_NONE_MATCH, tag), "").await;
-    assert_eq!((again.status(), again.body().as_str()), (StatusCode::NOT_MODIFIED, ""));
+    assert_eq!(
+        (again.status(), again.body().as_str()),
+        (StatusCode::NOT_MODIFIED, "")
+    );
 }
 
 #[tokio::test]
@@ -89,48 +135,134 @@ async fn the_chat_lets_in_no_inline_code_and_no_other_host() {
     let page = pages.get("/demo").await;
     assert_eq!(page.status(), StatusCode::OK);
     let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
-    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
-    assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"),
+        "{policy}"
+    );
+    assert!(
+        !policy.contains("unsafe") && !policy.contains("http"),
+        "{policy}"
+    );
     assert!(page.body().contains("content=\"[&quot;alice&quot;]\""));
     let tag = page.headers()[ETAG].to_str().unwrap();
-    assert_eq!(pages.send(Method::GET, "/demo", (IF_NONE_MATCH, tag), "").await.status(), StatusCode::NOT_MODIFIED);
-    assert_eq!(pages.get("/assets/demo-of-yesterday/main.js").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(
+        pages
+            .send(Method::GET, "/demo", (IF_NONE_MATCH, tag), "")
+            .await
+            .status(),
+        StatusCode::NOT_MODIFIED
+    );
+    assert_eq!(
+        pages
+            .get("/assets/demo-of-yesterday/main.js")
+            .await
+            .status(),
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[tokio::test]
 async fn a_demo_gives_tokens_to_its_people_and_to_nobody_else() {
     let pages = Pages::of(&["alice", "O'Neil \"<b>\" & Söhne"]).await;
-    let answer = pages.sign_in("application/json; charset=utf-8", r#"{"username":"alice"}"#).await;
-    assert_eq!((answer.status(), answer.body().as_str()), (StatusCode::OK, r#"{"token":"a token for alice"}"#));
+    let answer = pages
+        .sign_in("application/json; charset=utf-8", r#"{"username":"alice"}"#)
+        .await;
+    assert_eq!(
+        (answer.status(), answer.body().as_str()),
+        (StatusCode::OK, r#"{"token":"a token for alice"}"#)
+    );
     assert_eq!(answer.headers()[CACHE_CONTROL], "no-store");
 
-    assert_eq!(pages.sign_in("application/json", r#"{"username":"mallory"}"#).await.status(), StatusCode::NOT_FOUND);
-    assert_eq!(pages.sign_in("text/plain", r#"{"username":"alice"}"#).await.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    assert_eq!(pages.sign_in("application/json", "alice").await.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(
+        pages
+            .sign_in("application/json", r#"{"username":"mallory"}"#)
+            .await
+            .status(),
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        pages
+            .sign_in("text/plain", r#"{"username":"alice"}"#)
+            .await
+            .status(),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE
+    );
+    assert_eq!(
+        pages.sign_in("application/json", "alice").await.status(),
+        StatusCode::BAD_REQUEST
+    );
     let long = format!(r#"{{"username":"{}"}}"#, "a".repeat(1024));
-    assert_eq!(pages.sign_in("application/json", &long).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(pages.get("/demo/token").await.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(
+        pages.sign_in("application/json", &long).await.status(),
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+    assert_eq!(
+        pages.get("/demo/token").await.status(),
+        StatusCode::METHOD_NOT_ALLOWED
+    );
 
     let html = pages.get("/").await.into_body();
-    let quoted = r#"content="[&quot;alice&quot;,&quot;O'Neil \&quot;&lt;b&gt;\&quot; &amp; Söhne&quot;]""#;
+    let quoted =
+        r#"content="[&quot;alice&quot;,&quot;O'Neil \&quot;&lt;b&gt;\&quot; &amp; Söhne&quot;]""#;
     assert!(html.contains(quoted), "{html}");
 }
 
 #[tokio::test]
 async fn a_site_whose_name_points_here_gets_no_token() {
     let pages = Pages::of(&["alice"]).await;
-    let by_host = async |host: &str| pages.send(Method::POST, "/demo/token", (HOST, host), r#"{"username":"alice"}"#).await.status();
-    for foreign in ["rebound.example", "rebound.example:8080", "localhost.rebound.example", "10.0.0.1", ""] {
-        assert_eq!(by_host(foreign).await, StatusCode::MISDIRECTED_REQUEST, "{foreign}");
+    let by_host = async |host: &str| {
+        pages
+            .send(
+                Method::POST,
+                "/demo/token",
+                (HOST, host),
+                r#"{"username":"alice"}"#,
+            )
+            .await
+            .status()
+    };
+    for foreign in [
+        "rebound.example",
+        "rebound.example:8080",
+        "localhost.rebound.example",
+        "10.0.0.1",
+        "",
+    ] {
+        assert_eq!(
+            by_host(foreign).await,
+            StatusCode::MISDIRECTED_REQUEST,
+            "{foreign}"
+        );
     }
-    for own in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080"] {
-        assert_eq!(by_host(own).await, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{own}");
+    for own in [
+        "localhost",
+        "LOCALHOST:8080",
+        "127.0.0.1:8080",
+        "[::1]:8080",
+    ] {
+        assert_eq!(
+            by_host(own).await,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "{own}"
+        );
     }
 }
 
 #[tokio::test]
 async fn outside_a_demo_there_is_no_door_for_tokens() {
     let pages = Pages::of(&[]).await;
-    assert_eq!(pages.sign_in("application/json", r#"{"username":"alice"}"#).await.status(), StatusCode::NOT_FOUND);
-    assert!(pages.get("/").await.into_body().contains("name=\"people\" content=\"[]\""));
+    assert_eq!(
+        pages
+            .sign_in("application/json", r#"{"username":"alice"}"#)
+            .await
+            .status(),
+        StatusCode::NOT_FOUND
+    );
+    assert!(
+        pages
+            .get("/")
+            .await
+            .into_body()
+            .contains("name=\"people\" content=\"[]\"")
+    );
 }

@@ -14,7 +14,10 @@ fn the_committed_schema_is_the_one_that_is_served() {
         fs::write(&path, &served).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == served, "schema.graphql is stale: run `UPDATE_SCHEMA=1 cargo test schema` and commit it");
+    assert!(
+        committed == served,
+        "schema.graphql is stale: run `UPDATE_SCHEMA=1 cargo test schema` and commit it"
+    );
 }
 
 #[test]
@@ -22,7 +25,9 @@ fn everything_in_the_schema_has_a_description() {
     let document = parse_schema(wideroom::graphql::sdl()).unwrap();
     let mut bare = Vec::new();
     for definition in &document.definitions {
-        let TypeSystemDefinition::Type(definition) = definition else { continue };
+        let TypeSystemDefinition::Type(definition) = definition else {
+            continue;
+        };
         let definition = &definition.node;
         let name = definition.name.node.as_str();
         if definition.description.is_none() {
@@ -33,25 +38,41 @@ fn everything_in_the_schema_has_a_description() {
                 for field in &object.fields {
                     let field = &field.node;
                     let path = format!("{name}.{}", field.name.node);
-                    bare.extend(inputs_without_description(&path, field.arguments.iter().map(|argument| &argument.node)));
+                    bare.extend(inputs_without_description(
+                        &path,
+                        field.arguments.iter().map(|argument| &argument.node),
+                    ));
                     if field.description.is_none() {
                         bare.push(path);
                     }
                 }
             }
-            TypeKind::InputObject(input) => bare.extend(inputs_without_description(name, input.fields.iter().map(|field| &field.node))),
+            TypeKind::InputObject(input) => bare.extend(inputs_without_description(
+                name,
+                input.fields.iter().map(|field| &field.node),
+            )),
             TypeKind::Enum(values) => {
-                let values = values.values.iter().filter(|value| value.node.description.is_none());
+                let values = values
+                    .values
+                    .iter()
+                    .filter(|value| value.node.description.is_none());
                 bare.extend(values.map(|value| format!("{name}.{}", value.node.value.node)));
             }
             TypeKind::Interface(interface) => {
-                let fields = interface.fields.iter().filter(|field| field.node.description.is_none());
+                let fields = interface
+                    .fields
+                    .iter()
+                    .filter(|field| field.node.description.is_none());
                 bare.extend(fields.map(|field| format!("{name}.{}", field.node.name.node)));
             }
             TypeKind::Scalar | TypeKind::Union(_) => {}
         }
     }
-    assert!(bare.is_empty(), "without a description: {}", bare.join(", "));
+    assert!(
+        bare.is_empty(),
+        "without a description: {}",
+        bare.join(", ")
+    );
 }
 
 #[test]
@@ -59,7 +80,9 @@ fn every_scalar_says_where_it_is_specified() {
     let document = parse_schema(wideroom::graphql::sdl()).unwrap();
     let mut scalars = 0;
     for definition in &document.definitions {
-        let TypeSystemDefinition::Type(definition) = definition else { continue };
+        let TypeSystemDefinition::Type(definition) = definition else {
+            continue;
+        };
         let definition = &definition.node;
         if !matches!(definition.kind, TypeKind::Scalar) {
             continue;
@@ -67,8 +90,14 @@ fn every_scalar_says_where_it_is_specified() {
         scalars += 1;
         let directives = &mut definition.directives.iter();
         let specified = directives.find(|directive| directive.node.name.node == "specifiedBy");
-        let url = specified.and_then(|directive| directive.node.get_argument("url")).map(|url| url.node.to_string());
-        assert!(url.is_some_and(|url| url.starts_with("\"https://")), "{} has no @specifiedBy", definition.name.node);
+        let url = specified
+            .and_then(|directive| directive.node.get_argument("url"))
+            .map(|url| url.node.to_string());
+        assert!(
+            url.is_some_and(|url| url.starts_with("\"https://")),
+            "{} has no @specifiedBy",
+            definition.name.node
+        );
     }
     assert!(scalars >= 3, "{scalars}");
 }
@@ -77,5 +106,7 @@ fn inputs_without_description<'a>(
     owner: &'a str,
     inputs: impl Iterator<Item = &'a InputValueDefinition> + 'a,
 ) -> impl Iterator<Item = String> + 'a {
-    inputs.filter(|input| input.description.is_none()).map(move |input| format!("{owner}({})", input.name.node))
+    inputs
+        .filter(|input| input.description.is_none())
+        .map(move |input| format!("{owner}({})", input.name.node))
 }

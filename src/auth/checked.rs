@@ -24,13 +24,21 @@ struct Known {
 
 impl Default for Checked {
     fn default() -> Self {
-        Self(Mutex::new(Known { keys: None, claims: LruCache::new(TOKENS_MAX) }))
+        Self(Mutex::new(Known {
+            keys: None,
+            claims: LruCache::new(TOKENS_MAX),
+        }))
     }
 }
 
 impl Checked {
     /// Claims of a token from the cache if these keys have verified it, otherwise the result of `check`.
-    pub(super) fn claims<E>(&self, keys: &Arc<[Key]>, token: &str, check: impl FnOnce() -> Result<Claims, E>) -> Result<Claims, E> {
+    pub(super) fn claims<E>(
+        &self,
+        keys: &Arc<[Key]>,
+        token: &str,
+        check: impl FnOnce() -> Result<Claims, E>,
+    ) -> Result<Claims, E> {
         let name: [u8; 32] = Sha256::digest(token).into();
         if let Some(claims) = self.lock(keys).claims.get(&name) {
             return Ok(claims.clone());
@@ -42,7 +50,11 @@ impl Checked {
 
     fn lock(&self, keys: &Arc<[Key]>) -> MutexGuard<'_, Known> {
         let mut known = self.0.lock().expect("no panic while the tokens are held");
-        if !known.keys.as_ref().is_some_and(|there| Arc::ptr_eq(there, keys)) {
+        if !known
+            .keys
+            .as_ref()
+            .is_some_and(|there| Arc::ptr_eq(there, keys))
+        {
             known.keys = Some(Arc::clone(keys));
             known.claims.clear();
         }
@@ -59,26 +71,51 @@ mod tests {
     }
 
     fn claims(sub: &str) -> Claims {
-        Claims { sub: Some(sub.to_owned()), exp: None, nbf: None, iat: None }
+        Claims {
+            sub: Some(sub.to_owned()),
+            exp: None,
+            nbf: None,
+            iat: None,
+        }
     }
 
     #[test]
     fn a_token_is_checked_once_by_the_same_keys() {
         let (checked, old, new) = (Checked::default(), keys(), keys());
-        let ask =
-            |keys: &Arc<[Key]>, token: &str, found: Result<Claims, ()>| checked.claims(keys, token, || found).map(|claims| claims.sub);
-        assert_eq!(ask(&old, "a", Ok(claims("alice"))), Ok(Some("alice".to_owned())));
-        assert_eq!(ask(&old, "a", Err(())), Ok(Some("alice".to_owned())), "nobody looked again");
+        let ask = |keys: &Arc<[Key]>, token: &str, found: Result<Claims, ()>| {
+            checked
+                .claims(keys, token, || found)
+                .map(|claims| claims.sub)
+        };
+        assert_eq!(
+            ask(&old, "a", Ok(claims("alice"))),
+            Ok(Some("alice".to_owned()))
+        );
+        assert_eq!(
+            ask(&old, "a", Err(())),
+            Ok(Some("alice".to_owned())),
+            "nobody looked again"
+        );
         assert_eq!(ask(&old, "b", Err(())), Err(()));
-        assert_eq!(ask(&old, "b", Ok(claims("bob"))), Ok(Some("bob".to_owned())), "what was refused is not remembered");
-        assert_eq!(ask(&new, "a", Err(())), Err(()), "by other keys it may be none");
+        assert_eq!(
+            ask(&old, "b", Ok(claims("bob"))),
+            Ok(Some("bob".to_owned())),
+            "what was refused is not remembered"
+        );
+        assert_eq!(
+            ask(&new, "a", Err(())),
+            Err(()),
+            "by other keys it may be none"
+        );
     }
 
     #[test]
     fn the_least_recently_shown_tokens_are_forgotten() {
         let (checked, keys) = (Checked::default(), keys());
         for number in 0..=TOKENS_MAX.get() {
-            checked.claims(&keys, &number.to_string(), || Ok::<_, ()>(claims("x"))).unwrap();
+            checked
+                .claims(&keys, &number.to_string(), || Ok::<_, ()>(claims("x")))
+                .unwrap();
         }
         assert!(checked.claims(&keys, "0", || Err(())).is_err());
         assert!(checked.claims(&keys, "1", || Err(())).is_ok());

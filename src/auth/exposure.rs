@@ -19,7 +19,9 @@ pub enum Content {
 /// Logs one line where other users have rights that they should not have. Blocks.
 pub fn warn(path: &Path, content: Content) {
     // A path that is not there is reported by the code that needs it.
-    let Ok(metadata) = fs::metadata(path) else { return };
+    let Ok(metadata) = fs::metadata(path) else {
+        return;
+    };
     let mode = metadata.permissions().mode() & 0o777;
     if mode & excess(content) == 0 {
         return;

@@ -20,7 +20,11 @@ const FILE_BYTES_MAX: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("the key {path} cannot be {done}: {source}")]
-    File { path: PathBuf, done: &'static str, source: io::Error },
+    File {
+        path: PathBuf,
+        done: &'static str,
+        source: io::Error,
+    },
     #[error("{0} holds no signing key: at least {KEY_BYTES} bytes as base64url text are expected")]
     NotAKey(PathBuf),
     #[error("the system gives no random bytes for a signing key: {0}")]
@@ -38,10 +42,18 @@ pub(super) fn open(data_dir: &Path) -> Result<Vec<u8>, KeyError> {
         Ok(Some(text)) => parse(&path, &text),
         Ok(None) => {
             make(data_dir, &path)?;
-            let text = read(&path).map_err(|source| KeyError::File { path: path.clone(), done: "read", source })?;
+            let text = read(&path).map_err(|source| KeyError::File {
+                path: path.clone(),
+                done: "read",
+                source,
+            })?;
             parse(&path, &text.unwrap_or_default())
         }
-        Err(source) => Err(KeyError::File { path, done: "read", source }),
+        Err(source) => Err(KeyError::File {
+            path,
+            done: "read",
+            source,
+        }),
     }
 }
 
@@ -52,14 +64,17 @@ fn read(path: &Path) -> io::Result<Option<String>> {
         Err(error) => return Err(error),
     };
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    file.take(FILE_BYTES_MAX as u64 + 1)
+        .read_to_string(&mut text)?;
     Ok(Some(text))
 }
 
 fn parse(path: &Path, text: &str) -> Result<Vec<u8>, KeyError> {
     let key = URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('='));
     let is_one = |key: &Vec<u8>| key.len() >= KEY_BYTES && text.len() <= FILE_BYTES_MAX;
-    key.ok().filter(is_one).ok_or_else(|| KeyError::NotAKey(path.to_owned()))
+    key.ok()
+        .filter(is_one)
+        .ok_or_else(|| KeyError::NotAKey(path.to_owned()))
 }
 
 fn make(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
@@ -74,10 +89,20 @@ fn make(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
 
 /// Written aside and then linked: a link fails where the name is taken, while a rename would replace another's key.
 fn write_once(data_dir: &Path, path: &Path, text: &str) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_dir)?;
     let aside = data_dir.join(format!("{FILE_NAME}.{}", uuid::Uuid::new_v4()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).and_then(|()| file.sync_all());
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&aside)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.write_all(b"\n"))
+        .and_then(|()| file.sync_all());
     let linked = written.and_then(|()| fs::hard_link(&aside, path));
     fs::remove_file(&aside)?;
     match linked {
@@ -100,16 +125,32 @@ mod tests {
         let first = open(&data).unwrap();
         assert_eq!(first.len(), KEY_BYTES);
         assert_eq!(open(&data).unwrap(), first);
-        assert_eq!(fs::metadata(data.join(FILE_NAME)).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "nothing else is left behind");
+        assert_eq!(
+            fs::metadata(data.join(FILE_NAME))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o600
+        );
+        assert_eq!(
+            fs::read_dir(&data).unwrap().count(),
+            1,
+            "nothing else is left behind"
+        );
     }
 
     #[test]
     fn many_at_once_end_with_the_same_key() {
         let dir = tempfile::tempdir().unwrap();
         let keys: HashSet<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| open(dir.path()).unwrap())).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            let threads: Vec<_> = (0..16)
+                .map(|_| scope.spawn(|| open(dir.path()).unwrap()))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         });
         assert_eq!(keys.len(), 1);
     }

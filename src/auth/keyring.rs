@@ -44,7 +44,11 @@ impl Keyring {
     /// Keys that never change.
     pub(super) fn fixed(key: Key) -> Arc<Self> {
         let (ask, _) = sync_channel(1);
-        Arc::new(Self { keys: RwLock::new([key].into()), fault: RwLock::default(), ask })
+        Arc::new(Self {
+            keys: RwLock::new([key].into()),
+            fault: RwLock::default(),
+            ask,
+        })
     }
 
     /// The keys of these files, which must be in order now. Blocks.
@@ -53,13 +57,25 @@ impl Keyring {
         for (kind, path) in files {
             let stamp = Stamp::of(&path);
             let keys = read(kind, &path)?;
-            watched.push(Watched { kind, path, stamp, keys, fault: None });
+            watched.push(Watched {
+                kind,
+                path,
+                stamp,
+                keys,
+                fault: None,
+            });
         }
         let (ask, asked) = sync_channel(1);
-        let ring = Arc::new(Self { keys: RwLock::new(all(&watched)), fault: RwLock::default(), ask });
+        let ring = Arc::new(Self {
+            keys: RwLock::new(all(&watched)),
+            fault: RwLock::default(),
+            ask,
+        });
         let weak = Arc::downgrade(&ring);
         let thread = thread::Builder::new().name("wideroom-keys".to_owned());
-        thread.spawn(move || watch(&weak, &asked, watched)).map_err(KeyError::Thread)?;
+        thread
+            .spawn(move || watch(&weak, &asked, watched))
+            .map_err(KeyError::Thread)?;
         Ok(ring)
     }
 
@@ -68,7 +84,10 @@ impl Keyring {
     }
 
     pub(super) fn fault(&self) -> Option<String> {
-        self.fault.read().expect("no panic while the fault is held").clone()
+        self.fault
+            .read()
+            .expect("no panic while the fault is held")
+            .clone()
     }
 
     /// A token came that no key fits: the files may have another one by now.
@@ -91,8 +110,16 @@ impl Stamp {
     /// `None` where there is no such file.
     fn of(path: &Path) -> Option<Self> {
         let data = fs::metadata(path).ok()?;
-        let (modified, changed) = ((data.mtime(), data.mtime_nsec()), (data.ctime(), data.ctime_nsec()));
-        Some(Self { inode: data.ino(), bytes: data.len(), modified, changed })
+        let (modified, changed) = (
+            (data.mtime(), data.mtime_nsec()),
+            (data.ctime(), data.ctime_nsec()),
+        );
+        Some(Self {
+            inode: data.ino(),
+            bytes: data.len(),
+            modified,
+            changed,
+        })
     }
 }
 
@@ -142,20 +169,29 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let changed = files.iter_mut().filter_map(|file| file.look().then_some(())).count();
+        let changed = files
+            .iter_mut()
+            .filter_map(|file| file.look().then_some(()))
+            .count();
         let Some(ring) = ring.upgrade() else { return };
         if changed > 0 {
             *ring.keys.write().expect("no panic while the keys are held") = all(&files);
         }
         let fault = files.iter().find_map(|file| file.fault.clone());
-        *ring.fault.write().expect("no panic while the fault is held") = fault;
+        *ring
+            .fault
+            .write()
+            .expect("no panic while the fault is held") = fault;
         drop(ring);
         thread::sleep(LOOK_AGAIN);
     }
 }
 
 fn all(files: &[Watched]) -> Arc<[Key]> {
-    files.iter().flat_map(|file| file.keys.iter().cloned()).collect()
+    files
+        .iter()
+        .flat_map(|file| file.keys.iter().cloned())
+        .collect()
 }
 
 fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
@@ -166,21 +202,37 @@ fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
     };
     // A JWKS may hold secrets too.
     let has_secret = keys.iter().any(|key| key.algorithm == Algorithm::HS256);
-    exposure::warn(path, if has_secret { Content::Secret } else { Content::PublicKeys });
+    exposure::warn(
+        path,
+        if has_secret {
+            Content::Secret
+        } else {
+            Content::PublicKeys
+        },
+    );
     Ok(keys)
 }
 
 /// Reads a key file within its size limit.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyError> {
-    let failed = |source| KeyError::File { path: path.to_owned(), done: "read", source };
+    let failed = |source| KeyError::File {
+        path: path.to_owned(),
+        done: "read",
+        source,
+    };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.is_dir() {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(KeyError::Unusable { path: path.to_owned(), reason: "it is too long for a file of keys" });
+        return Err(KeyError::Unusable {
+            path: path.to_owned(),
+            reason: "it is too long for a file of keys",
+        });
     }
     Ok(bytes)
 }
@@ -197,7 +249,13 @@ mod tests {
         let path = folder.path().join("secret");
         fs::write(&path, SECRET).unwrap();
         let keys = read(FileKind::Secret, &path).unwrap();
-        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys, fault: None };
+        let mut file = Watched {
+            kind: FileKind::Secret,
+            stamp: Stamp::of(&path),
+            path: path.clone(),
+            keys,
+            fault: None,
+        };
         assert!(!file.look());
         fs::write(&path, format!("another {SECRET}")).unwrap();
         assert!(file.look());
@@ -210,7 +268,13 @@ mod tests {
         let path = folder.path().join("secret");
         fs::write(&path, SECRET).unwrap();
         let keys = read(FileKind::Secret, &path).unwrap();
-        let mut file = Watched { kind: FileKind::Secret, stamp: Stamp::of(&path), path: path.clone(), keys, fault: None };
+        let mut file = Watched {
+            kind: FileKind::Secret,
+            stamp: Stamp::of(&path),
+            path: path.clone(),
+            keys,
+            fault: None,
+        };
         for broken in ["short", "{\"keys\": []}"] {
             fs::write(&path, broken).unwrap();
             assert!(!file.look());
@@ -230,6 +294,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
-        assert!(matches!(read(FileKind::Secret, &path), Err(KeyError::Unusable { .. })));
+        assert!(matches!(
+            read(FileKind::Secret, &path),
+            Err(KeyError::Unusable { .. })
+        ));
     }
 }

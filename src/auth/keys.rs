@@ -5,7 +5,10 @@
 
 use std::path::Path;
 
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    RsaPublicKeyComponents,
+};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 
@@ -33,15 +36,29 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn secret(secret: &[u8]) -> Self {
-        Self { id: None, algorithm: Algorithm::HS256, checking: DecodingKey::from_secret(secret) }
+        Self {
+            id: None,
+            algorithm: Algorithm::HS256,
+            checking: DecodingKey::from_secret(secret),
+        }
     }
 
     /// The key of this kind, if it is one.
-    fn tried(id: Option<String>, algorithm: Algorithm, checking: DecodingKey) -> Result<Self, &'static str> {
+    fn tried(
+        id: Option<String>,
+        algorithm: Algorithm,
+        checking: DecodingKey,
+    ) -> Result<Self, &'static str> {
         if !is_readable(algorithm, &checking) {
-            return Err("a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are");
+            return Err(
+                "a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are",
+            );
         }
-        Ok(Self { id, algorithm, checking })
+        Ok(Self {
+            id,
+            algorithm,
+            checking,
+        })
     }
 
     /// Whether a token that names this algorithm and key may be signed by it.
@@ -58,12 +75,20 @@ impl Key {
 fn is_readable(algorithm: Algorithm, key: &DecodingKey) -> bool {
     match (algorithm, key.kind()) {
         (Algorithm::HS256, DecodingKeyKind::SecretOrDer(_)) => true,
-        (Algorithm::RS256, DecodingKeyKind::SecretOrDer(der)) => ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der).is_ok(),
-        (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
-            RsaPublicKeyComponents { n, e }.to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256).is_ok()
+        (Algorithm::RS256, DecodingKeyKind::SecretOrDer(der)) => {
+            ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der).is_ok()
         }
-        (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok(),
-        (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => ParsedPublicKey::new(&ED25519, point).is_ok(),
+        (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
+            RsaPublicKeyComponents { n, e }
+                .to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256)
+                .is_ok()
+        }
+        (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => {
+            ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok()
+        }
+        (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(point)) => {
+            ParsedPublicKey::new(&ED25519, point).is_ok()
+        }
         (_, DecodingKeyKind::SecretOrDer(_) | DecodingKeyKind::RsaModulusExponent { .. }) => false,
     }
 }
@@ -77,12 +102,19 @@ pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyErr
 pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyError> {
     let secret = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
-    let unusable = |reason| KeyError::Unusable { path: path.to_owned(), reason };
+    let unusable = |reason| KeyError::Unusable {
+        path: path.to_owned(),
+        reason,
+    };
     // A public key is known to everybody: taken for a secret it would let everybody in. One in DER may end with a byte like a line break.
     let text = secret.trim_ascii_start();
-    let is_key = text.starts_with(PEM_BEGIN.as_bytes()) || text.starts_with(b"{") || text.starts_with(b"ssh-");
+    let is_key = text.starts_with(PEM_BEGIN.as_bytes())
+        || text.starts_with(b"{")
+        || text.starts_with(b"ssh-");
     if is_key || [bytes, secret].into_iter().any(is_der) {
-        return Err(unusable("it holds a key or a JWKS and no secret: --token-keys-file takes public keys"));
+        return Err(unusable(
+            "it holds a key or a JWKS and no secret: --token-keys-file takes public keys",
+        ));
     }
     if secret.len() < SECRET_BYTES_MIN {
         return Err(unusable("a secret has at least 32 bytes"));
@@ -95,16 +127,25 @@ fn is_der(bytes: &[u8]) -> bool {
     match bytes {
         [0x30, length @ 0..=0x7f, rest @ ..] => rest.len() == usize::from(*length),
         [0x30, 0x81, length, rest @ ..] => rest.len() == usize::from(*length),
-        [0x30, 0x82, high, low, rest @ ..] => rest.len() == usize::from(u16::from_be_bytes([*high, *low])),
+        [0x30, 0x82, high, low, rest @ ..] => {
+            rest.len() == usize::from(u16::from_be_bytes([*high, *low]))
+        }
         _ => false,
     }
 }
 
 /// Parses a file of public keys: PEM blocks, or a JWKS.
 pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
-    let unusable = |reason| KeyError::Unusable { path: path.to_owned(), reason };
+    let unusable = |reason| KeyError::Unusable {
+        path: path.to_owned(),
+        reason,
+    };
     let text = std::str::from_utf8(bytes).map_err(|_| unusable("it is neither PEM nor a JWKS"))?;
-    let keys = if text.trim_start().starts_with('{') { jwks(text) } else { pem(text) };
+    let keys = if text.trim_start().starts_with('{') {
+        jwks(text)
+    } else {
+        pem(text)
+    };
     let keys = keys.map_err(unusable)?;
     if keys.len() > KEYS_MAX {
         return Err(unusable("it holds more than 32 keys"));
@@ -114,14 +155,23 @@ pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError
 
 fn pem(text: &str) -> Result<Vec<Key>, &'static str> {
     if text.contains("PRIVATE KEY-----") {
-        return Err("it holds a private key, which belongs to the issuer alone: give the public one");
+        return Err(
+            "it holds a private key, which belongs to the issuer alone: give the public one",
+        );
     }
-    let starts: Vec<_> = text.match_indices(PEM_BEGIN).map(|(start, _)| start).collect();
+    let starts: Vec<_> = text
+        .match_indices(PEM_BEGIN)
+        .map(|(start, _)| start)
+        .collect();
     if starts.is_empty() {
         return Err("it is neither PEM nor a JWKS");
     }
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
-    starts.iter().zip(ends).map(|(start, end)| pem_key(&text[*start..end])).collect()
+    starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| pem_key(&text[*start..end]))
+        .collect()
 }
 
 fn pem_key(block: &str) -> Result<Key, &'static str> {
@@ -131,13 +181,26 @@ fn pem_key(block: &str) -> Result<Key, &'static str> {
     let block = block.as_bytes();
     // Each of these refuses what is of another kind.
     if let Ok(key) = DecodingKey::from_rsa_pem(block) {
-        let is_long = key.try_get_as_bytes().is_ok_and(|der| der.len() >= RSA_DER_BYTES_MIN);
-        return if is_long { Key::tried(None, Algorithm::RS256, key) } else { Err("an RSA key has at least 2,048 bits") };
+        let is_long = key
+            .try_get_as_bytes()
+            .is_ok_and(|der| der.len() >= RSA_DER_BYTES_MIN);
+        return if is_long {
+            Key::tried(None, Algorithm::RS256, key)
+        } else {
+            Err("an RSA key has at least 2,048 bits")
+        };
     }
-    let (algorithm, key) = match (DecodingKey::from_ec_pem(block), DecodingKey::from_ed_pem(block)) {
+    let (algorithm, key) = match (
+        DecodingKey::from_ec_pem(block),
+        DecodingKey::from_ed_pem(block),
+    ) {
         (Ok(key), _) => (Algorithm::ES256, key),
         (_, Ok(key)) => (Algorithm::EdDSA, key),
-        _ => return Err("a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are"),
+        _ => {
+            return Err(
+                "a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are",
+            );
+        }
     };
     Key::tried(None, algorithm, key)
 }
@@ -149,32 +212,54 @@ struct Jwks {
 
 /// Keys for something else are passed over, as their readers are told to (RFC 7517, 5). One at least must be of use.
 fn jwks(text: &str) -> Result<Vec<Key>, &'static str> {
-    let set: Jwks = serde_json::from_str(text).map_err(|_| "it is no JWKS: a JSON object with `keys` is expected")?;
+    let set: Jwks = serde_json::from_str(text)
+        .map_err(|_| "it is no JWKS: a JSON object with `keys` is expected")?;
     let keys: Vec<_> = set.keys.into_iter().filter_map(jwk).collect();
-    if keys.is_empty() { Err("it holds no key that signs with RS256, ES256, EdDSA or HS256") } else { Ok(keys) }
+    if keys.is_empty() {
+        Err("it holds no key that signs with RS256, ES256, EdDSA or HS256")
+    } else {
+        Ok(keys)
+    }
 }
 
 fn jwk(value: serde_json::Value) -> Option<Key> {
     let jwk: Jwk = serde_json::from_value(value).ok()?;
     let common = &jwk.common;
-    let is_for_signing = common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature)
-        && common.key_operations.as_ref().is_none_or(|operations| operations.contains(&KeyOperations::Verify));
+    let is_for_signing = common
+        .public_key_use
+        .as_ref()
+        .is_none_or(|used| *used == PublicKeyUse::Signature)
+        && common
+            .key_operations
+            .as_ref()
+            .is_none_or(|operations| operations.contains(&KeyOperations::Verify));
     let checking = DecodingKey::from_jwk(&jwk).ok()?;
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => is_long_rsa(&checking).then_some(Algorithm::RS256),
-        AlgorithmParameters::EllipticCurve(ec) => (ec.curve == EllipticCurve::P256).then_some(Algorithm::ES256),
-        AlgorithmParameters::OctetKeyPair(pair) => (pair.curve == EllipticCurve::Ed25519).then_some(Algorithm::EdDSA),
-        AlgorithmParameters::OctetKey(_) => {
-            checking.try_get_as_bytes().is_ok_and(|secret| secret.len() >= SECRET_BYTES_MIN).then_some(Algorithm::HS256)
+        AlgorithmParameters::EllipticCurve(ec) => {
+            (ec.curve == EllipticCurve::P256).then_some(Algorithm::ES256)
         }
+        AlgorithmParameters::OctetKeyPair(pair) => {
+            (pair.curve == EllipticCurve::Ed25519).then_some(Algorithm::EdDSA)
+        }
+        AlgorithmParameters::OctetKey(_) => checking
+            .try_get_as_bytes()
+            .is_ok_and(|secret| secret.len() >= SECRET_BYTES_MIN)
+            .then_some(Algorithm::HS256),
         // Unknown or future kinds of keys are refused.
         AlgorithmParameters::Other(_) | _ => None,
     }?;
-    let is_of_its_kind = common.key_algorithm.is_none_or(|named| named == algorithm.into());
-    (is_for_signing && is_of_its_kind).then(|| Key::tried(common.key_id.clone(), algorithm, checking).ok()).flatten()
+    let is_of_its_kind = common
+        .key_algorithm
+        .is_none_or(|named| named == algorithm.into());
+    (is_for_signing && is_of_its_kind)
+        .then(|| Key::tried(common.key_id.clone(), algorithm, checking).ok())
+        .flatten()
 }
 
 fn is_long_rsa(key: &DecodingKey) -> bool {
-    let DecodingKeyKind::RsaModulusExponent { n, .. } = key.kind() else { return false };
+    let DecodingKeyKind::RsaModulusExponent { n, .. } = key.kind() else {
+        return false;
+    };
     n.iter().skip_while(|byte| **byte == 0).count() >= RSA_MODULUS_BYTES_MIN
 }

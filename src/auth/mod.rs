@@ -35,7 +35,12 @@ pub const BACKUP_AUDIENCE: &str = "wideroom-backup";
 /// The audience of the tokens that the pages of `--demo` hand out. Only a server with `--demo` accepts it.
 pub const DEMO_AUDIENCE: &str = "wideroom-demo";
 /// Allowed signature algorithms. `none` is not among them, and each key is bound to one of them.
-const ALGORITHMS: [Algorithm; 4] = [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
+const ALGORITHMS: [Algorithm; 4] = [
+    Algorithm::HS256,
+    Algorithm::RS256,
+    Algorithm::ES256,
+    Algorithm::EdDSA,
+];
 
 /// Whose tokens are good, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +60,14 @@ pub struct TokenRules {
 
 impl Default for TokenRules {
     fn default() -> Self {
-        Self { secret: None, keys: None, audience: None, issuer: None, leeway: LEEWAY, life_max: None }
+        Self {
+            secret: None,
+            keys: None,
+            audience: None,
+            issuer: None,
+            leeway: LEEWAY,
+            life_max: None,
+        }
     }
 }
 
@@ -106,7 +118,10 @@ pub enum Error {
     Audience,
     #[error("the token is of another issuer")]
     Issuer,
-    #[error("the token names no user: `sub` must be 1 to {} bytes of text without control characters", UserId::BYTES_MAX)]
+    #[error(
+        "the token names no user: `sub` must be 1 to {} bytes of text without control characters",
+        UserId::BYTES_MAX
+    )]
     Subject,
 }
 
@@ -146,7 +161,10 @@ impl Auth {
 
     /// Under the secret in this file, as whoever issues tokens has it. Blocks.
     pub fn open_secret(path: &Path) -> Result<Self, KeyError> {
-        Ok(Self::with_secret(keys::secret(path, &keyring::bytes(path)?)?))
+        Ok(Self::with_secret(keys::secret(
+            path,
+            &keyring::bytes(path)?,
+        )?))
     }
 
     pub fn with_secret(secret: &[u8]) -> Self {
@@ -166,16 +184,29 @@ impl Auth {
         let secret = rules.secret.clone().map(|path| (FileKind::Secret, path));
         let keys = rules.keys.clone().map(|path| (FileKind::Keys, path));
         let files: Vec<_> = secret.into_iter().chain(keys).collect();
-        let trusted = if files.is_empty() { self.trusted } else { Keyring::open(files)? };
+        let trusted = if files.is_empty() {
+            self.trusted
+        } else {
+            Keyring::open(files)?
+        };
         let validations = ALGORITHMS.map(|algorithm| validation(algorithm, &rules));
-        Ok(Self { trusted, rules, validations, checked: Checked::default(), ..self })
+        Ok(Self {
+            trusted,
+            rules,
+            validations,
+            checked: Checked::default(),
+            ..self
+        })
     }
 
     /// The same for a server with `--demo`: tokens of its pages are accepted beside the others.
     #[must_use]
     pub fn with_demo(mut self) -> Self {
         for validation in &mut self.validations {
-            validation.aud.get_or_insert_default().insert(DEMO_AUDIENCE.to_owned());
+            validation
+                .aud
+                .get_or_insert_default()
+                .insert(DEMO_AUDIENCE.to_owned());
         }
         self.checked = Checked::default();
         self
@@ -193,7 +224,11 @@ impl Auth {
     }
 
     /// The same, with `admit` called before a signature is verified. It is not called for a token whose signature was found good before.
-    pub fn verify_after<E: From<Error>>(&self, token: &str, admit: impl FnOnce() -> Result<(), E>) -> Result<Identity, E> {
+    pub fn verify_after<E: From<Error>>(
+        &self,
+        token: &str,
+        admit: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Identity, E> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Error::TooLong.into());
         }
@@ -214,14 +249,24 @@ impl Auth {
         if now >= expires_at.plus_micros(leeway) {
             return Err(Error::Expired);
         }
-        if self.rules.life_max.is_some_and(|max| outlives(expires_at, claims.iat, max, now, leeway)) {
+        if self
+            .rules
+            .life_max
+            .is_some_and(|max| outlives(expires_at, claims.iat, max, now, leeway))
+        {
             return Err(Error::LongLived);
         }
-        if claims.nbf.is_some_and(|not_before| now.plus_micros(leeway) < moment(not_before)) {
+        if claims
+            .nbf
+            .is_some_and(|not_before| now.plus_micros(leeway) < moment(not_before))
+        {
             return Err(Error::NotYet);
         }
         let user = UserId::parse(&claims.sub.ok_or(Error::Subject)?).map_err(|_| Error::Subject)?;
-        Ok(Identity { user, expires_at: Some(expires_at) })
+        Ok(Identity {
+            user,
+            expires_at: Some(expires_at),
+        })
     }
 
     /// Claims of a token with a valid signature, audience and issuer.
@@ -231,9 +276,17 @@ impl Auth {
         if header.crit.is_some() {
             return Err(Error::Invalid);
         }
-        let place = ALGORITHMS.iter().position(|algorithm| *algorithm == header.alg).ok_or(Error::Invalid)?;
-        for key in keys.iter().filter(|key| key.is_meant_by(header.alg, header.kid.as_deref())) {
-            match jsonwebtoken::decode::<Claims>(token, &key.checking, &self.validations[place]).map_err(|error| reason(&error)) {
+        let place = ALGORITHMS
+            .iter()
+            .position(|algorithm| *algorithm == header.alg)
+            .ok_or(Error::Invalid)?;
+        for key in keys
+            .iter()
+            .filter(|key| key.is_meant_by(header.alg, header.kid.as_deref()))
+        {
+            match jsonwebtoken::decode::<Claims>(token, &key.checking, &self.validations[place])
+                .map_err(|error| reason(&error))
+            {
                 Err(Error::Signature) => {}
                 decoded => return decoded.map(|decoded| decoded.claims),
             }
@@ -257,14 +310,29 @@ impl Auth {
 
     /// A token that only a server with `--demo` accepts.
     pub fn issue_demo(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
-        self.sign(user, self.rules.life_max.map_or(ttl, |max| max.min(ttl)), now, Some(DEMO_AUDIENCE))
+        self.sign(
+            user,
+            self.rules.life_max.map_or(ttl, |max| max.min(ttl)),
+            now,
+            Some(DEMO_AUDIENCE),
+        )
     }
 
     fn sign(&self, user: &UserId, ttl: Duration, now: Timestamp, aud: Option<&str>) -> String {
         let iat = now.micros().div_euclid(1_000_000);
-        let exp = now.plus_micros(micros(ttl.as_secs_f64())).micros().div_euclid(1_000_000);
-        let claims = Issued { sub: user.as_str(), iat, exp, aud, iss: self.rules.issuer.as_deref() };
-        jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.signing).expect("plain claims under an HMAC key always sign")
+        let exp = now
+            .plus_micros(micros(ttl.as_secs_f64()))
+            .micros()
+            .div_euclid(1_000_000);
+        let claims = Issued {
+            sub: user.as_str(),
+            iat,
+            exp,
+            aud,
+            iss: self.rules.issuer.as_deref(),
+        };
+        jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.signing)
+            .expect("plain claims under an HMAC key always sign")
     }
 }
 
@@ -295,16 +363,28 @@ fn validation(algorithm: Algorithm, rules: &TokenRules) -> Validation {
 
 /// Whether a token lives longer than `max`. Its life begins at `iat`. Without one, or with one ahead of our clock, it begins now: an issuer
 /// cannot make a token longer by a date in the future.
-fn outlives(expires_at: Timestamp, issued_at: Option<f64>, max: Duration, now: Timestamp, leeway: i64) -> bool {
+fn outlives(
+    expires_at: Timestamp,
+    issued_at: Option<f64>,
+    max: Duration,
+    now: Timestamp,
+    leeway: i64,
+) -> bool {
     let max = micros(max.as_secs_f64());
-    match issued_at.map(moment).filter(|issued_at| *issued_at <= now.plus_micros(leeway)) {
+    match issued_at
+        .map(moment)
+        .filter(|issued_at| *issued_at <= now.plus_micros(leeway))
+    {
         Some(issued_at) => expires_at > issued_at.plus_micros(max),
         None => expires_at > now.plus_micros(max.saturating_add(leeway)),
     }
 }
 
 fn reason(error: &jsonwebtoken::errors::Error) -> Error {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the library's reasons are many, and a token is told few")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the library's reasons are many, and a token is told few"
+    )]
     match error.kind() {
         ErrorKind::InvalidSignature => Error::Signature,
         ErrorKind::InvalidAudience => Error::Audience,

@@ -51,13 +51,19 @@ struct BusMetrics {
 impl Default for BusMetrics {
     fn default() -> Self {
         Self {
-            published: metrics::counter("wideroom_bus_notices_total", "Notices published to topics with subscribers."),
+            published: metrics::counter(
+                "wideroom_bus_notices_total",
+                "Notices published to topics with subscribers.",
+            ),
             lag: metrics::histogram(
                 "wideroom_bus_lag_seconds",
                 "Time from the publication of a notice to its delivery to a subscriber, sampled.",
                 LATENCIES,
             ),
-            gaps: metrics::counter("wideroom_bus_gaps_total", "Times that a subscriber missed notices and read the store instead."),
+            gaps: metrics::counter(
+                "wideroom_bus_gaps_total",
+                "Times that a subscriber missed notices and read the store instead.",
+            ),
         }
     }
 }
@@ -105,7 +111,9 @@ impl Bus {
 
     /// Whether signals of other servers arrive. If not, the poller must find their writes.
     pub fn is_connected_to_peers(&self) -> bool {
-        self.peers.as_ref().is_some_and(|peers| peers.is_connected())
+        self.peers
+            .as_ref()
+            .is_some_and(|peers| peers.is_connected())
     }
 
     /// Waits for signals of other servers. `None` if signals may have been lost. Without peers it never returns.
@@ -135,7 +143,10 @@ impl Bus {
     }
 
     pub fn subscriber_count(&self, topic: &Topic) -> usize {
-        self.topics().by_name.get(topic).map_or(0, |channel| channel.sender.receiver_count())
+        self.topics()
+            .by_name
+            .get(topic)
+            .map_or(0, |channel| channel.sender.receiver_count())
     }
 
     /// Current sequence. A read of the store that starts after this call sees everything published before it.
@@ -148,13 +159,26 @@ impl Bus {
         let mut topics = self.topics();
         let Topics { by_name, sequence } = &mut *topics;
         let channel = by_name.entry(topic.clone()).or_insert_with(|| {
-            let capacity = if let Topic::Conversation(_) = topic { TOPIC_NOTICES_MAX } else { STATE_NOTICES_MAX };
+            let capacity = if let Topic::Conversation(_) = topic {
+                TOPIC_NOTICES_MAX
+            } else {
+                STATE_NOTICES_MAX
+            };
             // Publishers skip topics without subscribers, so earlier publications may have advanced no sequence.
             sequence.0 += 1;
             self.topic_changed(&topic);
-            TopicChannel { sender: broadcast::Sender::new(capacity), last: *sequence }
+            TopicChannel {
+                sender: broadcast::Sender::new(capacity),
+                last: *sequence,
+            }
         });
-        Subscription { receiver: Some(channel.sender.subscribe()), since: channel.last, unsampled: 0, topic, bus: self.clone() }
+        Subscription {
+            receiver: Some(channel.sender.subscribe()),
+            since: channel.last,
+            unsampled: 0,
+            topic,
+            bus: self.clone(),
+        }
     }
 
     /// Makes all subscribers read the store, because another server may have written without a signal.
@@ -175,7 +199,10 @@ impl Bus {
 
     /// Whether the topic of any inbox has subscribers.
     pub fn has_inbox_subscribers(&self) -> bool {
-        self.topics().by_name.keys().any(|topic| matches!(topic, Topic::Inbox(_)))
+        self.topics()
+            .by_name
+            .keys()
+            .any(|topic| matches!(topic, Topic::Inbox(_)))
     }
 
     /// Adds the metrics of the bus to those of the process.
@@ -184,7 +211,11 @@ impl Bus {
         metrics.add(self.metrics.lag.clone());
         metrics.add(self.metrics.gaps.clone());
         let bus = self.clone();
-        metrics.read("wideroom_bus_topics", "Topics with at least one subscriber.", move || bus.topic_count() as f64);
+        metrics.read(
+            "wideroom_bus_topics",
+            "Topics with at least one subscriber.",
+            move || bus.topic_count() as f64,
+        );
     }
 
     /// Number of topics with at least one subscriber.
@@ -196,7 +227,9 @@ impl Bus {
 impl Topics {
     /// False if the topic has no subscribers.
     fn publish(&mut self, topic: &Topic, received: Received) -> bool {
-        let Some(channel) = self.by_name.get_mut(topic) else { return false };
+        let Some(channel) = self.by_name.get_mut(topic) else {
+            return false;
+        };
         self.sequence.0 += 1;
         channel.last = self.sequence;
         channel.send(received);
@@ -206,7 +239,10 @@ impl Topics {
 
 impl TopicChannel {
     fn send(&self, received: Received) {
-        let _ = self.sender.send(Published { received, at: Instant::now() });
+        let _ = self.sender.send(Published {
+            received,
+            at: Instant::now(),
+        });
     }
 }
 
@@ -244,7 +280,10 @@ impl Subscription {
     fn sample_lag(&mut self, published_at: Instant) {
         if self.unsampled == 0 {
             self.unsampled = LAG_SAMPLE_INTERVAL;
-            self.bus.metrics.lag.observe(published_at.elapsed().as_secs_f64());
+            self.bus
+                .metrics
+                .lag
+                .observe(published_at.elapsed().as_secs_f64());
         }
         self.unsampled -= 1;
     }
@@ -279,7 +318,11 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut topics = self.bus.topics();
         drop(self.receiver.take());
-        if topics.by_name.get(&self.topic).is_some_and(|channel| channel.sender.receiver_count() == 0) {
+        if topics
+            .by_name
+            .get(&self.topic)
+            .is_some_and(|channel| channel.sender.receiver_count() == 0)
+        {
             topics.by_name.remove(&self.topic);
             self.bus.topic_changed(&self.topic);
         }

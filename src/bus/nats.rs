@@ -45,8 +45,13 @@ impl FromStr for NatsAddress {
 
     fn from_str(text: &str) -> Result<Self, NatsAddressError> {
         let has_scheme = text.starts_with("nats://") || text.starts_with("tls://");
-        let is_valid = has_scheme && ServerAddr::from_str(text).is_ok_and(|address| !address.host().is_empty());
-        if is_valid { Ok(Self(text.to_owned())) } else { Err(NatsAddressError) }
+        let is_valid = has_scheme
+            && ServerAddr::from_str(text).is_ok_and(|address| !address.host().is_empty());
+        if is_valid {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NatsAddressError)
+        }
     }
 }
 
@@ -83,10 +88,19 @@ impl Bus {
                 async {}
             });
         let client = options.connect(address.0.as_str()).await?;
-        let bus = Self { peers: Some(Arc::clone(&peers)), ..Self::default() };
+        let bus = Self {
+            peers: Some(Arc::clone(&peers)),
+            ..Self::default()
+        };
         let prefix = format!("wideroom.{deployment}.");
-        let link =
-            NatsLink { client, prefix, topics: Arc::downgrade(&bus.topics), peers, subjects: HashMap::new(), messages: SelectAll::new() };
+        let link = NatsLink {
+            client,
+            prefix,
+            topics: Arc::downgrade(&bus.topics),
+            peers,
+            subjects: HashMap::new(),
+            messages: SelectAll::new(),
+        };
         tokio::spawn(link.run());
         Ok(bus)
     }
@@ -105,7 +119,9 @@ fn on_event(peers: &PeerQueue, event: &Event) {
             peers.set_connected(false);
         }
         Event::SlowConsumer(_) => peers.mark_lost(),
-        Event::ServerError(_) | Event::ClientError(_) => tracing::debug!(%event, "the NATS client reported an error"),
+        Event::ServerError(_) | Event::ClientError(_) => {
+            tracing::debug!(%event, "the NATS client reported an error")
+        }
         Event::LameDuckMode | Event::Draining => {}
     }
 }
@@ -141,16 +157,26 @@ impl NatsLink {
     async fn publish(&self, signals: Vec<Signal>) {
         for signal in signals {
             let (subject, payload) = signal.encode();
-            let published = self.client.publish(format!("{}{subject}", self.prefix), payload.into());
+            let published = self
+                .client
+                .publish(format!("{}{subject}", self.prefix), payload.into());
             // Peers find the writes of dropped signals by polling the store.
-            if !self.peers.is_connected() || !timeout(PUBLISH_MAX, published).await.is_ok_and(|published| published.is_ok()) {
+            if !self.peers.is_connected()
+                || !timeout(PUBLISH_MAX, published)
+                    .await
+                    .is_ok_and(|published| published.is_ok())
+            {
                 return;
             }
         }
     }
 
     fn receive(&self, message: &Message) {
-        if let Some(signal) = message.subject.strip_prefix(&self.prefix).and_then(|subject| Signal::decode(subject, &message.payload)) {
+        if let Some(signal) = message
+            .subject
+            .strip_prefix(&self.prefix)
+            .and_then(|subject| Signal::decode(subject, &message.payload))
+        {
             self.peers.push_incoming(signal);
         }
     }
@@ -158,7 +184,10 @@ impl NatsLink {
     /// Subscribes to the subjects of topics with local subscribers, and unsubscribes from all others.
     async fn update_subjects(&mut self) {
         for topic in self.peers.take_changed_topics() {
-            let is_wanted = self.topics.upgrade().is_some_and(|topics| super::lock(&topics).by_name.contains_key(&topic));
+            let is_wanted = self
+                .topics
+                .upgrade()
+                .is_some_and(|topics| super::lock(&topics).by_name.contains_key(&topic));
             if !is_wanted {
                 if let Some(handle) = self.subjects.remove(&topic) {
                     handle.abort();
@@ -176,9 +205,15 @@ impl NatsLink {
 
     /// Nothing is lost at the start: a new subscriber reads earlier writes from the store, and polling finds those until NATS has subscribed.
     async fn subscribe(&mut self, subject: &str) -> Option<AbortHandle> {
-        let subscriber = self.client.subscribe(format!("{}{subject}", self.prefix)).await;
+        let subscriber = self
+            .client
+            .subscribe(format!("{}{subject}", self.prefix))
+            .await;
         let Ok(subscriber) = subscriber else {
-            tracing::warn!(subject, "the bus failed to subscribe to a NATS subject and relies on polling; check the NATS server");
+            tracing::warn!(
+                subject,
+                "the bus failed to subscribe to a NATS subject and relies on polling; check the NATS server"
+            );
             return None;
         };
         let (handle, registration) = AbortHandle::new_pair();
@@ -196,8 +231,18 @@ mod tests {
         let address: NatsAddress = "nats://me:hunter2@example.org:4222".parse().unwrap();
         assert_eq!(address.to_string(), "nats://example.org:4222");
         assert!(!format!("{address:?}").contains("hunter2"));
-        for text in ["", "example.org", "http://example.org", "nats://", "ws://example.org"] {
-            assert_eq!(text.parse::<NatsAddress>().unwrap_err(), NatsAddressError, "{text}");
+        for text in [
+            "",
+            "example.org",
+            "http://example.org",
+            "nats://",
+            "ws://example.org",
+        ] {
+            assert_eq!(
+                text.parse::<NatsAddress>().unwrap_err(),
+                NatsAddressError,
+                "{text}"
+            );
         }
     }
 }

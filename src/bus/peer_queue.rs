@@ -120,11 +120,19 @@ impl PeerQueue {
     }
 
     pub(super) fn add_changed_topic(&self, topic: &Topic) {
-        self.changed_topics.lock().expect("no panic while holding topics").insert(topic.clone());
+        self.changed_topics
+            .lock()
+            .expect("no panic while holding topics")
+            .insert(topic.clone());
         self.topics_changed.notify_one();
     }
 
     pub(super) fn take_changed_topics(&self) -> HashSet<Topic> {
-        std::mem::take(&mut self.changed_topics.lock().expect("no panic while holding topics"))
+        std::mem::take(
+            &mut self
+                .changed_topics
+                .lock()
+                .expect("no panic while holding topics"),
+        )
     }
 }

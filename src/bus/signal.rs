@@ -32,14 +32,26 @@ impl Signal {
     /// Subject, without the prefix of the deployment, and payload.
     pub(super) fn encode(&self) -> (String, Vec<u8>) {
         match self {
-            Self::Written(conversation) => (subject(&Topic::Conversation(*conversation)), Vec::new()),
-            Self::Marker(conversation, user) => (subject(&Topic::Conversation(*conversation)), user.as_str().into()),
-            Self::WrittenFor(user, conversation) => (subject(&Topic::Inbox(user.clone())), conversation.0.as_bytes().into()),
-            Self::Inbox(user) => (subject(&Topic::Inbox(user.clone())), Vec::new()),
-            Self::Typing(conversation, user, is_typing) => {
-                (subject(&Topic::Typing(*conversation)), [&[u8::from(*is_typing)], user.as_str().as_bytes()].concat())
+            Self::Written(conversation) => {
+                (subject(&Topic::Conversation(*conversation)), Vec::new())
             }
-            Self::Presence(user, is_online) => (subject(&Topic::Presence(user.clone())), vec![u8::from(*is_online)]),
+            Self::Marker(conversation, user) => (
+                subject(&Topic::Conversation(*conversation)),
+                user.as_str().into(),
+            ),
+            Self::WrittenFor(user, conversation) => (
+                subject(&Topic::Inbox(user.clone())),
+                conversation.0.as_bytes().into(),
+            ),
+            Self::Inbox(user) => (subject(&Topic::Inbox(user.clone())), Vec::new()),
+            Self::Typing(conversation, user, is_typing) => (
+                subject(&Topic::Typing(*conversation)),
+                [&[u8::from(*is_typing)], user.as_str().as_bytes()].concat(),
+            ),
+            Self::Presence(user, is_online) => (
+                subject(&Topic::Presence(user.clone())),
+                vec![u8::from(*is_online)],
+            ),
             Self::PresenceQuery(user) => (BROADCAST.to_owned(), user.as_str().into()),
         }
     }
@@ -57,8 +69,13 @@ impl Signal {
             ("c", []) => conversation().map(Self::Written),
             ("c", name) => Some(Self::Marker(conversation()?, user(name)?)),
             ("i", []) => named().map(Self::Inbox),
-            ("i", id) => Some(Self::WrittenFor(named()?, ConversationId(Uuid::from_slice(id).ok()?))),
-            ("t", [is_typing, name @ ..]) => Some(Self::Typing(conversation()?, user(name)?, *is_typing != 0)),
+            ("i", id) => Some(Self::WrittenFor(
+                named()?,
+                ConversationId(Uuid::from_slice(id).ok()?),
+            )),
+            ("t", [is_typing, name @ ..]) => {
+                Some(Self::Typing(conversation()?, user(name)?, *is_typing != 0))
+            }
             ("p", [is_online]) => Some(Self::Presence(named()?, *is_online != 0)),
             _ => None,
         }
@@ -82,7 +99,10 @@ mod tests {
 
     #[test]
     fn every_signal_survives_encoding() {
-        let (user, conversation) = (UserId::parse("käthe.* >").unwrap(), ConversationId::random());
+        let (user, conversation) = (
+            UserId::parse("käthe.* >").unwrap(),
+            ConversationId::random(),
+        );
         for signal in [
             Signal::Written(conversation),
             Signal::WrittenFor(user.clone(), conversation),
@@ -97,7 +117,13 @@ mod tests {
             assert!(!subject.contains([' ', '*', '>']), "{subject}");
             assert_eq!(Signal::decode(&subject, &payload), Some(signal));
         }
-        for (subject, payload) in [("x.1", b"".as_slice()), ("c.1", b""), ("i.!", b""), ("p.a2V5", b""), ("ask", b"")] {
+        for (subject, payload) in [
+            ("x.1", b"".as_slice()),
+            ("c.1", b""),
+            ("i.!", b""),
+            ("p.a2V5", b""),
+            ("ask", b""),
+        ] {
             assert_eq!(Signal::decode(subject, payload), None, "{subject}");
         }
     }

@@ -16,7 +16,9 @@ use super::replay::{Events, Reader};
 use super::same::Same;
 use super::{Chat, Result};
 use crate::bus::{Received, Subscription};
-use crate::model::{Change, ChangeKind, ConversationId, Event, Message, Notice, OrderKey, TimeUuid, Topic, UserId};
+use crate::model::{
+    Change, ChangeKind, ConversationId, Event, Message, Notice, OrderKey, TimeUuid, Topic, UserId,
+};
 
 /// Where the stream is, and what happened there. Without an event it is only the position.
 #[derive(Debug, Clone)]
@@ -44,7 +46,10 @@ impl ConversationEvent {
     pub(super) fn of(change: &Change) -> Option<Self> {
         let user = || change.user.clone();
         match change.kind {
-            ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged | ChangeKind::MessageLate => None,
+            ChangeKind::MessageEdited
+            | ChangeKind::MessageDeleted
+            | ChangeKind::ReactionsChanged
+            | ChangeKind::MessageLate => None,
             ChangeKind::ParticipantAdded => Some(Self::ParticipantAdded(user())),
             ChangeKind::ParticipantRemoved => Some(Self::ParticipantRemoved(user())),
             ChangeKind::RoleChanged => Some(Self::RoleChanged(user())),
@@ -85,7 +90,16 @@ impl Chat {
         let watch = Watch::begin(self, viewer, conversation).await?;
         let position = match after {
             Some(after) => after,
-            None => Reader { chat: self, viewer, conversation, heard: &heard }.position().await?,
+            None => {
+                Reader {
+                    chat: self,
+                    viewer,
+                    conversation,
+                    heard: &heard,
+                }
+                .position()
+                .await?
+            }
         };
         // Without `after` all is new that is heard: the position was read later.
         let given = Given::from(after.unwrap_or(OrderKey::MIN), self.is_shared());
@@ -98,7 +112,11 @@ impl Chat {
             position,
             place: before_by(position, self.0.store.overlap_micros()),
             given,
-            pending: VecDeque::from([ConversationUpdate { position, event: None, same: None }]),
+            pending: VecDeque::from([ConversationUpdate {
+                position,
+                event: None,
+                same: None,
+            }]),
             is_behind: after.is_some(),
             has_missed_markers: false,
             quiet_since: Instant::now(),
@@ -126,7 +144,11 @@ impl ConversationUpdates {
             Ok(false) => {
                 self.has_ended = true;
                 let event = ConversationEvent::ParticipantRemoved(self.watch.viewer().clone());
-                Some(Ok(ConversationUpdate { position: update.position, event: Some(event), same: None }))
+                Some(Ok(ConversationUpdate {
+                    position: update.position,
+                    event: Some(event),
+                    same: None,
+                }))
             }
             Err(error) => Some(Err(error)),
         }
@@ -145,7 +167,9 @@ impl ConversationUpdates {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            match tokio::time::timeout_at(self.quiet_since + POSITION_EVERY, self.heard.next()).await {
+            match tokio::time::timeout_at(self.quiet_since + POSITION_EVERY, self.heard.next())
+                .await
+            {
                 Ok(heard) => self.take(heard?),
                 Err(_) => self.repeat_position(),
             }
@@ -157,7 +181,12 @@ impl ConversationUpdates {
     }
 
     fn reader(&self) -> Reader<'_> {
-        Reader { chat: &self.chat, viewer: self.watch.viewer(), conversation: self.conversation, heard: &self.heard }
+        Reader {
+            chat: &self.chat,
+            viewer: self.watch.viewer(),
+            conversation: self.conversation,
+            heard: &self.heard,
+        }
     }
 
     /// Every participant's present marker. A large conversation tells none.
@@ -168,7 +197,11 @@ impl ConversationUpdates {
         let markers = self.reader().markers().await?;
         for (place, user) in markers.users.iter().enumerate() {
             let event = Some(ConversationEvent::MarkerMoved(user.clone()));
-            self.pending.push_back(ConversationUpdate { position: self.position, event, same: Some(markers.source.at(place)) });
+            self.pending.push_back(ConversationUpdate {
+                position: self.position,
+                event,
+                same: Some(markers.source.at(place)),
+            });
         }
         Ok(())
     }
@@ -176,7 +209,12 @@ impl ConversationUpdates {
     /// Reads the next piece of what was missed: messages and changes, up to where both are known.
     async fn read_on(&mut self) -> Result<()> {
         let piece = self.reader().events(self.place).await?;
-        let Events { source, events, halves, end } = piece.as_ref();
+        let Events {
+            source,
+            events,
+            halves,
+            end,
+        } = piece.as_ref();
         let from = self.place;
         self.place = self.place.max(end.unwrap_or(OrderKey::MIN));
         self.is_behind = end.is_some();
@@ -203,8 +241,16 @@ impl ConversationUpdates {
         let Notice { id, event, .. } = notice.as_ref();
         let same = Same::heard(Arc::clone(&notice));
         match event {
-            Event::MessageAdded(message) => self.give(*id, ConversationEvent::MessageAdded(Arc::clone(message)), same),
-            Event::MessageChanged(kind, message) => self.give(*id, ConversationEvent::MessageChanged(*kind, Arc::clone(message)), same),
+            Event::MessageAdded(message) => self.give(
+                *id,
+                ConversationEvent::MessageAdded(Arc::clone(message)),
+                same,
+            ),
+            Event::MessageChanged(kind, message) => self.give(
+                *id,
+                ConversationEvent::MessageChanged(*kind, Arc::clone(message)),
+                same,
+            ),
             Event::Changed(_, change) => {
                 if let Some(event) = ConversationEvent::of(change) {
                     self.give(*id, event, same);
@@ -212,7 +258,11 @@ impl ConversationUpdates {
             }
             Event::MarkerMoved(_, user) => {
                 let event = Some(ConversationEvent::MarkerMoved(user.clone()));
-                self.pending.push_back(ConversationUpdate { position: self.position, event, same: Some(same) });
+                self.pending.push_back(ConversationUpdate {
+                    position: self.position,
+                    event,
+                    same: Some(same),
+                });
             }
             Event::Inbox(_) | Event::Typing(..) | Event::Presence(_) => {}
         }
@@ -222,9 +272,17 @@ impl ConversationUpdates {
         self.position = self.position.max(id.order_key());
         self.place = self.place.max(id.order_key());
         // A late message comes under its own id and under that of the change that tells of it: it is one event.
-        let identity = if let ConversationEvent::MessageAdded(message) = &event { message.id } else { id };
+        let identity = if let ConversationEvent::MessageAdded(message) = &event {
+            message.id
+        } else {
+            id
+        };
         if self.given.insert(identity) {
-            self.pending.push_back(ConversationUpdate { position: self.position, event: Some(event), same: Some(same) });
+            self.pending.push_back(ConversationUpdate {
+                position: self.position,
+                event: Some(event),
+                same: Some(same),
+            });
         }
     }
 
@@ -236,7 +294,11 @@ impl ConversationUpdates {
             None => {
                 self.position = self.position.max(settled);
                 self.place = self.place.max(self.position);
-                self.pending.push_back(ConversationUpdate { position: self.position, event: None, same: None });
+                self.pending.push_back(ConversationUpdate {
+                    position: self.position,
+                    event: None,
+                    same: None,
+                });
             }
         }
     }
@@ -248,7 +310,10 @@ pub(super) fn is_seen_in(change: &Change, message: Option<&Message>) -> bool {
     match change.kind {
         ChangeKind::MessageDeleted => message.deleted_at.is_some(),
         ChangeKind::MessageEdited => {
-            let edited_at = message.content.as_ref().and_then(|content| content.edited_at);
+            let edited_at = message
+                .content
+                .as_ref()
+                .and_then(|content| content.edited_at);
             message.deleted_at.is_some() || edited_at >= Some(change.id.moment())
         }
         // Reactions are counted when they are shown.

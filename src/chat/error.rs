@@ -17,7 +17,10 @@ pub enum Error {
     Forbidden(&'static str),
     /// An input that no retry will make right. The path names it: `["input", "body"]`.
     #[error("{message}")]
-    BadInput { path: &'static [&'static str], message: String },
+    BadInput {
+        path: &'static [&'static str],
+        message: String,
+    },
     /// The idempotency key stands for another input.
     #[error("this idempotencyKey was used with another input")]
     Conflict,
@@ -31,7 +34,9 @@ pub enum Error {
     #[error("too fast: try again in a while")]
     TooFast { retry_after: Duration },
     /// The outcome of the write is not known within its deadline. The same again settles it; a send wants the same idempotency key.
-    #[error("it is not known whether this was done: try again, with the same idempotencyKey where there is one")]
+    #[error(
+        "it is not known whether this was done: try again, with the same idempotencyKey where there is one"
+    )]
     OutcomeUnknown,
     /// The store's words, for the log alone. Shared, because one failed batch fails many.
     #[error("the store failed: {}", .0.cause)]
@@ -56,7 +61,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
-        Self::Store(Arc::new(StoreFailure { cause: error, is_told: AtomicBool::new(false) }))
+        Self::Store(Arc::new(StoreFailure {
+            cause: error,
+            is_told: AtomicBool::new(false),
+        }))
     }
 }
 
@@ -68,6 +76,9 @@ impl From<TooFast> for Error {
 
 impl Error {
     pub(super) fn bad_input(path: &'static [&'static str], message: impl ToString) -> Self {
-        Self::BadInput { path, message: message.to_string() }
+        Self::BadInput {
+            path,
+            message: message.to_string(),
+        }
     }
 }

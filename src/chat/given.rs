@@ -19,7 +19,14 @@ pub(super) enum Given {
 impl Given {
     /// Of a stream that begins at this place.
     pub(super) fn from(place: OrderKey, is_shared: bool) -> Self {
-        if is_shared { Self::Lately { order: VecDeque::new(), ids: HashSet::new() } } else { Self::UpTo(place) }
+        if is_shared {
+            Self::Lately {
+                order: VecDeque::new(),
+                ids: HashSet::new(),
+            }
+        } else {
+            Self::UpTo(place)
+        }
     }
 
     /// Whether it is new.

@@ -16,8 +16,8 @@ use super::lane::{Work, Worker};
 use super::{Chat, Error, Result};
 use crate::bus::Signal;
 use crate::model::{
-    Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Event, GroupName, Membership, MembershipState, Message,
-    MessageKind, Metadata, Participant, Role, UserId,
+    Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Event, GroupName,
+    Membership, MembershipState, Message, MessageKind, Metadata, Participant, Role, UserId,
 };
 use crate::store::{Audience, Members, MembershipChange, Renaming, Turn, TurnKind};
 
@@ -36,36 +36,68 @@ pub(super) enum Wish {
 
 impl Chat {
     /// Gives a group another name. The same name again changes nothing.
-    pub async fn rename(&self, viewer: &UserId, conversation: ConversationId, name: &str) -> Result<()> {
-        let name = GroupName::parse(name).map_err(|error| Error::bad_input(&["input", "name"], format!("the name {error}")))?;
+    pub async fn rename(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        name: &str,
+    ) -> Result<()> {
+        let name = GroupName::parse(name)
+            .map_err(|error| Error::bad_input(&["input", "name"], format!("the name {error}")))?;
         self.govern(viewer, conversation, Wish::Rename(name)).await
     }
 
     /// Adds these users as MEMBERs. Who is in the group already stays as they are. Answers with who was named.
-    pub async fn add_participants(&self, viewer: &UserId, conversation: ConversationId, usernames: &[String]) -> Result<Vec<UserId>> {
+    pub async fn add_participants(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        usernames: &[String],
+    ) -> Result<Vec<UserId>> {
         let users = parse_usernames(usernames)?;
         self.seat_to_write(viewer, conversation).await?;
-        self.check_introductions(viewer, conversation, &users).await?;
-        self.govern(viewer, conversation, Wish::Add(users.clone())).await?;
+        self.check_introductions(viewer, conversation, &users)
+            .await?;
+        self.govern(viewer, conversation, Wish::Add(users.clone()))
+            .await?;
         Ok(users)
     }
 
     /// Removes a user from a group. One who is not in it changes nothing. Answers with who was named, where they ever were in it.
-    pub async fn remove_participant(&self, viewer: &UserId, conversation: ConversationId, username: &str) -> Result<Option<UserId>> {
+    pub async fn remove_participant(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        username: &str,
+    ) -> Result<Option<UserId>> {
         let user = parse_username(username)?;
         if user == *viewer {
-            return Err(Error::bad_input(&["input", "username"], "who wants to go leaves the conversation"));
+            return Err(Error::bad_input(
+                &["input", "username"],
+                "who wants to go leaves the conversation",
+            ));
         }
         // Looked for before: nothing may fail once it is done.
-        let was_there = self.participant_or_gone(viewer, conversation, &user).await?.is_some();
-        self.govern(viewer, conversation, Wish::Remove(user.clone())).await?;
+        let was_there = self
+            .participant_or_gone(viewer, conversation, &user)
+            .await?
+            .is_some();
+        self.govern(viewer, conversation, Wish::Remove(user.clone()))
+            .await?;
         Ok(was_there.then_some(user))
     }
 
     /// Gives a participant another role. The same role again changes nothing.
-    pub async fn set_role(&self, viewer: &UserId, conversation: ConversationId, username: &str, role: Role) -> Result<UserId> {
+    pub async fn set_role(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        username: &str,
+        role: Role,
+    ) -> Result<UserId> {
         let user = parse_username(username)?;
-        self.govern(viewer, conversation, Wish::SetRole(user.clone(), role)).await?;
+        self.govern(viewer, conversation, Wish::SetRole(user.clone(), role))
+            .await?;
         Ok(user)
     }
 
@@ -75,39 +107,81 @@ impl Chat {
     }
 
     /// A participant as they are now, also one who has left. `None` for one who never was in it, and to a stranger.
-    pub async fn participant_or_gone(&self, viewer: &UserId, conversation: ConversationId, user: &UserId) -> Result<Option<Participant>> {
+    pub async fn participant_or_gone(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        user: &UserId,
+    ) -> Result<Option<Participant>> {
         if self.conversation(viewer, conversation).await?.is_none() {
             return Ok(None);
         }
-        Ok(self.0.store.participants_by_name(&[(conversation, user.clone())]).await?.pop().flatten())
+        Ok(self
+            .0
+            .store
+            .participants_by_name(&[(conversation, user.clone())])
+            .await?
+            .pop()
+            .flatten())
     }
 
     /// Those of these users who are in the conversation now, in their order. None to a stranger.
-    pub async fn participants_named(&self, viewer: &UserId, conversation: ConversationId, users: &[UserId]) -> Result<Vec<Participant>> {
+    pub async fn participants_named(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Participant>> {
         if self.conversation(viewer, conversation).await?.is_none() {
             return Ok(Vec::new());
         }
-        let keys: Vec<_> = users.iter().map(|user| (conversation, user.clone())).collect();
+        let keys: Vec<_> = users
+            .iter()
+            .map(|user| (conversation, user.clone()))
+            .collect();
         let found = self.0.store.participants_by_name(&keys).await?;
-        Ok(found.into_iter().flatten().filter(|participant| participant.membership.is_joined()).collect())
+        Ok(found
+            .into_iter()
+            .flatten()
+            .filter(|participant| participant.membership.is_joined())
+            .collect())
     }
 
     /// Whether the viewer may bring those of these users in who are not there yet, outside the queue of the conversation: it reads much. Who
     /// may not add anybody is refused first, and pays nothing.
-    async fn check_introductions(&self, viewer: &UserId, conversation: ConversationId, users: &[UserId]) -> Result<()> {
+    async fn check_introductions(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<()> {
         let wish = Wish::Add(users.to_vec());
         let users = wish.concerns(viewer);
-        let members = self.0.store.members(conversation, &users).await?.ok_or(Error::NotFound("the conversation"))?;
-        let Some(decision) = Case::new(&users, &members)?.decide(&wish)? else { return Ok(()) };
+        let members = self
+            .0
+            .store
+            .members(conversation, &users)
+            .await?
+            .ok_or(Error::NotFound("the conversation"))?;
+        let Some(decision) = Case::new(&users, &members)?.decide(&wish)? else {
+            return Ok(());
+        };
         let new: Vec<_> = decision.turns.into_iter().map(|turn| turn.user).collect();
-        self.check_room_for_one_more(viewer, &new, &["input", "usernames"]).await?;
+        self.check_room_for_one_more(viewer, &new, &["input", "usernames"])
+            .await?;
         self.pay_for_strangers(viewer, &new).await.map(drop)
     }
 
-    async fn govern(&self, viewer: &UserId, conversation: ConversationId, wish: Wish) -> Result<()> {
+    async fn govern(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        wish: Wish,
+    ) -> Result<()> {
         // A stranger takes no place in the queue.
         self.seat_to_write(viewer, conversation).await?;
-        self.work(conversation, viewer, |reply| Work::Govern(wish, reply)).await
+        self.work(conversation, viewer, |reply| Work::Govern(wish, reply))
+            .await
     }
 }
 
@@ -131,7 +205,10 @@ impl Wish {
             Self::Remove(user) | Self::SetRole(user, _) => std::slice::from_ref(user),
             Self::Rename(_) | Self::Leave => &[],
         };
-        std::iter::once(actor).chain(others.iter().filter(|user| *user != actor)).cloned().collect()
+        std::iter::once(actor)
+            .chain(others.iter().filter(|user| *user != actor))
+            .cloned()
+            .collect()
     }
 }
 
@@ -148,7 +225,12 @@ struct Decision {
 impl Decision {
     fn of_turns(event: &str, turns: Vec<Turn>, told: Vec<(ChangeKind, UserId)>) -> Self {
         let usernames: Vec<_> = told.iter().map(|(_, user)| user.as_str()).collect();
-        Self { metadata: json!({"event": event, "usernames": usernames}), name: None, turns, told }
+        Self {
+            metadata: json!({"event": event, "usernames": usernames}),
+            name: None,
+            turns,
+            told,
+        }
     }
 }
 
@@ -163,12 +245,25 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(users: &'a [UserId], members: &'a Members) -> Result<Self> {
         let actor = users.first().expect("who wishes it is the first");
-        let membership = members.memberships.first().copied().flatten().filter(Membership::is_joined);
+        let membership = members
+            .memberships
+            .first()
+            .copied()
+            .flatten()
+            .filter(Membership::is_joined);
         let membership = membership.ok_or(Error::NotFound("the conversation"))?;
         if members.conversation.kind != ConversationKind::Group {
-            return Err(Error::bad_input(&["input", "conversationId"], "it is a direct conversation"));
+            return Err(Error::bad_input(
+                &["input", "conversationId"],
+                "it is a direct conversation",
+            ));
         }
-        Ok(Self { actor, membership, users, members })
+        Ok(Self {
+            actor,
+            membership,
+            users,
+            members,
+        })
     }
 
     /// `None` where nothing changes.
@@ -190,7 +285,9 @@ impl<'a> Case<'a> {
     fn must_govern(&self) -> Result<()> {
         match self.membership.role {
             Role::Owner | Role::Admin => Ok(()),
-            Role::Member => Err(Error::Forbidden("only an owner or admin of the group may do that")),
+            Role::Member => Err(Error::Forbidden(
+                "only an owner or admin of the group may do that",
+            )),
         }
     }
 
@@ -201,40 +298,71 @@ impl<'a> Case<'a> {
         }
         let told = vec![(ChangeKind::ConversationRenamed, self.actor.clone())];
         let metadata = json!({"event": "renamed", "usernames": [], "name": name.as_str()});
-        Ok(Some(Decision { name: Some(name.clone()), turns: Vec::new(), told, metadata }))
+        Ok(Some(Decision {
+            name: Some(name.clone()),
+            turns: Vec::new(),
+            told,
+            metadata,
+        }))
     }
 
     fn add(&self, users: &[UserId]) -> Result<Option<Decision>> {
         self.must_govern()?;
-        let is_new = |user: &&UserId| !self.of(user).is_some_and(|membership| membership.is_joined());
+        let is_new = |user: &&UserId| {
+            !self
+                .of(user)
+                .is_some_and(|membership| membership.is_joined())
+        };
         let new: Vec<_> = users.iter().filter(is_new).cloned().collect();
         if new.is_empty() {
             return Ok(None);
         }
-        if self.members.participant_count + new.len() as u64 > Conversation::PARTICIPANTS_MAX as u64 {
-            let message = format!("a group has at most {} participants", Conversation::PARTICIPANTS_MAX);
+        if self.members.participant_count + new.len() as u64 > Conversation::PARTICIPANTS_MAX as u64
+        {
+            let message = format!(
+                "a group has at most {} participants",
+                Conversation::PARTICIPANTS_MAX
+            );
             return Err(Error::bad_input(&["input", "usernames"], message));
         }
-        let turn = |user: &UserId| Turn { user: user.clone(), kind: TurnKind::Joins, membership: Membership::joined(Role::Member) };
+        let turn = |user: &UserId| Turn {
+            user: user.clone(),
+            kind: TurnKind::Joins,
+            membership: Membership::joined(Role::Member),
+        };
         let turns = new.iter().map(turn).collect();
-        let told = new.into_iter().map(|user| (ChangeKind::ParticipantAdded, user)).collect();
+        let told = new
+            .into_iter()
+            .map(|user| (ChangeKind::ParticipantAdded, user))
+            .collect();
         Ok(Some(Decision::of_turns("joined", turns, told)))
     }
 
     fn remove(&self, user: &UserId) -> Result<Option<Decision>> {
         self.must_govern()?;
-        let Some(membership) = self.of(user).filter(Membership::is_joined) else { return Ok(None) };
+        let Some(membership) = self.of(user).filter(Membership::is_joined) else {
+            return Ok(None);
+        };
         if self.membership.role != Role::Owner && membership.role != Role::Member {
-            return Err(Error::Forbidden("only an owner of the group may remove an owner or admin"));
+            return Err(Error::Forbidden(
+                "only an owner of the group may remove an owner or admin",
+            ));
         }
         let told = vec![(ChangeKind::ParticipantRemoved, user.clone())];
-        Ok(Some(Decision::of_turns("removed", vec![leaving(user, membership)], told)))
+        Ok(Some(Decision::of_turns(
+            "removed",
+            vec![leaving(user, membership)],
+            told,
+        )))
     }
 
     fn leave(&self) -> Decision {
         let told = vec![(ChangeKind::ParticipantRemoved, self.actor.clone())];
-        let mut decision = Decision::of_turns("left", vec![leaving(self.actor, self.membership)], told);
-        if let (Role::Owner, Some((next, membership))) = (self.membership.role, &self.members.successor) {
+        let mut decision =
+            Decision::of_turns("left", vec![leaving(self.actor, self.membership)], told);
+        if let (Role::Owner, Some((next, membership))) =
+            (self.membership.role, &self.members.successor)
+        {
             decision.turns.push(staying(next, *membership, Role::Owner));
             decision.told.push((ChangeKind::RoleChanged, next.clone()));
         }
@@ -243,33 +371,56 @@ impl<'a> Case<'a> {
 
     fn set_role(&self, user: &UserId, role: Role) -> Result<Option<Decision>> {
         if self.membership.role != Role::Owner {
-            return Err(Error::Forbidden("only an owner of the group may give roles"));
+            return Err(Error::Forbidden(
+                "only an owner of the group may give roles",
+            ));
         }
-        let membership = self.of(user).filter(Membership::is_joined).ok_or(Error::NotFound("the participant"))?;
+        let membership = self
+            .of(user)
+            .filter(Membership::is_joined)
+            .ok_or(Error::NotFound("the participant"))?;
         if membership.role == role {
             return Ok(None);
         }
         let is_last_owner = self.members.successor.is_some() || self.members.participant_count == 1;
         if user == self.actor && is_last_owner {
-            return Err(Error::bad_input(&["input", "role"], "a group is never without an owner: make somebody else one first"));
+            return Err(Error::bad_input(
+                &["input", "role"],
+                "a group is never without an owner: make somebody else one first",
+            ));
         }
         let mut turns = vec![staying(user, membership, role)];
         if user != self.actor {
             // One who is OWNER because nobody was given the role: another ADMIN must not take it from them.
             turns.push(staying(self.actor, self.membership, Role::Owner));
         }
-        let mut decision = Decision::of_turns("roleChanged", turns, vec![(ChangeKind::RoleChanged, user.clone())]);
+        let mut decision = Decision::of_turns(
+            "roleChanged",
+            turns,
+            vec![(ChangeKind::RoleChanged, user.clone())],
+        );
         decision.metadata["role"] = serde_json::to_value(role).expect("a role is a word");
         Ok(Some(decision))
     }
 }
 
 fn leaving(user: &UserId, membership: Membership) -> Turn {
-    Turn { user: user.clone(), kind: TurnKind::Leaves, membership: Membership { state: MembershipState::Left, ..membership } }
+    Turn {
+        user: user.clone(),
+        kind: TurnKind::Leaves,
+        membership: Membership {
+            state: MembershipState::Left,
+            ..membership
+        },
+    }
 }
 
 fn staying(user: &UserId, membership: Membership, role: Role) -> Turn {
-    Turn { user: user.clone(), kind: TurnKind::Stays, membership: Membership { role, ..membership } }
+    Turn {
+        user: user.clone(),
+        kind: TurnKind::Stays,
+        membership: Membership { role, ..membership },
+    }
 }
 
 impl Worker {
@@ -281,7 +432,9 @@ impl Worker {
             let members = members.ok_or(Error::NotFound("the conversation"))?;
             // Decided after it, whatever that server's clock says.
             self.chat.seen(members.version);
-            let Some(decision) = Case::new(&users, &members)?.decide(wish)? else { return Ok(()) };
+            let Some(decision) = Case::new(&users, &members)?.decide(wish)? else {
+                return Ok(());
+            };
             self.check_room(&members, &decision.turns).await?;
             if self.keep_decision(actor, &members, decision).await? {
                 return Ok(());
@@ -293,23 +446,52 @@ impl Worker {
     /// Whether everybody who would be in one more large conversation may be.
     async fn check_room(&self, members: &Members, turns: &[Turn]) -> Result<()> {
         let id = self.conversation;
-        let mut users: Vec<_> = turns.iter().filter(|turn| turn.kind == TurnKind::Joins).map(|turn| turn.user.clone()).collect();
+        let mut users: Vec<_> = turns
+            .iter()
+            .filter(|turn| turn.kind == TurnKind::Joins)
+            .map(|turn| turn.user.clone())
+            .collect();
         let count = members.participant_count + users.len() as u64;
-        if users.is_empty() || (!members.conversation.is_large && count <= Conversation::FAN_OUT_MAX as u64) {
+        if users.is_empty()
+            || (!members.conversation.is_large && count <= Conversation::FAN_OUT_MAX as u64)
+        {
             return Ok(());
         }
         if !members.conversation.is_large {
-            users.extend(self.chat.participants_of(id).await?.into_iter().map(|participant| participant.user));
+            users.extend(
+                self.chat
+                    .participants_of(id)
+                    .await?
+                    .into_iter()
+                    .map(|participant| participant.user),
+            );
         }
-        self.chat.check_room_for_a_large_one(Some(id), members.conversation.created_by.as_ref(), &users).await
+        self.chat
+            .check_room_for_a_large_one(Some(id), members.conversation.created_by.as_ref(), &users)
+            .await
     }
 
     /// Whether it was kept: not where the membership has changed since it was decided.
-    async fn keep_decision(&self, actor: &UserId, members: &Members, decision: Decision) -> Result<bool> {
-        let Decision { name, mut turns, told, metadata } = decision;
+    async fn keep_decision(
+        &self,
+        actor: &UserId,
+        members: &Members,
+        decision: Decision,
+    ) -> Result<bool> {
+        let Decision {
+            name,
+            mut turns,
+            told,
+            metadata,
+        } = decision;
         let ids = self.chat.begin(told.len() + 1)?;
         let message = Arc::new(self.system_message(actor, &ids, &metadata));
-        let change = |(id, (kind, user)): (_, (ChangeKind, UserId))| Change { id, kind, message: message.id, user };
+        let change = |(id, (kind, user)): (_, (ChangeKind, UserId))| Change {
+            id,
+            kind,
+            message: message.id,
+            user,
+        };
         let changes: Vec<_> = ids.ids().iter().copied().zip(told).map(change).collect();
         for turn in turns.iter_mut().filter(|turn| turn.kind != TurnKind::Stays) {
             turn.membership.since = Some(message.id.moment());
@@ -317,31 +499,56 @@ impl Worker {
         let store = &self.chat.0.store;
         let (ids, audience) = match name {
             Some(name) => {
-                let change = changes.first().cloned().expect("another name is one change");
-                let renaming = Renaming { name, change, message: Arc::clone(&message) };
-                let (ids, audience) = self.chat.settled(ids, || store.rename_conversation(self.conversation, &renaming)).await?;
+                let change = changes
+                    .first()
+                    .cloned()
+                    .expect("another name is one change");
+                let renaming = Renaming {
+                    name,
+                    change,
+                    message: Arc::clone(&message),
+                };
+                let (ids, audience) = self
+                    .chat
+                    .settled(ids, || {
+                        store.rename_conversation(self.conversation, &renaming)
+                    })
+                    .await?;
                 (ids, Some(audience))
             }
             None => {
                 let (turns, changes) = (turns.clone(), changes.clone());
-                let change = MembershipChange { seen: members.version, turns, changes, message: Arc::clone(&message) };
-                self.chat.settled(ids, || store.change_membership(self.conversation, &change)).await?
+                let change = MembershipChange {
+                    seen: members.version,
+                    turns,
+                    changes,
+                    message: Arc::clone(&message),
+                };
+                self.chat
+                    .settled(ids, || store.change_membership(self.conversation, &change))
+                    .await?
             }
         };
-        let Some(audience) = audience else { return Ok(false) };
+        let Some(audience) = audience else {
+            return Ok(false);
+        };
         self.log_late_decision(&changes, &message).await?;
         self.tell_decision(&changes, &turns, message, &audience, &ids);
         Ok(true)
     }
 
     fn system_message(&self, actor: &UserId, ids: &Ids, metadata: &serde_json::Value) -> Message {
-        let metadata = Metadata::new(metadata, Metadata::SYSTEM_BYTES_MAX).expect("names are bounded, and so is their number");
+        let metadata = Metadata::new(metadata, Metadata::SYSTEM_BYTES_MAX)
+            .expect("names are bounded, and so is their number");
         Message {
             conversation: self.conversation,
             id: ids.newest(),
             sender: actor.clone(),
             kind: MessageKind::System,
-            content: Some(Content { metadata: Some(metadata), ..Content::default() }),
+            content: Some(Content {
+                metadata: Some(metadata),
+                ..Content::default()
+            }),
             reply_to: None,
             client_key: None,
             deleted_at: None,
@@ -349,21 +556,43 @@ impl Worker {
         }
     }
 
-    fn tell_decision(&self, changes: &[Change], turns: &[Turn], message: Arc<Message>, audience: &Audience, ids: &Ids) {
-        let leavers = turns.iter().filter(|turn| turn.kind == TurnKind::Leaves).map(|turn| &turn.user);
-        let joiners = turns.iter().filter(|turn| turn.kind == TurnKind::Joins).map(|turn| &turn.user);
+    fn tell_decision(
+        &self,
+        changes: &[Change],
+        turns: &[Turn],
+        message: Arc<Message>,
+        audience: &Audience,
+        ids: &Ids,
+    ) {
+        let leavers = turns
+            .iter()
+            .filter(|turn| turn.kind == TurnKind::Leaves)
+            .map(|turn| &turn.user);
+        let joiners = turns
+            .iter()
+            .filter(|turn| turn.kind == TurnKind::Joins)
+            .map(|turn| &turn.user);
         self.chat.joined_one_more(joiners.clone());
         if leavers.clone().next().is_some() {
             // Before anything is told.
             self.chat.departed();
         }
         for change in changes {
-            self.tell(change.id, ids, Event::Changed(self.conversation, change.clone()));
+            self.tell(
+                change.id,
+                ids,
+                Event::Changed(self.conversation, change.clone()),
+            );
         }
         self.tell(message.id, ids, Event::MessageAdded(Arc::clone(&message)));
         self.tell_audience(message.id, audience, ids);
         // Those who are in a large conversation listen to it, but not who has just come or gone.
         let others = joiners.filter(|_| audience.users.is_none()).chain(leavers);
-        self.chat.tell_inboxes(others, self.conversation, (ids.newest(), ids.settled()), Signal::Inbox);
+        self.chat.tell_inboxes(
+            others,
+            self.conversation,
+            (ids.newest(), ids.settled()),
+            Signal::Inbox,
+        );
     }
 }

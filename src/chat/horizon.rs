@@ -26,7 +26,12 @@ pub(super) struct Horizon {
 impl Horizon {
     pub(super) fn new(clock: Arc<dyn Clock>, ids: Arc<IdGenerator>, is_shared: bool) -> Self {
         let others = is_shared.then(|| Arc::new(AtomicI64::new(clock.now().micros())));
-        Self { clock, ids, under_way: Arc::default(), others }
+        Self {
+            clock,
+            ids,
+            under_way: Arc::default(),
+            others,
+        }
     }
 
     /// What other servers wrote up to then was looked at.
@@ -43,7 +48,10 @@ impl Horizon {
         let now = self.clock.now();
         let ids: Vec<_> = (0..count).map(|_| self.ids.next(now)).collect();
         under_way.insert(ids[0]);
-        Ids { ids, horizon: self.clone() }
+        Ids {
+            ids,
+            horizon: self.clone(),
+        }
     }
 
     /// Everything up to here was told, and nothing will get an id up to here any more.
@@ -54,7 +62,9 @@ impl Horizon {
     fn settled_beside(&self, own: Option<TimeUuid>) -> OrderKey {
         let settled = self.settled_here(own);
         match &self.others {
-            Some(others) => settled.min(OrderKey::first_at(Timestamp::from_micros(others.load(Ordering::SeqCst)))),
+            Some(others) => settled.min(OrderKey::first_at(Timestamp::from_micros(
+                others.load(Ordering::SeqCst),
+            ))),
             None => settled,
         }
     }
@@ -93,7 +103,8 @@ impl Ids {
         match kept {
             Ok(kept) => Ok((self, kept)),
             Err(error) => {
-                if self.horizon.others.is_none() && matches!(error, store::Error::OutcomeUnknown(_)) {
+                if self.horizon.others.is_none() && matches!(error, store::Error::OutcomeUnknown(_))
+                {
                     std::mem::forget(self);
                 }
                 Err(error)
@@ -109,7 +120,11 @@ impl Ids {
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        self.horizon.under_way.lock().expect("no panic while giving ids").remove(&self.ids[0]);
+        self.horizon
+            .under_way
+            .lock()
+            .expect("no panic while giving ids")
+            .remove(&self.ids[0]);
     }
 }
 
@@ -125,10 +140,16 @@ mod tests {
         let first = horizon.begin(1);
         let second = horizon.begin(2);
         assert!(horizon.settled() < first.newest().order_key());
-        assert!(second.settled() < first.newest().order_key(), "the first is not told yet");
+        assert!(
+            second.settled() < first.newest().order_key(),
+            "the first is not told yet"
+        );
         assert!(first.settled() < second.ids()[0].order_key());
         drop(first);
-        assert!(second.settled() >= second.newest().order_key(), "alone, its own telling settles it");
+        assert!(
+            second.settled() >= second.newest().order_key(),
+            "alone, its own telling settles it"
+        );
         assert!(horizon.settled() < second.ids()[0].order_key());
         let newest = second.newest();
         drop(second);

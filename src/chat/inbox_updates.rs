@@ -46,12 +46,25 @@ impl Chat {
 
     /// Changes are forgotten after a while, and an import is none: a position from before that would have a gap.
     pub(super) fn check_cursor_age(&self, after: OrderKey) -> Result<()> {
-        let oldest = self.0.clock.now().plus_micros(-CURSOR_LIFETIME_MICROS).max(self.0.imported_at);
-        if after.moment() < oldest { Err(Error::CursorExpired) } else { Ok(()) }
+        let oldest = self
+            .0
+            .clock
+            .now()
+            .plus_micros(-CURSOR_LIFETIME_MICROS)
+            .max(self.0.imported_at);
+        if after.moment() < oldest {
+            Err(Error::CursorExpired)
+        } else {
+            Ok(())
+        }
     }
 
     /// The viewer's entries as they change. With `after`: first those that changed since, ascending by their newest change.
-    pub async fn inbox_updates(&self, viewer: &UserId, after: Option<OrderKey>) -> Result<InboxUpdates> {
+    pub async fn inbox_updates(
+        &self,
+        viewer: &UserId,
+        after: Option<OrderKey>,
+    ) -> Result<InboxUpdates> {
         let mut heard = vec![self.0.bus.subscribe(Topic::Inbox(viewer.clone()))];
         for conversation in self.0.store.large_conversations(viewer).await? {
             heard.push(self.0.bus.subscribe(Topic::Conversation(conversation)));
@@ -62,7 +75,10 @@ impl Chat {
             viewer: viewer.clone(),
             heard,
             position,
-            pending: VecDeque::from([InboxUpdate { position, conversation: None }]),
+            pending: VecDeque::from([InboxUpdate {
+                position,
+                conversation: None,
+            }]),
             quiet_since: Instant::now(),
         };
         if let Some(after) = after {
@@ -80,8 +96,14 @@ impl InboxUpdates {
                 self.quiet_since = Instant::now();
                 return Some(Ok(update));
             }
-            let listen = select_all(self.heard.iter_mut().map(|subscription| subscription.next().boxed()));
-            let heard = tokio::time::timeout_at(self.quiet_since + POSITION_EVERY, listen).await.map(|(heard, ..)| heard);
+            let listen = select_all(
+                self.heard
+                    .iter_mut()
+                    .map(|subscription| subscription.next().boxed()),
+            );
+            let heard = tokio::time::timeout_at(self.quiet_since + POSITION_EVERY, listen)
+                .await
+                .map(|(heard, ..)| heard);
             let taken = match heard {
                 Ok(heard) => self.take(heard?).await,
                 Err(_) => self.repeat_position().await,
@@ -97,10 +119,20 @@ impl InboxUpdates {
         let _turn = self.chat.0.turns.turn(&self.viewer).await?;
         let settled = self.chat.updates_position();
         let from = before_by(self.position, self.chat.0.store.overlap_micros());
-        let changes = self.chat.0.store.inbox_changes(&self.viewer, from, self.chat.0.bounds.inbox_replay_max).await?;
+        let changes = self
+            .chat
+            .0
+            .store
+            .inbox_changes(&self.viewer, from, self.chat.0.bounds.inbox_replay_max)
+            .await?;
         for changed in changes.ok_or(Error::CursorExpired)? {
-            self.position = self.position.max(changed.newest_change.order_key().min(settled));
-            self.pending.push_back(InboxUpdate { position: self.position, conversation: Some(changed.conversation) });
+            self.position = self
+                .position
+                .max(changed.newest_change.order_key().min(settled));
+            self.pending.push_back(InboxUpdate {
+                position: self.position,
+                conversation: Some(changed.conversation),
+            });
         }
         Ok(())
     }
@@ -117,10 +149,14 @@ impl InboxUpdates {
             Received::Notice(notice) => {
                 position = position.max(notice.settled);
                 // How far others have read shows in no entry of the viewer's, and neither do reactions.
-                if let Event::MarkerMoved(..) | Event::MessageChanged(ChangeKind::ReactionsChanged, _) = notice.event {
+                if let Event::MarkerMoved(..)
+                | Event::MessageChanged(ChangeKind::ReactionsChanged, _) = notice.event
+                {
                     return;
                 }
-                let Some(conversation) = notice.event.conversation() else { return };
+                let Some(conversation) = notice.event.conversation() else {
+                    return;
+                };
                 if let Event::Inbox(_) = notice.event {
                     own.insert(conversation);
                 }
@@ -150,25 +186,37 @@ impl InboxUpdates {
             if index + 1 == count {
                 self.position = position;
             }
-            self.pending.push_back(InboxUpdate { position: self.position, conversation: Some(conversation) });
+            self.pending.push_back(InboxUpdate {
+                position: self.position,
+                conversation: Some(conversation),
+            });
         }
         Ok(())
     }
 
     /// A conversation that is told of to the inbox itself may be large: its messages are told to the conversation alone, so that is listened
     /// to. Which of these the viewer is not in any more, and whether there was a new large one.
-    async fn follow_large_conversations(&mut self, changed: &[ConversationId]) -> Result<(HashSet<ConversationId>, bool)> {
+    async fn follow_large_conversations(
+        &mut self,
+        changed: &[ConversationId],
+    ) -> Result<(HashSet<ConversationId>, bool)> {
         let conversations = self.chat.conversations(&self.viewer, changed).await?;
         let mut gone = HashSet::new();
         let mut has_new = false;
         for (id, conversation) in changed.iter().zip(conversations) {
             let topic = Topic::Conversation(*id);
             let Some(conversation) = conversation else {
-                self.heard.retain(|subscription| *subscription.topic() != topic);
+                self.heard
+                    .retain(|subscription| *subscription.topic() != topic);
                 gone.insert(*id);
                 continue;
             };
-            if conversation.is_large && self.heard.iter().all(|subscription| *subscription.topic() != topic) {
+            if conversation.is_large
+                && self
+                    .heard
+                    .iter()
+                    .all(|subscription| *subscription.topic() != topic)
+            {
                 self.heard.push(self.chat.0.bus.subscribe(topic));
                 has_new = true;
             }
@@ -183,7 +231,10 @@ impl InboxUpdates {
             Some(heard) => self.take(heard).await,
             None => {
                 self.position = self.position.max(settled);
-                self.pending.push_back(InboxUpdate { position: self.position, conversation: None });
+                self.pending.push_back(InboxUpdate {
+                    position: self.position,
+                    conversation: None,
+                });
                 Ok(())
             }
         }

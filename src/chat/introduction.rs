@@ -49,7 +49,11 @@ impl ConversationCounts {
     /// Remembered count, unless it has expired.
     fn get(&self, user: &UserId, max: usize) -> Option<usize> {
         let counted = *self.users().get(user)?;
-        let lifetime = if counted.count < max { COUNT_LIFETIME } else { FULL_LIFETIME };
+        let lifetime = if counted.count < max {
+            COUNT_LIFETIME
+        } else {
+            FULL_LIFETIME
+        };
         (counted.at.elapsed() < lifetime).then_some(counted.count)
     }
 }
@@ -68,9 +72,12 @@ impl Chat {
         let turn = self.0.turns.turn(viewer).await?;
         let found = self.relationships(viewer, users).await?;
         drop(turn);
-        let strangers = u32::try_from(found.iter().filter(|found| found.is_none()).count()).unwrap_or(u32::MAX);
+        let strangers =
+            u32::try_from(found.iter().filter(|found| found.is_none()).count()).unwrap_or(u32::MAX);
         if strangers > 0 {
-            self.0.strangers.take_all(viewer, strangers, Instant::now())?;
+            self.0
+                .strangers
+                .take_all(viewer, strangers, Instant::now())?;
         }
         Ok(Fee(strangers))
     }
@@ -83,16 +90,26 @@ impl Chat {
     }
 
     /// Refuses where the viewer, or one of these users, would be in more conversations than one may be.
-    pub(super) async fn check_room_for_one_more(&self, viewer: &UserId, users: &[UserId], path: InputPath) -> Result<()> {
+    pub(super) async fn check_room_for_one_more(
+        &self,
+        viewer: &UserId,
+        users: &[UserId],
+        path: InputPath,
+    ) -> Result<()> {
         let max = self.0.bounds.conversations_max;
         for users in users.chunks(COUNTS_AT_ONCE) {
-            let counts = try_join_all(users.iter().map(|user| self.conversation_count(user, max))).await?;
+            let counts =
+                try_join_all(users.iter().map(|user| self.conversation_count(user, max))).await?;
             if let Some((user, _)) = users.iter().zip(counts).find(|(_, count)| *count >= max) {
                 let message = if user == viewer {
-                    format!("you take part in {max} conversations already, which is the most: leave some of them first")
+                    format!(
+                        "you take part in {max} conversations already, which is the most: leave some of them first"
+                    )
                 } else {
                     // Not who: that one is in so many is theirs to tell.
-                    format!("one of these takes part in {max} conversations already, which is the most")
+                    format!(
+                        "one of these takes part in {max} conversations already, which is the most"
+                    )
                 };
                 return Err(Error::bad_input(path, message));
             }
@@ -107,7 +124,10 @@ impl Chat {
         }
         let at = Instant::now();
         let count = self.0.store.conversation_count(user, max).await?;
-        self.0.counts.users().put(user.clone(), Counted { count, at });
+        self.0
+            .counts
+            .users()
+            .put(user.clone(), Counted { count, at });
         Ok(count)
     }
 
@@ -140,18 +160,27 @@ impl Chat {
                 continue;
             }
             let rows = self.0.store.inbox_rows(user, &larges).await?;
-            let (own, unasked): (Vec<_>, Vec<_>) = rows.into_iter().flatten().partition(|row| row.is_answered());
+            let (own, unasked): (Vec<_>, Vec<_>) = rows
+                .into_iter()
+                .flatten()
+                .partition(|row| row.is_answered());
             let is_full = if maker == Some(user) || self.has_acted(user, conversation).await? {
                 let ids: Vec<_> = unasked.iter().map(|row| row.conversation).collect();
                 let made = self.conversations(user, &ids).await?;
-                let made = made.into_iter().flatten().filter(|one| one.created_by.as_ref() == Some(user)).count();
+                let made = made
+                    .into_iter()
+                    .flatten()
+                    .filter(|one| one.created_by.as_ref() == Some(user))
+                    .count();
                 own.len() + made >= max
             } else {
                 unasked.len() >= unasked_max
             };
             if is_full {
                 // Not who: that one is in so many is theirs to tell.
-                let message = format!("one of these takes part in {max} large conversations already, which is the most");
+                let message = format!(
+                    "one of these takes part in {max} large conversations already, which is the most"
+                );
                 return Err(Error::bad_input(&["input", "usernames"], message));
             }
         }
@@ -159,7 +188,12 @@ impl Chat {
     }
 
     async fn has_acted(&self, user: &UserId, conversation: Option<ConversationId>) -> Result<bool> {
-        let Some(conversation) = conversation else { return Ok(false) };
-        Ok(self.entry(user, conversation).await?.is_some_and(|row| row.is_answered()))
+        let Some(conversation) = conversation else {
+            return Ok(false);
+        };
+        Ok(self
+            .entry(user, conversation)
+            .await?
+            .is_some_and(|row| row.is_answered()))
     }
 }

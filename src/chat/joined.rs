@@ -59,7 +59,11 @@ impl<T> Default for Joined<T> {
 impl<T: Piece> Joined<T> {
     /// The answer of a read that is under way, or was just done; else `read` reads, from the place that it is given. It runs to its end
     /// as long as anybody waits for it.
-    pub(super) async fn read<F>(&self, question: Question, read: impl Fn(OrderKey) -> F) -> Result<Arc<T>>
+    pub(super) async fn read<F>(
+        &self,
+        question: Question,
+        read: impl Fn(OrderKey) -> F,
+    ) -> Result<Arc<T>>
     where
         F: Future<Output = Result<T>>,
     {
@@ -69,11 +73,19 @@ impl<T: Piece> Joined<T> {
                 Some(joined) => (joined, false),
                 None => (self.begin(&question), true),
             };
-            let reading = joined.outcome.get_or_init(|| async { read(joined.from).await.map(Arc::new) });
-            let outcome = if is_own { Ok(reading.await) } else { timeout(OTHERS_MAX, reading).await };
+            let reading = joined
+                .outcome
+                .get_or_init(|| async { read(joined.from).await.map(Arc::new) });
+            let outcome = if is_own {
+                Ok(reading.await)
+            } else {
+                timeout(OTHERS_MAX, reading).await
+            };
             match outcome {
                 // It ends before this stream's place, or somebody else stood in line for too long: one of those who wait reads for the others.
-                Ok(Ok(piece)) if !is_own && !piece.covers(question.from) => found = self.find(&question),
+                Ok(Ok(piece)) if !is_own && !piece.covers(question.from) => {
+                    found = self.find(&question)
+                }
                 Ok(Err(Error::TooFast { .. })) if !is_own => found = self.find(&question),
                 Ok(Ok(piece)) => return Ok(Arc::clone(piece)),
                 Ok(Err(error)) => return Err(error.clone()),
@@ -87,19 +99,43 @@ impl<T: Piece> Joined<T> {
     fn find(&self, question: &Question) -> Option<Arc<Read<T>>> {
         let reads = self.0.lock().expect("no panic while holding the reads");
         let is_wanted = |read: &&Arc<Read<T>>| {
-            let is_near = read.conversation == question.conversation && read.from <= question.from && read.began >= question.since;
+            let is_near = read.conversation == question.conversation
+                && read.from <= question.from
+                && read.began >= question.since;
             is_near
                 && read.at.elapsed() < LIFETIME
-                && read.outcome.get().is_none_or(|done| done.as_ref().is_ok_and(|piece| piece.covers(question.from)))
+                && read
+                    .outcome
+                    .get()
+                    .is_none_or(|done| done.as_ref().is_ok_and(|piece| piece.covers(question.from)))
         };
-        reads.iter().filter(is_wanted).max_by_key(|read| read.from).cloned()
+        reads
+            .iter()
+            .filter(is_wanted)
+            .max_by_key(|read| read.from)
+            .cloned()
     }
 
     fn begin(&self, question: &Question) -> Arc<Read<T>> {
-        let Question { conversation, from, now: began, .. } = *question;
-        let read = Arc::new(Read { conversation, from, began, at: Instant::now(), outcome: OnceCell::new() });
+        let Question {
+            conversation,
+            from,
+            now: began,
+            ..
+        } = *question;
+        let read = Arc::new(Read {
+            conversation,
+            from,
+            began,
+            at: Instant::now(),
+            outcome: OnceCell::new(),
+        });
         let mut reads = self.0.lock().expect("no panic while holding the reads");
-        while reads.len() >= READS_MAX || reads.front().is_some_and(|first| first.at.elapsed() >= LIFETIME) {
+        while reads.len() >= READS_MAX
+            || reads
+                .front()
+                .is_some_and(|first| first.at.elapsed() >= LIFETIME)
+        {
             reads.pop_front();
         }
         reads.push_back(Arc::clone(&read));
@@ -139,11 +175,21 @@ mod tests {
 
     impl Desk {
         fn open() -> Self {
-            Self { bus: Bus::default(), conversation: ConversationId::random(), joined: Joined::default(), reads: AtomicUsize::new(0) }
+            Self {
+                bus: Bus::default(),
+                conversation: ConversationId::random(),
+                joined: Joined::default(),
+                reads: AtomicUsize::new(0),
+            }
         }
 
         async fn ask(&self, from: i64, since: Sequence, end: Option<i64>) {
-            let question = Question { conversation: self.conversation, from: place(from), since, now: self.bus.sequence() };
+            let question = Question {
+                conversation: self.conversation,
+                from: place(from),
+                since,
+                now: self.bus.sequence(),
+            };
             let read = |_| async {
                 self.reads.fetch_add(1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
@@ -189,7 +235,10 @@ mod tests {
     async fn what_ends_before_ones_place_is_read_anew() {
         let desk = Desk::open();
         let heard = desk.bus.subscribe(Topic::Conversation(desk.conversation));
-        tokio::join!(desk.ask(0, heard.since(), Some(5)), desk.ask(6, heard.since(), None));
+        tokio::join!(
+            desk.ask(0, heard.since(), Some(5)),
+            desk.ask(6, heard.since(), None)
+        );
         assert_eq!(desk.reads(), 2);
         desk.ask(4, heard.since(), Some(9)).await;
         assert_eq!(desk.reads(), 2);

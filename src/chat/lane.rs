@@ -84,14 +84,26 @@ const FINISH_MAX: Duration = Duration::from_secs(30);
 impl Lanes {
     /// Conversations that a task works for, and jobs that wait in their queues.
     pub(super) fn waiting(&self) -> (usize, usize) {
-        let queues = self.queues.lock().expect("no panic while holding the queues");
-        (queues.len(), queues.values().map(|queue| queue.jobs.len()).sum())
+        let queues = self
+            .queues
+            .lock()
+            .expect("no panic while holding the queues");
+        (
+            queues.len(),
+            queues.values().map(|queue| queue.jobs.len()).sum(),
+        )
     }
 
     pub(super) async fn finish(&self) {
         self.tasks.close();
-        if tokio::time::timeout(FINISH_MAX, self.tasks.wait()).await.is_err() {
-            tracing::warn!(tasks = self.tasks.len(), "some writes did not end before the shutdown deadline; their outcome is unknown");
+        if tokio::time::timeout(FINISH_MAX, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                tasks = self.tasks.len(),
+                "some writes did not end before the shutdown deadline; their outcome is unknown"
+            );
         }
     }
 }
@@ -102,7 +114,11 @@ impl Chat {
         &self,
         write: impl Future<Output = Result<T>> + std::marker::Send + 'static,
     ) -> Result<T> {
-        let task = self.0.lanes.tasks.spawn(write.instrument(tracing::Span::none()));
+        let task = self
+            .0
+            .lanes
+            .tasks
+            .spawn(write.instrument(tracing::Span::none()));
         match tokio::time::timeout(self.0.bounds.settle_wait, task).await {
             Ok(Ok(outcome)) => outcome,
             // It panicked, or the store is slower than one may wait for.
@@ -112,14 +128,22 @@ impl Chat {
 
     /// Puts work into its conversation's queue, and waits until it is kept and told, or for as long as one may. A caller that stops
     /// waiting does not stop the work.
-    pub(super) async fn work<T>(&self, conversation: ConversationId, user: &UserId, work: impl FnOnce(Reply<T>) -> Work) -> Result<T> {
+    pub(super) async fn work<T>(
+        &self,
+        conversation: ConversationId,
+        user: &UserId,
+        work: impl FnOnce(Reply<T>) -> Work,
+    ) -> Result<T> {
         let (reply, mut answer) = oneshot::channel();
         let number = self.enqueue(conversation, user.clone(), work(reply))?;
         let bounds = &self.0.bounds;
         let answered = match tokio::time::timeout(bounds.begin_wait, &mut answer).await {
             Ok(answered) => Ok(answered),
             Err(_) if self.take_back(conversation, number) => return Err(Error::Busy),
-            Err(_) => tokio::time::timeout(bounds.settle_wait.saturating_sub(bounds.begin_wait), answer).await,
+            Err(_) => {
+                tokio::time::timeout(bounds.settle_wait.saturating_sub(bounds.begin_wait), answer)
+                    .await
+            }
         };
         match answered {
             Ok(Ok(answer)) => answer,
@@ -130,9 +154,18 @@ impl Chat {
 
     /// Whether the job was still waiting: now it is not, and will not be done.
     fn take_back(&self, conversation: ConversationId, number: u64) -> bool {
-        let mut queues = self.0.lanes.queues.lock().expect("no panic while holding the queues");
-        let Some(queue) = queues.get_mut(&conversation) else { return false };
-        let Some(place) = queue.jobs.iter().position(|job| job.number == number) else { return false };
+        let mut queues = self
+            .0
+            .lanes
+            .queues
+            .lock()
+            .expect("no panic while holding the queues");
+        let Some(queue) = queues.get_mut(&conversation) else {
+            return false;
+        };
+        let Some(place) = queue.jobs.iter().position(|job| job.number == number) else {
+            return false;
+        };
         let job = queue.jobs.remove(place).expect("it is at that place");
         queue.bytes -= job.work.bytes();
         true
@@ -141,12 +174,18 @@ impl Chat {
     /// The number of the job.
     fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<u64> {
         let bounds = &self.0.bounds;
-        let mut queues = self.0.lanes.queues.lock().expect("no panic while holding the queues");
+        let mut queues = self
+            .0
+            .lanes
+            .queues
+            .lock()
+            .expect("no panic while holding the queues");
         let (queue, is_new) = match queues.entry(conversation) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => (entry.insert(Queue::default()), true),
         };
-        let is_full = queue.jobs.len() >= bounds.lane_jobs_max || queue.bytes + work.bytes() > bounds.lane_bytes_max;
+        let is_full = queue.jobs.len() >= bounds.lane_jobs_max
+            || queue.bytes + work.bytes() > bounds.lane_bytes_max;
         if is_full && !queue.jobs.is_empty() {
             return Err(Error::Busy);
         }
@@ -156,8 +195,14 @@ impl Chat {
         queue.jobs.push_back(Job { number, user, work });
         drop(queues);
         if is_new {
-            let worker = Worker { chat: self.clone(), conversation };
-            self.0.lanes.tasks.spawn(worker.run().instrument(tracing::Span::none()));
+            let worker = Worker {
+                chat: self.clone(),
+                conversation,
+            };
+            self.0
+                .lanes
+                .tasks
+                .spawn(worker.run().instrument(tracing::Span::none()));
         }
         Ok(number)
     }
@@ -182,7 +227,14 @@ impl Worker {
     /// A client that has gone does not want the answer.
     async fn do_alone(&self, user: UserId, work: Work) {
         match work {
-            Work::Send(draft, reply) => self.send(vec![SendJob { sender: user, draft, reply }]).await,
+            Work::Send(draft, reply) => {
+                self.send(vec![SendJob {
+                    sender: user,
+                    draft,
+                    reply,
+                }])
+                .await
+            }
             Work::Revise(draft, reply) => drop(reply.send(self.revise(user, draft).await)),
             Work::React(draft, reply) => drop(reply.send(self.react(user, draft).await)),
             Work::Govern(wish, reply) => drop(reply.send(self.govern(&user, &wish).await)),
@@ -191,7 +243,13 @@ impl Worker {
 
     /// What is done next. `None` when there is nothing: then the queue is gone, and the next job starts a new task.
     fn take(&self) -> Option<Batch> {
-        let mut queues = self.chat.0.lanes.queues.lock().expect("no panic while holding the queues");
+        let mut queues = self
+            .chat
+            .0
+            .lanes
+            .queues
+            .lock()
+            .expect("no panic while holding the queues");
         let queue = queues.get_mut(&self.conversation)?;
         let mut sends = Vec::new();
         let mut bytes = 0;
@@ -199,8 +257,16 @@ impl Worker {
             let job_bytes = job.work.bytes();
             let is_full = sends.len() >= BATCH_MESSAGES_MAX || bytes + job_bytes > BATCH_BYTES_MAX;
             match job {
-                Job { user, work: Work::Send(draft, reply), .. } if sends.is_empty() || !is_full => {
-                    sends.push(SendJob { sender: user, draft, reply });
+                Job {
+                    user,
+                    work: Work::Send(draft, reply),
+                    ..
+                } if sends.is_empty() || !is_full => {
+                    sends.push(SendJob {
+                        sender: user,
+                        draft,
+                        reply,
+                    });
                 }
                 job if sends.is_empty() => {
                     queue.bytes -= job_bytes;
@@ -232,19 +298,47 @@ impl Worker {
     /// Changes a message, where the rules let this user.
     async fn revise(&self, user: UserId, draft: RevisionDraft) -> Result<Arc<Message>> {
         self.still_in(&user, draft.departures).await?;
-        let present = self.chat.message_of(self.conversation, draft.message).await?;
+        let present = self
+            .chat
+            .message_of(self.conversation, draft.message)
+            .await?;
         // A role may have been taken while it waited. It is asked for seldom.
         let role = match draft.is_by_role(&present, &user) {
-            true => Some(self.chat.seat_of(&user, self.conversation).await?.membership.role),
+            true => Some(
+                self.chat
+                    .seat_of(&user, self.conversation)
+                    .await?
+                    .membership
+                    .role,
+            ),
             false => None,
         };
         let ids = self.chat.begin(1)?;
-        let Some(revision) = draft.revision(&present, &user, role, ids.newest().moment())? else { return Ok(present) };
-        let change = Change { id: ids.newest(), kind: revision.kind(), message: present.id, user };
-        let (ids, revised) = self.chat.settled(ids, || self.chat.0.store.revise_message(self.conversation, &revision, &change)).await?;
+        let Some(revision) = draft.revision(&present, &user, role, ids.newest().moment())? else {
+            return Ok(present);
+        };
+        let change = Change {
+            id: ids.newest(),
+            kind: revision.kind(),
+            message: present.id,
+            user,
+        };
+        let (ids, revised) = self
+            .chat
+            .settled(ids, || {
+                self.chat
+                    .0
+                    .store
+                    .revise_message(self.conversation, &revision, &change)
+            })
+            .await?;
         self.log_late_change(&change).await?;
         let Revised { message, audience } = revised.ok_or(Error::NotFound("the message"))?;
-        self.tell(change.id, &ids, Event::MessageChanged(change.kind, Arc::clone(&message)));
+        self.tell(
+            change.id,
+            &ids,
+            Event::MessageChanged(change.kind, Arc::clone(&message)),
+        );
         self.tell_audience(change.id, &audience, &ids);
         Ok(message)
     }
@@ -252,17 +346,24 @@ impl Worker {
     /// Tells those who listen to the conversation.
     pub(super) fn tell(&self, id: TimeUuid, ids: &Ids, event: Event) {
         self.chat.was_told(id);
-        self.chat.0.bus.signal_peers(|| Signal::Written(self.conversation));
+        self.chat
+            .0
+            .bus
+            .signal_peers(|| Signal::Written(self.conversation));
         let topic = Topic::Conversation(self.conversation);
         if self.chat.0.bus.has_subscribers(&topic) {
-            self.chat.0.bus.publish(&topic, Arc::new(Notice::new(id, ids.settled(), event)));
+            self.chat
+                .0
+                .bus
+                .publish(&topic, Arc::new(Notice::new(id, ids.settled(), event)));
         }
     }
 
     pub(super) fn tell_audience(&self, id: TimeUuid, audience: &Audience, ids: &Ids) {
         if let Some(users) = &audience.users {
             let signal = |user| Signal::WrittenFor(user, self.conversation);
-            self.chat.tell_inboxes(users.iter(), self.conversation, (id, ids.settled()), signal);
+            self.chat
+                .tell_inboxes(users.iter(), self.conversation, (id, ids.settled()), signal);
         }
     }
 }

@@ -28,8 +28,8 @@ use super::told::Recent;
 use super::{Chat, Inner};
 use crate::bus::Signal;
 use crate::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, Event, InboxChange, Message, Notice, OrderKey, PageRequest, TimeUuid, Timestamp,
-    Topic, UserId,
+    Change, ChangeKind, Conversation, ConversationId, Cut, Event, InboxChange, Message, Notice,
+    OrderKey, PageRequest, TimeUuid, Timestamp, Topic, UserId,
 };
 use crate::store::{self, Wake, WakePlace};
 
@@ -88,12 +88,27 @@ impl Chat {
         tokio::spawn(async move {
             let mut looked = Instant::now();
             loop {
-                let Some(bus) = lookout.chat.upgrade().map(|inner| inner.bus.clone()) else { return };
-                let every = if bus.is_connected_to_peers() { LOOK_EVERY_HEARING } else { LOOK_EVERY };
+                let Some(bus) = lookout.chat.upgrade().map(|inner| inner.bus.clone()) else {
+                    return;
+                };
+                let every = if bus.is_connected_to_peers() {
+                    LOOK_EVERY_HEARING
+                } else {
+                    LOOK_EVERY
+                };
                 // Also where the others never pause.
                 let is_due = looked.elapsed() >= every;
-                let heard = if is_due { None } else { timeout_at(looked + every, bus.receive_signals()).await.ok().flatten() };
-                let Some(inner) = lookout.chat.upgrade() else { return };
+                let heard = if is_due {
+                    None
+                } else {
+                    timeout_at(looked + every, bus.receive_signals())
+                        .await
+                        .ok()
+                        .flatten()
+                };
+                let Some(inner) = lookout.chat.upgrade() else {
+                    return;
+                };
                 match heard {
                     Some(signals) => lookout.heed(&Chat(inner), signals).await,
                     None => {
@@ -138,7 +153,9 @@ impl Lookout {
                 Signal::Marker(conversation, user) => {
                     places.insert(WakePlace::Marker(conversation, user));
                 }
-                Signal::Typing(conversation, user, is_typing) => chat.tell_typing_here(&user, conversation, is_typing),
+                Signal::Typing(conversation, user, is_typing) => {
+                    chat.tell_typing_here(&user, conversation, is_typing)
+                }
                 Signal::Presence(user, is_here) => chat.hear_presence(&user, is_here),
                 Signal::PresenceQuery(user) => chat.say_presence(&user),
             }
@@ -154,8 +171,17 @@ impl Lookout {
     }
 
     fn here<'a>(&'a self, chat: &'a Chat) -> Look<'a> {
-        let from = before_by(OrderKey::first_at(self.looked_at), chat.0.store.overlap_micros());
-        Look { chat, from, has_inboxes: chat.0.bus.has_inbox_subscribers(), markers: &self.markers, logged: &self.logged }
+        let from = before_by(
+            OrderKey::first_at(self.looked_at),
+            chat.0.store.overlap_micros(),
+        );
+        Look {
+            chat,
+            from,
+            has_inboxes: chat.0.bus.has_inbox_subscribers(),
+            markers: &self.markers,
+            logged: &self.logged,
+        }
     }
 
     fn looked(&mut self, chat: &Chat, at: Timestamp) {
@@ -170,7 +196,10 @@ impl Lookout {
     async fn follow(&mut self, chat: &Chat) -> store::Result<()> {
         let wakes = chat.0.store.wakes(self.looked_at).await?;
         let began = Instant::now();
-        let due: Vec<&Wake> = wakes.iter().filter(|wake| self.is_due(wake, began)).collect();
+        let due: Vec<&Wake> = wakes
+            .iter()
+            .filter(|wake| self.is_due(wake, began))
+            .collect();
         // Of several wakes of one place the one that is followed for the last time counts.
         let mut places: HashMap<&WakePlace, bool> = HashMap::new();
         for wake in &due {
@@ -178,20 +207,31 @@ impl Lookout {
         }
         let look = self.here(chat);
         let places = stream::iter(places).map(Ok);
-        places.try_for_each_concurrent(LOOKS_AT_ONCE, |(place, is_last)| look.follow(place, is_last)).await?;
+        places
+            .try_for_each_concurrent(LOOKS_AT_ONCE, |(place, is_last)| {
+                look.follow(place, is_last)
+            })
+            .await?;
         for wake in due {
             self.followed(wake, began);
         }
-        self.leading.retain(|_, leading| leading.first + WAKE_LIFETIME > began);
+        self.leading
+            .retain(|_, leading| leading.first + WAKE_LIFETIME > began);
         Ok(())
     }
 
     fn is_due(&self, wake: &Wake, now: Instant) -> bool {
-        !self.followed.contains(&wake.id) && self.leading.get(&wake.id).is_none_or(|leading| leading.next <= now)
+        !self.followed.contains(&wake.id)
+            && self
+                .leading
+                .get(&wake.id)
+                .is_none_or(|leading| leading.next <= now)
     }
 
     fn is_last(&self, wake: &Wake, now: Instant) -> bool {
-        self.leading.get(&wake.id).is_some_and(|leading| leading.first + WAKE_LEADS <= now)
+        self.leading
+            .get(&wake.id)
+            .is_some_and(|leading| leading.first + WAKE_LEADS <= now)
     }
 
     /// After one, two and four seconds it is followed again. A look comes a little earlier or later.
@@ -201,9 +241,18 @@ impl Lookout {
             self.followed.insert(wake.id);
             return;
         }
-        let first = self.leading.get(&wake.id).map_or(now, |leading| leading.first);
+        let first = self
+            .leading
+            .get(&wake.id)
+            .map_or(now, |leading| leading.first);
         let age = 2 * (now - first).max(LOOK_EVERY / 2);
-        self.leading.insert(wake.id, Leading { first, next: first + (age - LOOK_EVERY / 10).min(WAKE_LEADS) });
+        self.leading.insert(
+            wake.id,
+            Leading {
+                first,
+                next: first + (age - LOOK_EVERY / 10).min(WAKE_LEADS),
+            },
+        );
     }
 }
 
@@ -221,7 +270,9 @@ impl Look<'_> {
     /// For the last time: what still seems to be half there is told as it is.
     async fn follow(&self, place: &WakePlace, is_last: bool) -> store::Result<()> {
         let looked = match place {
-            WakePlace::Conversation(conversation) => self.at_conversation(*conversation, is_last).await,
+            WakePlace::Conversation(conversation) => {
+                self.at_conversation(*conversation, is_last).await
+            }
             WakePlace::Inbox(user) => self.at_inbox(user, is_last).await,
             WakePlace::Marker(conversation, user) => self.at_marker(*conversation, user).await,
         };
@@ -235,15 +286,39 @@ impl Look<'_> {
         }
     }
 
-    async fn at_conversation(&self, conversation: ConversationId, is_last: bool) -> store::Result<()> {
-        let is_heard = self.chat.0.bus.has_subscribers(&Topic::Conversation(conversation));
-        let mut inboxes = if is_heard { Vec::new() } else { self.inboxes_heard(conversation).await? };
+    async fn at_conversation(
+        &self,
+        conversation: ConversationId,
+        is_last: bool,
+    ) -> store::Result<()> {
+        let is_heard = self
+            .chat
+            .0
+            .bus
+            .has_subscribers(&Topic::Conversation(conversation));
+        let mut inboxes = if is_heard {
+            Vec::new()
+        } else {
+            self.inboxes_heard(conversation).await?
+        };
         if !is_heard && inboxes.is_empty() {
             return Ok(());
         }
         // Who begins to listen now reads up to the head. What lies beyond is told once that has come so far.
-        let head = self.chat.0.store.newest_events(&[conversation]).await?.pop().flatten();
-        let Some(head) = head.map(TimeUuid::order_key).filter(|head| *head > self.from) else { return Ok(()) };
+        let head = self
+            .chat
+            .0
+            .store
+            .newest_events(&[conversation])
+            .await?
+            .pop()
+            .flatten();
+        let Some(head) = head
+            .map(TimeUuid::order_key)
+            .filter(|head| *head > self.from)
+        else {
+            return Ok(());
+        };
         let mut events = self.messages_of(conversation, head).await?;
         events.extend(self.changes_of(conversation, head, is_last).await?);
         events.retain(|(id, _)| !self.chat.0.told.contains(*id));
@@ -253,7 +328,11 @@ impl Look<'_> {
         if is_heard {
             inboxes = self.inboxes_heard(conversation).await?;
         }
-        if !is_last && !self.have_come_so_far(conversation, &inboxes, &events).await? {
+        if !is_last
+            && !self
+                .have_come_so_far(conversation, &inboxes, &events)
+                .await?
+        {
             return Ok(());
         }
         events.sort_unstable_by_key(|(id, _)| *id);
@@ -263,14 +342,30 @@ impl Look<'_> {
         Ok(())
     }
 
-    async fn messages_of(&self, conversation: ConversationId, head: OrderKey) -> store::Result<Vec<(TimeUuid, Event)>> {
-        let cut = Cut { start: Bound::Excluded(self.from), end: Bound::Included(head) };
+    async fn messages_of(
+        &self,
+        conversation: ConversationId,
+        head: OrderKey,
+    ) -> store::Result<Vec<(TimeUuid, Event)>> {
+        let cut = Cut {
+            start: Bound::Excluded(self.from),
+            end: Bound::Included(head),
+        };
         let mut events = Vec::new();
         let mut request = PageRequest::last(PAGE);
         loop {
-            let page = self.chat.0.store.history(conversation, &cut, &request).await?;
+            let page = self
+                .chat
+                .0
+                .store
+                .history(conversation, &cut, &request)
+                .await?;
             let newest = page.items.first().map(|message| message.id.order_key());
-            events.extend(page.items.into_iter().map(|message| (message.id, Event::MessageAdded(message))));
+            events.extend(
+                page.items
+                    .into_iter()
+                    .map(|message| (message.id, Event::MessageAdded(message))),
+            );
             match newest.filter(|_| page.has_previous) {
                 Some(newest) => request = PageRequest::last(PAGE).before(newest),
                 None => return Ok(events),
@@ -278,14 +373,21 @@ impl Look<'_> {
         }
     }
 
-    async fn changes_of(&self, conversation: ConversationId, head: OrderKey, is_last: bool) -> store::Result<Vec<(TimeUuid, Event)>> {
+    async fn changes_of(
+        &self,
+        conversation: ConversationId,
+        head: OrderKey,
+        is_last: bool,
+    ) -> store::Result<Vec<(TimeUuid, Event)>> {
         let mut events = Vec::new();
         let mut place = self.from;
         loop {
             let mut changes = self.chat.0.store.changes(conversation, place, PAGE).await?;
             let is_end = changes.len() < PAGE;
             place = changes.last().map_or(place, |change| change.id.order_key());
-            changes.retain(|change| change.id.order_key() <= head && !self.chat.0.told.contains(change.id));
+            changes.retain(|change| {
+                change.id.order_key() <= head && !self.chat.0.told.contains(change.id)
+            });
             events.extend(self.changed_here(conversation, changes, is_last).await?);
             if is_end {
                 return Ok(events);
@@ -298,12 +400,19 @@ impl Look<'_> {
         if !self.has_inboxes {
             return Ok(Vec::new());
         }
-        let page = self.chat.0.store.participants(conversation, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?;
+        let page = self
+            .chat
+            .0
+            .store
+            .participants(conversation, &PageRequest::first(Conversation::FAN_OUT_MAX))
+            .await?;
         if page.has_next {
             return Ok(Vec::new());
         }
         let users = page.items.into_iter().map(|participant| participant.user);
-        Ok(users.filter(|user| self.chat.0.bus.has_subscribers(&Topic::Inbox(user.clone()))).collect())
+        Ok(users
+            .filter(|user| self.chat.0.bus.has_subscribers(&Topic::Inbox(user.clone())))
+            .collect())
     }
 
     /// Whether these inboxes show the newest of the messages: what is told of an entry is read from there.
@@ -313,10 +422,21 @@ impl Look<'_> {
         inboxes: &[UserId],
         events: &[(TimeUuid, Event)],
     ) -> store::Result<bool> {
-        let messages = events.iter().filter(|(_, event)| matches!(event, Event::MessageAdded(_)));
-        let Some(newest) = messages.map(|(id, _)| *id).max() else { return Ok(true) };
+        let messages = events
+            .iter()
+            .filter(|(_, event)| matches!(event, Event::MessageAdded(_)));
+        let Some(newest) = messages.map(|(id, _)| *id).max() else {
+            return Ok(true);
+        };
         for user in inboxes {
-            let row = self.chat.0.store.inbox_rows(user, &[conversation]).await?.pop().flatten();
+            let row = self
+                .chat
+                .0
+                .store
+                .inbox_rows(user, &[conversation])
+                .await?
+                .pop()
+                .flatten();
             if row.is_some_and(|row| row.last_message < Some(newest)) {
                 return Ok(false);
             }
@@ -331,17 +451,22 @@ impl Look<'_> {
         changes: Vec<Change>,
         is_last: bool,
     ) -> store::Result<Vec<(TimeUuid, Event)>> {
-        let keys: Vec<_> = changes.iter().map(|change| (conversation, change.message)).collect();
+        let keys: Vec<_> = changes
+            .iter()
+            .map(|change| (conversation, change.message))
+            .collect();
         let messages = self.chat.0.store.messages(&keys).await?;
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
             if !is_last && !is_seen_in(&change, message.as_deref()) {
                 return None;
             }
             let event = match change.kind {
-                ChangeKind::MessageLate => return message.map(|message| (message.id, Event::MessageAdded(message))),
-                kind @ (ChangeKind::MessageEdited | ChangeKind::MessageDeleted | ChangeKind::ReactionsChanged) => {
-                    Event::MessageChanged(kind, message?)
+                ChangeKind::MessageLate => {
+                    return message.map(|message| (message.id, Event::MessageAdded(message)));
                 }
+                kind @ (ChangeKind::MessageEdited
+                | ChangeKind::MessageDeleted
+                | ChangeKind::ReactionsChanged) => Event::MessageChanged(kind, message?),
                 ChangeKind::ParticipantAdded
                 | ChangeKind::ParticipantRemoved
                 | ChangeKind::RoleChanged
@@ -349,7 +474,11 @@ impl Look<'_> {
             };
             Some((change.id, event))
         };
-        Ok(changes.into_iter().zip(messages).filter_map(event).collect())
+        Ok(changes
+            .into_iter()
+            .zip(messages)
+            .filter_map(event)
+            .collect())
     }
 
     /// What was logged there may be seen before the entry shows it: it is told once more when that must be so.
@@ -365,7 +494,11 @@ impl Look<'_> {
         };
         let mut changed: HashMap<ConversationId, TimeUuid> = HashMap::new();
         for (id, conversation) in log {
-            let is_new = self.logged.lock().expect("no panic while holding what was told").insert((user.clone(), id));
+            let is_new = self
+                .logged
+                .lock()
+                .expect("no panic while holding what was told")
+                .insert((user.clone(), id));
             if is_new || is_last {
                 let newest = changed.entry(conversation).or_insert(id);
                 *newest = id.max(*newest);
@@ -373,7 +506,10 @@ impl Look<'_> {
         }
         for (conversation, id) in changed {
             let event = Event::Inbox(InboxChange { conversation });
-            self.chat.0.bus.publish(&topic, Arc::new(Notice::new(id, settled, event)));
+            self.chat
+                .0
+                .bus
+                .publish(&topic, Arc::new(Notice::new(id, settled, event)));
         }
         Ok(())
     }
@@ -386,19 +522,32 @@ impl Look<'_> {
         }
         let (chat, key) = (self.chat, (conversation, user.clone()));
         let keys = std::slice::from_ref(&key);
-        let (seats, participants) = try_join(chat.0.store.seats(user, &[conversation]), chat.0.store.participants_by_name(keys)).await?;
-        let (Some(Some(seat)), Some(Some(participant))) = (seats.first(), participants.first()) else { return Ok(()) };
+        let (seats, participants) = try_join(
+            chat.0.store.seats(user, &[conversation]),
+            chat.0.store.participants_by_name(keys),
+        )
+        .await?;
+        let (Some(Some(seat)), Some(Some(participant))) = (seats.first(), participants.first())
+        else {
+            return Ok(());
+        };
         if seat.conversation.is_large {
             return Ok(());
         }
         let places = (participant.read_up_to, participant.delivered_up_to);
-        let before = self.markers.lock().expect("no panic while holding markers").put(key, places);
+        let before = self
+            .markers
+            .lock()
+            .expect("no panic while holding markers")
+            .put(key, places);
         if before != Some(places) {
             let settled = chat.0.horizon.settled();
             // It has no place in the order, so that any one will do.
             let id = TimeUuid::new(chat.0.clock.now(), [0; 8]);
             let event = Event::MarkerMoved(conversation, user.clone());
-            chat.0.bus.publish(&topic, Arc::new(Notice::new(id, settled, event)));
+            chat.0
+                .bus
+                .publish(&topic, Arc::new(Notice::new(id, settled, event)));
         }
         Ok(())
     }
@@ -414,7 +563,10 @@ impl Chat {
         let settled = self.0.horizon.settled();
         if let Event::MessageChanged(ChangeKind::ReactionsChanged, _) = &event {
             // No entry shows reactions.
-            self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice::new(id, settled, event)));
+            self.0.bus.publish(
+                &Topic::Conversation(conversation),
+                Arc::new(Notice::new(id, settled, event)),
+            );
             return;
         }
         let mut gone = None;
@@ -424,7 +576,10 @@ impl Chat {
             self.departed();
             gone = Some(change.user.clone());
         }
-        self.0.bus.publish(&Topic::Conversation(conversation), Arc::new(Notice::new(id, settled, event)));
+        self.0.bus.publish(
+            &Topic::Conversation(conversation),
+            Arc::new(Notice::new(id, settled, event)),
+        );
         self.tell_inboxes_here(inboxes.iter().chain(&gone), conversation, id, settled);
     }
 }

@@ -38,24 +38,52 @@ pub struct MessageUpdates {
 
 impl Chat {
     /// New messages of a conversation. With `after`: first every later one, oldest first, then live ones.
-    pub async fn message_updates(&self, viewer: &UserId, conversation: ConversationId, after: Option<OrderKey>) -> Result<MessageUpdates> {
+    pub async fn message_updates(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        after: Option<OrderKey>,
+    ) -> Result<MessageUpdates> {
         let heard = self.0.bus.subscribe(Topic::Conversation(conversation));
         let watch = Watch::begin(self, viewer, conversation).await?;
         let last = match after {
             Some(after) => before_by(after, self.0.store.overlap_micros()),
-            None => Reader { chat: self, viewer, conversation, heard: &heard }.position().await?,
+            None => {
+                Reader {
+                    chat: self,
+                    viewer,
+                    conversation,
+                    heard: &heard,
+                }
+                .position()
+                .await?
+            }
         };
         // Without `after` all is new that is heard: the position was read later.
         let given = Given::from(after.map_or(OrderKey::MIN, |_| last), self.is_shared());
         let late_from = after.filter(|_| self.is_shared()).map(|_| last);
         let (replay, is_behind) = (None, after.is_some());
-        Ok(MessageUpdates { chat: self.clone(), conversation, watch, heard, last, given, replay, is_behind, late_from })
+        Ok(MessageUpdates {
+            chat: self.clone(),
+            conversation,
+            watch,
+            heard,
+            last,
+            given,
+            replay,
+            is_behind,
+            late_from,
+        })
     }
 }
 
 /// A place that lies some time earlier.
 pub(super) fn before_by(place: OrderKey, micros: i64) -> OrderKey {
-    if micros == 0 { place } else { OrderKey::first_at(place.moment().plus_micros(-micros)) }
+    if micros == 0 {
+        place
+    } else {
+        OrderKey::first_at(place.moment().plus_micros(-micros))
+    }
 }
 
 impl MessageUpdates {
@@ -97,7 +125,10 @@ impl MessageUpdates {
                     if let Event::MessageAdded(message) = &notice.event {
                         if self.give(message) {
                             let message = Arc::clone(message);
-                            return Some(Ok(MessageUpdate { message, same: Same::heard(notice) }));
+                            return Some(Ok(MessageUpdate {
+                                message,
+                                same: Same::heard(notice),
+                            }));
                         }
                     } else if self.is_own_departure(&notice.event) {
                         match self.watch.may_still_see().await {
@@ -122,10 +153,16 @@ impl MessageUpdates {
 
     /// Reads the next piece of what was missed; the stream is live when there is no more.
     async fn read_on(&mut self) -> Result<()> {
-        let reader = Reader { chat: &self.chat, viewer: self.watch.viewer(), conversation: self.conversation, heard: &self.heard };
+        let reader = Reader {
+            chat: &self.chat,
+            viewer: self.watch.viewer(),
+            conversation: self.conversation,
+            heard: &self.heard,
+        };
         let piece = reader.messages(self.last).await?;
-        let mut next: VecDeque<_> =
-            updates(&piece.messages, &piece.source).filter(|update| update.message.id.order_key() > self.last).collect();
+        let mut next: VecDeque<_> = updates(&piece.messages, &piece.source)
+            .filter(|update| update.message.id.order_key() > self.last)
+            .collect();
         if !piece.has_more {
             match self.late_from.take() {
                 Some(from) => {
@@ -147,7 +184,13 @@ impl MessageUpdates {
     }
 }
 
-fn updates(messages: &[Arc<Message>], source: &super::same::Source) -> impl Iterator<Item = MessageUpdate> {
-    let update = |(place, message): (usize, &Arc<Message>)| MessageUpdate { message: Arc::clone(message), same: source.at(place) };
+fn updates(
+    messages: &[Arc<Message>],
+    source: &super::same::Source,
+) -> impl Iterator<Item = MessageUpdate> {
+    let update = |(place, message): (usize, &Arc<Message>)| MessageUpdate {
+        message: Arc::clone(message),
+        same: source.at(place),
+    };
     messages.iter().enumerate().map(update)
 }

@@ -50,7 +50,8 @@ use crate::bus::{Bus, Signal};
 use crate::clock::{Clock, IdGenerator};
 use crate::metrics::Metrics;
 use crate::model::{
-    Body, ConversationId, DirectIds, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid, Timestamp, Topic, Unread, UserId,
+    Body, ConversationId, DirectIds, Event, InboxChange, Metadata, Notice, OrderKey, TimeUuid,
+    Timestamp, Topic, Unread, UserId,
 };
 use crate::rate::{Buckets, Rate};
 use crate::store::{self, ReadShares, Store};
@@ -123,7 +124,13 @@ pub struct RateBounds {
 
 impl Default for RateBounds {
     fn default() -> Self {
-        Self { is_on: true, sends_per_second: 10, sends_burst: 30, strangers_per_hour: 60, typing_every: Duration::from_secs(2) }
+        Self {
+            is_on: true,
+            sends_per_second: 10,
+            sends_burst: 30,
+            strangers_per_hour: 60,
+            typing_every: Duration::from_secs(2),
+        }
     }
 }
 
@@ -190,21 +197,48 @@ struct Inner {
 
 impl Chat {
     /// A chat over a store. Its ids begin after the greatest one that the store has.
-    pub async fn open(store: Arc<dyn Store>, bus: Bus, clock: Arc<dyn Clock>, bounds: Bounds) -> Result<Self, store::Error> {
+    pub async fn open(
+        store: Arc<dyn Store>,
+        bus: Bus,
+        clock: Arc<dyn Clock>,
+        bounds: Bounds,
+    ) -> Result<Self, store::Error> {
         let ids = Arc::new(IdGenerator::random());
         if let Some(newest) = store.newest_id().await? {
             ids.observe(newest);
         }
-        let imported_at = store.note(store::NOTE_IMPORTED_AT).await?.and_then(|text| Timestamp::parse(&text)).unwrap_or_default();
+        let imported_at = store
+            .note(store::NOTE_IMPORTED_AT)
+            .await?
+            .and_then(|text| Timestamp::parse(&text))
+            .unwrap_or_default();
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
-        let horizon = horizon::Horizon::new(Arc::clone(&clock), Arc::clone(&ids), store.overlap_micros() > 0);
-        let sends = Buckets::new("sends", Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst));
+        let horizon = horizon::Horizon::new(
+            Arc::clone(&clock),
+            Arc::clone(&ids),
+            store.overlap_micros() > 0,
+        );
+        let sends = Buckets::new(
+            "sends",
+            Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst),
+        );
         let strangers = Buckets::new("strangers", Rate::per_hour(bounds.rates.strangers_per_hour));
         let looks = Buckets::new("looks", presence_updates::LOOKS);
-        let typing = Buckets::new("typing", Rate { count: 1, per: bounds.rates.typing_every, burst: 1 });
+        let typing = Buckets::new(
+            "typing",
+            Rate {
+                count: 1,
+                per: bounds.rates.typing_every,
+                burst: 1,
+            },
+        );
         let presence = presence::Keeper::new(bus.clone(), Arc::clone(&clock), &bounds);
-        let turns = turn::Line::new(bounds.user_replays_max, bounds.replays_max, bounds.replay_wait);
+        let turns = turn::Line::new(
+            bounds.user_replays_max,
+            bounds.replays_max,
+            bounds.replay_wait,
+        );
         let (lanes, departures, told, replays, counts, direct_ids) = Default::default();
         let followed = presence_updates::FollowedNames::new(bounds.presence_names_max);
         let rosters = roster::Rosters::default();
@@ -248,20 +282,38 @@ impl Chat {
 
     /// The same, from the bucket of something narrower.
     fn pace_of(&self, buckets: &Buckets, key: &impl Hash) -> Result<()> {
-        if self.0.bounds.rates.is_on { Ok(buckets.take(key, 1, Instant::now())?) } else { Ok(()) }
+        if self.0.bounds.rates.is_on {
+            Ok(buckets.take(key, 1, Instant::now())?)
+        } else {
+            Ok(())
+        }
     }
 
     /// Tells what it counts of itself, and what its bus does.
     pub fn register(&self, metrics: &Metrics) {
         self.0.bus.register(metrics);
-        [&self.0.sends, &self.0.strangers, &self.0.typing].iter().for_each(|buckets| buckets.register(metrics));
+        [&self.0.sends, &self.0.strangers, &self.0.typing]
+            .iter()
+            .for_each(|buckets| buckets.register(metrics));
         let of = |read: fn(&Inner) -> f64| {
             let chat = self.clone();
             move || read(&chat.0)
         };
-        metrics.read("wideroom_queues", "Conversations with writes in progress.", of(|inner| inner.lanes.waiting().0 as f64));
-        metrics.read("wideroom_queue_jobs", "Writes waiting in the queues of conversations.", of(|inner| inner.lanes.waiting().1 as f64));
-        metrics.read("wideroom_replays", "Running reads of history for resumed subscriptions.", of(|inner| inner.turns.taken() as f64));
+        metrics.read(
+            "wideroom_queues",
+            "Conversations with writes in progress.",
+            of(|inner| inner.lanes.waiting().0 as f64),
+        );
+        metrics.read(
+            "wideroom_queue_jobs",
+            "Writes waiting in the queues of conversations.",
+            of(|inner| inner.lanes.waiting().1 as f64),
+        );
+        metrics.read(
+            "wideroom_replays",
+            "Running reads of history for resumed subscriptions.",
+            of(|inner| inner.turns.taken() as f64),
+        );
     }
 
     /// Topics that somebody listens to.
@@ -318,7 +370,9 @@ impl Chat {
         (id, settled): (TimeUuid, OrderKey),
         signal: impl Fn(UserId) -> Signal,
     ) {
-        let users = users.into_iter().inspect(|user| self.0.bus.signal_peers(|| signal((*user).clone())));
+        let users = users
+            .into_iter()
+            .inspect(|user| self.0.bus.signal_peers(|| signal((*user).clone())));
         self.tell_inboxes_here(users, conversation, id, settled);
     }
 
@@ -334,7 +388,13 @@ impl Chat {
         for user in users {
             let topic = Topic::Inbox(user.clone());
             if self.0.bus.has_subscribers(&topic) {
-                let notice = notice.get_or_insert_with(|| Arc::new(Notice::new(id, settled, Event::Inbox(InboxChange { conversation }))));
+                let notice = notice.get_or_insert_with(|| {
+                    Arc::new(Notice::new(
+                        id,
+                        settled,
+                        Event::Inbox(InboxChange { conversation }),
+                    ))
+                });
                 self.0.bus.publish(&topic, Arc::clone(notice));
             }
         }

@@ -81,15 +81,30 @@ impl Chat {
     /// The user has opened something that lasts.
     pub fn arrive(&self, user: &UserId) -> Here {
         self.0.presence.hall.arrive(user);
-        Here { hall: Arc::clone(&self.0.presence.hall), user: user.clone() }
+        Here {
+            hall: Arc::clone(&self.0.presence.hall),
+            user: user.clone(),
+        }
     }
 
     /// Which of these users are here, and when they were last; `None` for those of whom the viewer may not know it.
-    pub async fn presences(&self, viewer: &UserId, users: &[UserId]) -> Result<Vec<Option<Presence>>> {
+    pub async fn presences(
+        &self,
+        viewer: &UserId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Presence>>> {
         let known = self.relationships(viewer, users).await?;
-        let seen: Vec<_> = users.iter().zip(&known).filter(|(_, known)| known.is_some()).map(|(user, _)| user.clone()).collect();
+        let seen: Vec<_> = users
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_some())
+            .map(|(user, _)| user.clone())
+            .collect();
         let mut presences = self.presences_of(&seen).await?.into_iter();
-        Ok(known.into_iter().map(|known| known.and_then(|_| presences.next())).collect())
+        Ok(known
+            .into_iter()
+            .map(|known| known.and_then(|_| presences.next()))
+            .collect())
     }
 
     /// The viewer's access was checked.
@@ -97,10 +112,17 @@ impl Chat {
         let profiles = self.0.store.profiles(users).await?;
         let hall = &self.0.presence.hall;
         let presence = |(user, kept): (&UserId, Option<Timestamp>)| {
-            let (is_here, seen_at) = hall.look_up(user).map_or((false, None), |(is_online, at)| (is_online, Some(at)));
-            Presence { is_online: is_here || hall.is_elsewhere(user), last_seen_at: kept.max(seen_at) }
+            let (is_here, seen_at) = hall
+                .look_up(user)
+                .map_or((false, None), |(is_online, at)| (is_online, Some(at)));
+            Presence {
+                is_online: is_here || hall.is_elsewhere(user),
+                last_seen_at: kept.max(seen_at),
+            }
         };
-        let kept = profiles.into_iter().map(|profile| profile.and_then(|profile| profile.last_seen_at));
+        let kept = profiles
+            .into_iter()
+            .map(|profile| profile.and_then(|profile| profile.last_seen_at));
         Ok(users.iter().zip(kept).map(presence).collect())
     }
 
@@ -127,8 +149,16 @@ impl Chat {
 
     /// Says that a user is here, where they are.
     pub(super) fn say_presence(&self, user: &UserId) {
-        if self.0.presence.hall.look_up(user).is_some_and(|(is_online, _)| is_online) {
-            self.0.bus.signal_peers(|| Signal::Presence(user.clone(), true));
+        if self
+            .0
+            .presence
+            .hall
+            .look_up(user)
+            .is_some_and(|(is_online, _)| is_online)
+        {
+            self.0
+                .bus
+                .signal_peers(|| Signal::Presence(user.clone(), true));
         }
     }
 
@@ -154,21 +184,37 @@ async fn keep(store: &Arc<dyn Store>, seen: Vec<(UserId, Timestamp)>) {
             tracing::debug!(%error, "the server failed to persist the last-seen time of a user");
         }
     };
-    stream::iter(seen).for_each_concurrent(KEPT_AT_ONCE, keep_one).await;
+    stream::iter(seen)
+        .for_each_concurrent(KEPT_AT_ONCE, keep_one)
+        .await;
 }
 
 impl Keeper {
     pub(super) fn new(bus: Bus, clock: Arc<dyn Clock>, bounds: &Bounds) -> Self {
         let (users, is_earlier, stop) = (Mutex::default(), Notify::new(), CancellationToken::new());
         let (grace, seen_every) = (bounds.presence_grace, bounds.seen_every);
-        let hall = Arc::new(Hall { bus, clock, grace, seen_every, users, is_earlier, stop: stop.clone() });
-        Self { hall, tasks: TaskTracker::new(), _stop: stop.drop_guard() }
+        let hall = Arc::new(Hall {
+            bus,
+            clock,
+            grace,
+            seen_every,
+            users,
+            is_earlier,
+            stop: stop.clone(),
+        });
+        Self {
+            hall,
+            tasks: TaskTracker::new(),
+            _stop: stop.drop_guard(),
+        }
     }
 }
 
 impl Hall {
     fn users(&self) -> MutexGuard<'_, Users> {
-        self.users.lock().expect("no panic while holding who is here")
+        self.users
+            .lock()
+            .expect("no panic while holding who is here")
     }
 
     fn arrive(&self, user: &UserId) {
@@ -178,7 +224,13 @@ impl Hall {
         if !is_known {
             users.due.push_front((Instant::now(), user.clone()));
         }
-        let new = Seen { open: 0, is_online: false, left: None, at: now, kept: None };
+        let new = Seen {
+            open: 0,
+            is_online: false,
+            left: None,
+            at: now,
+            kept: None,
+        };
         let seen = users.seen.entry(user.clone()).or_insert(new);
         (seen.open, seen.at, seen.left) = (seen.open + 1, now, None);
         let was_online = std::mem::replace(&mut seen.is_online, true);
@@ -194,11 +246,15 @@ impl Hall {
     fn leave(&self, user: &UserId) {
         let (now, instant) = (self.clock.now(), Instant::now());
         let mut users = self.users();
-        let Some(seen) = users.seen.get_mut(user) else { return };
+        let Some(seen) = users.seen.get_mut(user) else {
+            return;
+        };
         (seen.open, seen.at) = (seen.open.saturating_sub(1), now);
         if seen.open == 0 {
             seen.left = Some(instant);
-            users.leaving.push_back((instant + self.grace, user.clone()));
+            users
+                .leaving
+                .push_back((instant + self.grace, user.clone()));
             drop(users);
             self.is_earlier.notify_one();
         }
@@ -206,11 +262,17 @@ impl Hall {
 
     /// Whether they are here, and when they were last. `None` where nothing is known of them.
     fn look_up(&self, user: &UserId) -> Option<(bool, Timestamp)> {
-        self.users().seen.get(user).map(|seen| (seen.is_online, seen.at))
+        self.users()
+            .seen
+            .get(user)
+            .map(|seen| (seen.is_online, seen.at))
     }
 
     fn is_elsewhere(&self, user: &UserId) -> bool {
-        self.users().elsewhere.get(user).is_some_and(|until| *until > Instant::now())
+        self.users()
+            .elsewhere
+            .get(user)
+            .is_some_and(|until| *until > Instant::now())
     }
 
     fn hear(&self, user: &UserId, is_there: bool) {
@@ -219,7 +281,10 @@ impl Hall {
         }
         let mut users = self.users();
         let is_news = if is_there {
-            users.elsewhere.insert(user.clone(), Instant::now() + ELSEWHERE_FOR).is_none()
+            users
+                .elsewhere
+                .insert(user.clone(), Instant::now() + ELSEWHERE_FOR)
+                .is_none()
         } else {
             if let Some(until) = users.elsewhere.get_mut(user) {
                 *until = Instant::now() + OTHERS_SAY;
@@ -228,7 +293,8 @@ impl Hall {
         };
         drop(users);
         if !is_there {
-            self.bus.signal_peers(|| Signal::PresenceQuery(user.clone()));
+            self.bus
+                .signal_peers(|| Signal::PresenceQuery(user.clone()));
         }
         self.is_earlier.notify_one();
         if is_news {
@@ -238,12 +304,21 @@ impl Hall {
 
     /// Those who are not heard of any more from other servers.
     fn forget_elsewhere(&self, now: Instant) -> Vec<UserId> {
-        self.users().elsewhere.extract_if(|_, until| *until <= now).map(|(user, _)| user).collect()
+        self.users()
+            .elsewhere
+            .extract_if(|_, until| *until <= now)
+            .map(|(user, _)| user)
+            .collect()
     }
 
     /// Whether they are here shows those here what it is now.
     fn tell(&self, user: &UserId) {
-        self.bus.signal_peers(|| Signal::Presence(user.clone(), self.look_up(user).is_some_and(|(is_online, _)| is_online)));
+        self.bus.signal_peers(|| {
+            Signal::Presence(
+                user.clone(),
+                self.look_up(user).is_some_and(|(is_online, _)| is_online),
+            )
+        });
         self.tell_here(user);
     }
 
@@ -251,7 +326,10 @@ impl Hall {
         let topic = Topic::Presence(user.clone());
         if self.bus.has_subscribers(&topic) {
             let (id, settled) = (TimeUuid::new(self.clock.now(), [0; 8]), OrderKey::MIN);
-            self.bus.publish(&topic, Arc::new(Notice::new(id, settled, Event::Presence(user.clone()))));
+            self.bus.publish(
+                &topic,
+                Arc::new(Notice::new(id, settled, Event::Presence(user.clone()))),
+            );
         }
     }
 
@@ -260,7 +338,10 @@ impl Hall {
         loop {
             let next = {
                 let users = self.users();
-                let here = [users.leaving.front(), users.due.front()].into_iter().flatten().map(|(at, _)| *at);
+                let here = [users.leaving.front(), users.due.front()]
+                    .into_iter()
+                    .flatten()
+                    .map(|(at, _)| *at);
                 here.chain(users.elsewhere.values().copied()).min()
             };
             tokio::select! {
@@ -276,7 +357,9 @@ impl Hall {
         let mut gone = Vec::new();
         let mut users = self.users();
         while users.leaving.front().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, user)) = users.leaving.pop_front() else { break };
+            let Some((_, user)) = users.leaving.pop_front() else {
+                break;
+            };
             // One who came back and went again has another place further behind.
             if let Some(seen) = users.seen.get_mut(&user)
                 && seen.is_online
@@ -288,7 +371,9 @@ impl Hall {
         }
         drop(users);
         gone.iter().for_each(|user| self.tell(user));
-        self.forget_elsewhere(now).iter().for_each(|user| self.tell_here(user));
+        self.forget_elsewhere(now)
+            .iter()
+            .for_each(|user| self.tell_here(user));
     }
 
     /// What is to be kept by now. Who is gone, and of whom it was kept, is forgotten.
@@ -298,8 +383,12 @@ impl Hall {
         let users = &mut *guard;
         let mut taken = Vec::new();
         while taken.len() < KEPT_MAX && users.due.front().is_some_and(|(due, _)| *due <= now) {
-            let Some((_, user)) = users.due.pop_front() else { break };
-            let Some(seen) = users.seen.get_mut(&user) else { continue };
+            let Some((_, user)) = users.due.pop_front() else {
+                break;
+            };
+            let Some(seen) = users.seen.get_mut(&user) else {
+                continue;
+            };
             if seen.open > 0 {
                 seen.at = at;
             }
@@ -308,7 +397,8 @@ impl Hall {
                 continue;
             }
             if seen.is_online {
-                self.bus.signal_peers(|| Signal::Presence(user.clone(), true));
+                self.bus
+                    .signal_peers(|| Signal::Presence(user.clone(), true));
             }
             seen.kept = Some(seen.at);
             taken.push((user.clone(), seen.at));
@@ -320,8 +410,12 @@ impl Hall {
     fn take_all(&self) -> Vec<(UserId, Timestamp)> {
         let now = self.clock.now();
         let seen = std::mem::take(&mut self.users().seen);
-        let last = seen.into_iter().map(|(user, seen)| (user, if seen.open > 0 { now } else { seen.at }, seen.kept));
-        last.filter(|(_, at, kept)| *kept != Some(*at)).map(|(user, at, _)| (user, at)).collect()
+        let last = seen
+            .into_iter()
+            .map(|(user, seen)| (user, if seen.open > 0 { now } else { seen.at }, seen.kept));
+        last.filter(|(_, at, kept)| *kept != Some(*at))
+            .map(|(user, at, _)| (user, at))
+            .collect()
     }
 }
 
@@ -338,17 +432,24 @@ mod tests {
 
     fn keeper() -> (Keeper, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000_000)));
-        (Keeper::new(Bus::default(), clock.clone(), &Bounds::default()), clock)
+        (
+            Keeper::new(Bus::default(), clock.clone(), &Bounds::default()),
+            clock,
+        )
     }
 
     fn come(hall: &Arc<Hall>, name: &str) -> Here {
         let user = UserId::parse(name).unwrap();
         hall.arrive(&user);
-        Here { hall: Arc::clone(hall), user }
+        Here {
+            hall: Arc::clone(hall),
+            user,
+        }
     }
 
     fn is_online(hall: &Hall, name: &str) -> Option<bool> {
-        hall.look_up(&UserId::parse(name).unwrap()).map(|(is_online, _)| is_online)
+        hall.look_up(&UserId::parse(name).unwrap())
+            .map(|(is_online, _)| is_online)
     }
 
     #[tokio::test]
@@ -379,7 +480,9 @@ mod tests {
         let start = Instant::now();
         let kept = |seconds: i64| {
             clock.set(at(seconds));
-            let kept = hall.take_due(start + Duration::from_secs(seconds.unsigned_abs()) + Duration::from_millis(500));
+            let kept = hall.take_due(
+                start + Duration::from_secs(seconds.unsigned_abs()) + Duration::from_millis(500),
+            );
             kept.into_iter().map(|(_, at)| at).collect::<Vec<_>>()
         };
         let here = come(hall, "alice");
@@ -393,6 +496,9 @@ mod tests {
         assert_eq!(kept(119), []);
         assert_eq!(kept(120), [at(80)], "when they went, and not later");
         assert_eq!(kept(180), []);
-        assert!(hall.users().seen.is_empty() && hall.users().due.is_empty(), "who is gone is not remembered");
+        assert!(
+            hall.users().seen.is_empty() && hall.users().due.is_empty(),
+            "who is gone is not remembered"
+        );
     }
 }

@@ -84,7 +84,10 @@ struct News {
 
 impl FollowedNames {
     pub(super) fn new(max: usize) -> Self {
-        Self { users: Arc::default(), max }
+        Self {
+            users: Arc::default(),
+            max,
+        }
     }
 
     fn take(&self, viewer: &UserId, count: usize) -> Result<Names> {
@@ -94,10 +97,16 @@ impl FollowedNames {
             if *followed == 0 {
                 users.remove(viewer);
             }
-            return Err(Error::TooFast { retry_after: NAMES_WAIT });
+            return Err(Error::TooFast {
+                retry_after: NAMES_WAIT,
+            });
         }
         *followed += count;
-        Ok(Names { users: Arc::clone(&self.users), viewer: viewer.clone(), count })
+        Ok(Names {
+            users: Arc::clone(&self.users),
+            viewer: viewer.clone(),
+            count,
+        })
     }
 }
 
@@ -119,10 +128,17 @@ impl Drop for Names {
 
 impl Chat {
     /// First whether each of these users is here, then their coming and going.
-    pub async fn presence_updates(&self, viewer: &UserId, usernames: &[String]) -> Result<PresenceUpdates> {
+    pub async fn presence_updates(
+        &self,
+        viewer: &UserId,
+        usernames: &[String],
+    ) -> Result<PresenceUpdates> {
         const PATH: &[&str] = &["usernames"];
         if usernames.len() > USERS_MAX {
-            return Err(Error::bad_input(PATH, format!("at most {USERS_MAX} usernames in one call")));
+            return Err(Error::bad_input(
+                PATH,
+                format!("at most {USERS_MAX} usernames in one call"),
+            ));
         }
         let mut users: Vec<UserId> = Vec::with_capacity(usernames.len());
         for name in usernames {
@@ -151,7 +167,16 @@ impl Chat {
         };
         for (user, known) in users.into_iter().zip(found) {
             let relationship = known.relationship;
-            updates.followed.insert(user.clone(), Followed { known: Acquaintance { relationship: None, ..known }, was_online: None });
+            updates.followed.insert(
+                user.clone(),
+                Followed {
+                    known: Acquaintance {
+                        relationship: None,
+                        ..known
+                    },
+                    was_online: None,
+                },
+            );
             if let Some(relationship) = relationship {
                 updates.begin(&user, relationship);
             }
@@ -182,13 +207,21 @@ impl PresenceUpdates {
 
     /// Waits for something to look at. `None` when there will be nothing more.
     async fn listen(&mut self) -> Option<Result<()>> {
-        let has_strangers = self.followed.values().any(|one| one.known.relationship.is_none());
+        let has_strangers = self
+            .followed
+            .values()
+            .any(|one| one.known.relationship.is_none());
         let look_at = has_strangers && self.has_news();
         let of_users = async {
             match self.heard.is_empty() {
                 true => pending().await,
                 false => {
-                    let (heard, place, _) = select_all(self.heard.iter_mut().map(|subscription| subscription.next().boxed())).await;
+                    let (heard, place, _) = select_all(
+                        self.heard
+                            .iter_mut()
+                            .map(|subscription| subscription.next().boxed()),
+                    )
+                    .await;
                     (heard, place)
                 }
             }
@@ -226,14 +259,21 @@ impl PresenceUpdates {
     }
 
     fn has_news(&self) -> bool {
-        let is_candidate = |one: &Followed| one.known.relationship.is_none() && !one.known.candidates.is_empty();
-        self.news.is_everywhere || !self.news.conversations.is_empty() || self.followed.values().any(is_candidate)
+        let is_candidate =
+            |one: &Followed| one.known.relationship.is_none() && !one.known.candidates.is_empty();
+        self.news.is_everywhere
+            || !self.news.conversations.is_empty()
+            || self.followed.values().any(is_candidate)
     }
 
     /// Looks where relationships may have begun: all over where much has changed, else in some conversations.
     async fn look_for_new_ones(&mut self) -> Result<()> {
-        let mut strangers: Vec<_> =
-            self.followed.iter().filter(|(_, one)| one.known.relationship.is_none()).map(|(user, _)| user.clone()).collect();
+        let mut strangers: Vec<_> = self
+            .followed
+            .iter()
+            .filter(|(_, one)| one.known.relationship.is_none())
+            .map(|(user, _)| user.clone())
+            .collect();
         strangers.sort_unstable();
         let news = std::mem::take(&mut self.news.conversations);
         if std::mem::take(&mut self.news.is_everywhere) {
@@ -257,10 +297,19 @@ impl PresenceUpdates {
         if first < strangers.len() {
             strangers.rotate_left(first);
         }
-        let has_candidates = |user: &UserId| self.followed.get(user).is_some_and(|one| !one.known.candidates.is_empty());
+        let has_candidates = |user: &UserId| {
+            self.followed
+                .get(user)
+                .is_some_and(|one| !one.known.candidates.is_empty())
+        };
         strangers.retain(has_candidates);
         for user in strangers.into_iter().take(LOOKED_AT_MAX) {
-            for conversation in self.followed.get(&user).map(|one| one.known.candidates.clone()).unwrap_or_default() {
+            for conversation in self
+                .followed
+                .get(&user)
+                .map(|one| one.known.candidates.clone())
+                .unwrap_or_default()
+            {
                 self.look_for(&user, conversation).await?;
             }
             self.news.looked_at = Some(user);
@@ -270,7 +319,9 @@ impl PresenceUpdates {
 
     /// A conversation of the viewer's that has changed: those who are in it have become candidates there.
     async fn look_into(&mut self, conversation: ConversationId) -> Result<()> {
-        let Some(there) = self.chat.conversation(&self.viewer, conversation).await? else { return Ok(()) };
+        let Some(there) = self.chat.conversation(&self.viewer, conversation).await? else {
+            return Ok(());
+        };
         if there.is_large {
             return Ok(());
         }
@@ -281,11 +332,17 @@ impl PresenceUpdates {
     }
 
     async fn look_for(&mut self, user: &UserId, conversation: ConversationId) -> Result<()> {
-        if self.followed.get(user).is_none_or(|one| one.known.relationship.is_some()) {
+        if self
+            .followed
+            .get(user)
+            .is_none_or(|one| one.known.relationship.is_some())
+        {
             return Ok(());
         }
         let shares = self.chat.shares(&self.viewer, user, conversation).await?;
-        let Some(followed) = self.followed.get_mut(user) else { return Ok(()) };
+        let Some(followed) = self.followed.get_mut(user) else {
+            return Ok(());
+        };
         let candidates = &mut followed.known.candidates;
         match shares {
             Some(true) => self.begin(user, Relationship::Shared(conversation)),
@@ -303,10 +360,18 @@ impl PresenceUpdates {
     /// From now on the user's coming and going is heard of; the present state is told first.
     fn begin(&mut self, user: &UserId, relationship: Relationship) {
         let topic = Topic::Presence(user.clone());
-        if !self.heard.iter().any(|subscription| *subscription.topic() == topic) {
+        if !self
+            .heard
+            .iter()
+            .any(|subscription| *subscription.topic() == topic)
+        {
             self.heard.push(self.chat.0.bus.subscribe(topic));
         }
-        self.followed.entry(user.clone()).or_default().known.relationship = Some(relationship);
+        self.followed
+            .entry(user.clone())
+            .or_default()
+            .known
+            .relationship = Some(relationship);
         self.pending.push_back(user.clone());
     }
 
@@ -314,19 +379,35 @@ impl PresenceUpdates {
     async fn look_at(&mut self, user: &UserId) -> Result<Option<Presence>> {
         let known = self.followed.entry(user.clone()).or_default();
         let holds = match known.known.relationship {
-            Some(relationship) => self.chat.still_holds(&self.viewer, user, relationship).await?,
+            Some(relationship) => {
+                self.chat
+                    .still_holds(&self.viewer, user, relationship)
+                    .await?
+            }
             None => false,
         };
         if !holds {
-            known.known = self.chat.acquaintances(&self.viewer, std::slice::from_ref(user)).await?.pop().unwrap_or_default();
+            known.known = self
+                .chat
+                .acquaintances(&self.viewer, std::slice::from_ref(user))
+                .await?
+                .pop()
+                .unwrap_or_default();
         }
         if known.known.relationship.is_none() {
             let topic = Topic::Presence(user.clone());
-            self.heard.retain(|subscription| *subscription.topic() != topic);
+            self.heard
+                .retain(|subscription| *subscription.topic() != topic);
             return Ok(None);
         }
-        let presence = self.chat.presences_of(std::slice::from_ref(user)).await?.pop();
-        let is_news = |presence: &Presence| known.was_online.replace(presence.is_online) != Some(presence.is_online);
+        let presence = self
+            .chat
+            .presences_of(std::slice::from_ref(user))
+            .await?
+            .pop();
+        let is_news = |presence: &Presence| {
+            known.was_online.replace(presence.is_online) != Some(presence.is_online)
+        };
         Ok(presence.filter(is_news))
     }
 }

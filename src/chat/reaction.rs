@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::lane::{Work, Worker};
 use super::{Chat, Error, Result};
-use crate::model::{Change, ChangeKind, ConversationId, Emoji, Event, Message, MessageId, Reaction, UserId};
+use crate::model::{
+    Change, ChangeKind, ConversationId, Emoji, Event, Message, MessageId, Reaction, UserId,
+};
 
 /// A reaction as a user wants it.
 pub(super) struct ReactionDraft {
@@ -33,53 +35,117 @@ impl Chat {
     ) -> Result<Arc<Message>> {
         let departures = self.departures();
         self.seat_to_write(viewer, conversation).await?;
-        let emoji = Emoji::parse(emoji).map_err(|error| Error::bad_input(EMOJI, format!("the emoji {error}")))?;
-        let draft = ReactionDraft { message, emoji, is_on, departures };
-        self.work(conversation, viewer, |reply| Work::React(draft, reply)).await
+        let emoji = Emoji::parse(emoji)
+            .map_err(|error| Error::bad_input(EMOJI, format!("the emoji {error}")))?;
+        let draft = ReactionDraft {
+            message,
+            emoji,
+            is_on,
+            departures,
+        };
+        self.work(conversation, viewer, |reply| Work::React(draft, reply))
+            .await
     }
 
     /// The reactions that each message has now. The viewer's access was checked.
-    pub async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Arc<[Reaction]>>> {
+    pub async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Arc<[Reaction]>>> {
         let all = self.0.store.reactions(viewer, messages).await?;
-        Ok(all.into_iter().map(|of_one| of_one.into_iter().filter(is_there).collect()).collect())
+        Ok(all
+            .into_iter()
+            .map(|of_one| of_one.into_iter().filter(is_there).collect())
+            .collect())
     }
 }
 
 impl Worker {
     pub(super) async fn react(&self, user: UserId, draft: ReactionDraft) -> Result<Arc<Message>> {
-        let ReactionDraft { message, emoji, is_on, departures } = draft;
+        let ReactionDraft {
+            message,
+            emoji,
+            is_on,
+            departures,
+        } = draft;
         self.still_in(&user, departures).await?;
         let present = self.chat.message_of(self.conversation, message).await?;
         if present.deleted_at.is_some() && is_on {
-            return Err(Error::bad_input(&["input", "messageId"], "the message is deleted"));
+            return Err(Error::bad_input(
+                &["input", "messageId"],
+                "the message is deleted",
+            ));
         }
         if present.deleted_at.is_some() || !self.is_news(&present, &user, &emoji, is_on).await? {
             return Ok(present);
         }
         let ids = self.chat.begin(1)?;
-        let change = Change { id: ids.newest(), kind: ChangeKind::ReactionsChanged, message, user };
-        let (ids, reacted) = self.chat.settled(ids, || self.chat.0.store.react(self.conversation, &emoji, is_on, &change)).await?;
+        let change = Change {
+            id: ids.newest(),
+            kind: ChangeKind::ReactionsChanged,
+            message,
+            user,
+        };
+        let (ids, reacted) = self
+            .chat
+            .settled(ids, || {
+                self.chat
+                    .0
+                    .store
+                    .react(self.conversation, &emoji, is_on, &change)
+            })
+            .await?;
         self.log_late_change(&change).await?;
         let message = reacted.ok_or(Error::NotFound("the message"))?;
-        self.tell(change.id, &ids, Event::MessageChanged(change.kind, Arc::clone(&message)));
+        self.tell(
+            change.id,
+            &ids,
+            Event::MessageChanged(change.kind, Arc::clone(&message)),
+        );
         Ok(message)
     }
 
     /// Whether it is otherwise now, and may be so.
-    async fn is_news(&self, present: &Message, user: &UserId, emoji: &Emoji, is_on: bool) -> Result<bool> {
+    async fn is_news(
+        &self,
+        present: &Message,
+        user: &UserId,
+        emoji: &Emoji,
+        is_on: bool,
+    ) -> Result<bool> {
         if !present.has_reactions {
             return Ok(is_on);
         }
-        let all = self.chat.0.store.reactions(user, &[(self.conversation, present.id)]).await?.pop().unwrap_or_default();
+        let all = self
+            .chat
+            .0
+            .store
+            .reactions(user, &[(self.conversation, present.id)])
+            .await?
+            .pop()
+            .unwrap_or_default();
         let kind = all.iter().find(|reaction| reaction.emoji == *emoji);
         if kind.is_some_and(|kind| kind.has_viewer) == is_on {
             return Ok(false);
         }
-        if is_on && !kind.is_some_and(is_there) && all.iter().filter(|reaction| is_there(reaction)).count() >= Emoji::KINDS_MAX {
-            return Err(Error::bad_input(EMOJI, format!("a message has at most {} kinds of reactions", Emoji::KINDS_MAX)));
+        if is_on
+            && !kind.is_some_and(is_there)
+            && all.iter().filter(|reaction| is_there(reaction)).count() >= Emoji::KINDS_MAX
+        {
+            return Err(Error::bad_input(
+                EMOJI,
+                format!(
+                    "a message has at most {} kinds of reactions",
+                    Emoji::KINDS_MAX
+                ),
+            ));
         }
         if kind.is_none() && all.len() >= Emoji::KINDS_EVER_MAX {
-            let message = format!("this message has had {} kinds of reactions, and takes no other", Emoji::KINDS_EVER_MAX);
+            let message = format!(
+                "this message has had {} kinds of reactions, and takes no other",
+                Emoji::KINDS_EVER_MAX
+            );
             return Err(Error::bad_input(EMOJI, message));
         }
         Ok(true)

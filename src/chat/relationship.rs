@@ -11,7 +11,9 @@ use std::collections::HashMap;
 use futures_util::future::try_join_all;
 
 use super::{Chat, Result};
-use crate::model::{Conversation, ConversationId, ConversationKind, InboxRow, PageRequest, Participant, UserId};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, InboxRow, PageRequest, Participant, UserId,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relationship {
@@ -36,15 +38,33 @@ const CANDIDATES_MAX: usize = 16;
 
 impl Chat {
     /// Relationships of the viewer with these users. `None` for strangers.
-    pub(super) async fn relationships(&self, viewer: &UserId, users: &[UserId]) -> Result<Vec<Option<Relationship>>> {
-        Ok(self.acquaintances(viewer, users).await?.into_iter().map(|found| found.relationship).collect())
+    pub(super) async fn relationships(
+        &self,
+        viewer: &UserId,
+        users: &[UserId],
+    ) -> Result<Vec<Option<Relationship>>> {
+        Ok(self
+            .acquaintances(viewer, users)
+            .await?
+            .into_iter()
+            .map(|found| found.relationship)
+            .collect())
     }
 
     /// The same, with what may become a relationship.
-    pub(super) async fn acquaintances(&self, viewer: &UserId, users: &[UserId]) -> Result<Vec<Acquaintance>> {
+    pub(super) async fn acquaintances(
+        &self,
+        viewer: &UserId,
+        users: &[UserId],
+    ) -> Result<Vec<Acquaintance>> {
         let mut found: HashMap<&UserId, Acquaintance> = HashMap::new();
         for users in users.chunks(READS_AT_ONCE) {
-            let directs = try_join_all(users.iter().map(|user| self.direct_acquaintance(viewer, user))).await?;
+            let directs = try_join_all(
+                users
+                    .iter()
+                    .map(|user| self.direct_acquaintance(viewer, user)),
+            )
+            .await?;
             found.extend(users.iter().zip(directs));
         }
         let mut request = PageRequest::first(PageRequest::<()>::COUNT_MAX);
@@ -59,18 +79,37 @@ impl Chat {
                 None => break,
             }
         }
-        Ok(users.iter().map(|user| found.get(user).cloned().unwrap_or_default()).collect())
+        Ok(users
+            .iter()
+            .map(|user| found.get(user).cloned().unwrap_or_default())
+            .collect())
     }
 
     /// Looks for those who have no relationship yet among the participants of these groups.
-    async fn look_into_groups(&self, viewer: &UserId, ids: &[ConversationId], found: &mut HashMap<&UserId, Acquaintance>) -> Result<()> {
-        let groups: Vec<_> = self.conversations(viewer, ids).await?.into_iter().flatten().filter(|one| is_small_group(one)).collect();
+    async fn look_into_groups(
+        &self,
+        viewer: &UserId,
+        ids: &[ConversationId],
+        found: &mut HashMap<&UserId, Acquaintance>,
+    ) -> Result<()> {
+        let groups: Vec<_> = self
+            .conversations(viewer, ids)
+            .await?
+            .into_iter()
+            .flatten()
+            .filter(|one| is_small_group(one))
+            .collect();
         let mut shared: HashMap<UserId, Vec<Participant>> = HashMap::new();
         for groups in groups.chunks(READS_AT_ONCE) {
             let pages = groups.iter().map(|group| self.participants_of(group.id));
             for (group, participants) in groups.iter().zip(try_join_all(pages).await?) {
                 for one in participants {
-                    let Some(known) = found.get_mut(&one.user).filter(|known| known.relationship.is_none()) else { continue };
+                    let Some(known) = found
+                        .get_mut(&one.user)
+                        .filter(|known| known.relationship.is_none())
+                    else {
+                        continue;
+                    };
                     if was_read_or_made_by_another(group, viewer, &one) {
                         known.relationship = Some(Relationship::Shared(group.id));
                     } else if known.candidates.len() < CANDIDATES_MAX {
@@ -83,11 +122,18 @@ impl Chat {
                 return Ok(());
             }
         }
-        shared.retain(|user, _| found.get(user).is_some_and(|known| known.relationship.is_none()));
+        shared.retain(|user, _| {
+            found
+                .get(user)
+                .is_some_and(|known| known.relationship.is_none())
+        });
         for (user, places) in shared {
             let ids: Vec<_> = places.iter().map(|place| place.conversation).collect();
             let rows = self.0.store.inbox_rows(&user, &ids).await?;
-            let sent = places.iter().zip(&rows).find(|(place, row)| row.is_some_and(|row| has_sent(&row, place)));
+            let sent = places
+                .iter()
+                .zip(&rows)
+                .find(|(place, row)| row.is_some_and(|row| has_sent(&row, place)));
             if let (Some((place, _)), Some(known)) = (sent, found.get_mut(&user)) {
                 known.relationship = Some(Relationship::Shared(place.conversation));
             }
@@ -96,19 +142,42 @@ impl Chat {
     }
 
     /// Whether the relationship is still there.
-    pub(super) async fn still_holds(&self, viewer: &UserId, user: &UserId, relationship: Relationship) -> Result<bool> {
-        let Relationship::Shared(id) = relationship else { return Ok(true) };
+    pub(super) async fn still_holds(
+        &self,
+        viewer: &UserId,
+        user: &UserId,
+        relationship: Relationship,
+    ) -> Result<bool> {
+        let Relationship::Shared(id) = relationship else {
+            return Ok(true);
+        };
         Ok(self.shares(viewer, user, id).await? == Some(true))
     }
 
     /// Whether a conversation of both makes a relationship: `Some(false)` where the user has yet to act in it.
-    pub(super) async fn shares(&self, viewer: &UserId, user: &UserId, id: ConversationId) -> Result<Option<bool>> {
-        let Some(conversation) = self.conversation(viewer, id).await? else { return Ok(None) };
+    pub(super) async fn shares(
+        &self,
+        viewer: &UserId,
+        user: &UserId,
+        id: ConversationId,
+    ) -> Result<Option<bool>> {
+        let Some(conversation) = self.conversation(viewer, id).await? else {
+            return Ok(None);
+        };
         if conversation.kind != ConversationKind::Direct && !is_small_group(&conversation) {
             return Ok(None);
         }
-        let found = self.0.store.participants_by_name(&[(id, user.clone())]).await?.pop().flatten();
-        let Some(participant) = found.filter(|participant| participant.membership.is_joined()) else { return Ok(None) };
+        let found = self
+            .0
+            .store
+            .participants_by_name(&[(id, user.clone())])
+            .await?
+            .pop()
+            .flatten();
+        let Some(participant) = found.filter(|participant| participant.membership.is_joined())
+        else {
+            return Ok(None);
+        };
         if was_read_or_made_by_another(&conversation, viewer, &participant) {
             return Ok(Some(true));
         }
@@ -118,24 +187,44 @@ impl Chat {
 
     async fn direct_acquaintance(&self, viewer: &UserId, user: &UserId) -> Result<Acquaintance> {
         if user == viewer {
-            return Ok(Acquaintance { relationship: Some(Relationship::Oneself), candidates: Vec::new() });
+            return Ok(Acquaintance {
+                relationship: Some(Relationship::Oneself),
+                candidates: Vec::new(),
+            });
         }
-        let Some(id) = self.0.store.direct_conversation(viewer, user).await? else { return Ok(Acquaintance::default()) };
+        let Some(id) = self.0.store.direct_conversation(viewer, user).await? else {
+            return Ok(Acquaintance::default());
+        };
         Ok(match self.shares(viewer, user, id).await? {
-            Some(true) => Acquaintance { relationship: Some(Relationship::Shared(id)), candidates: Vec::new() },
-            Some(false) => Acquaintance { relationship: None, candidates: vec![id] },
+            Some(true) => Acquaintance {
+                relationship: Some(Relationship::Shared(id)),
+                candidates: Vec::new(),
+            },
+            Some(false) => Acquaintance {
+                relationship: None,
+                candidates: vec![id],
+            },
             None => Acquaintance::default(),
         })
     }
 
     /// Those who are in a conversation that is not large.
     pub(super) async fn participants_of(&self, group: ConversationId) -> Result<Vec<Participant>> {
-        Ok(self.0.store.participants(group, &PageRequest::first(Conversation::FAN_OUT_MAX)).await?.items)
+        Ok(self
+            .0
+            .store
+            .participants(group, &PageRequest::first(Conversation::FAN_OUT_MAX))
+            .await?
+            .items)
     }
 }
 
 /// Decides without a read of the inbox row, which holds what the participant sent.
-fn was_read_or_made_by_another(conversation: &Conversation, viewer: &UserId, participant: &Participant) -> bool {
+fn was_read_or_made_by_another(
+    conversation: &Conversation,
+    viewer: &UserId,
+    participant: &Participant,
+) -> bool {
     // A group without a creator was imported: neither of the two made it.
     let maker = conversation.created_by.as_ref();
     let is_third = maker != Some(viewer) && maker != Some(&participant.user);
@@ -148,7 +237,12 @@ fn was_read_or_made_by_another(conversation: &Conversation, viewer: &UserId, par
 
 /// Since joining: what was sent before the user left and came back counts no more.
 fn has_sent(row: &InboxRow, participant: &Participant) -> bool {
-    row.sent_up_to.is_some_and(|sent| participant.membership.since.is_none_or(|joined| sent.moment() > joined))
+    row.sent_up_to.is_some_and(|sent| {
+        participant
+            .membership
+            .since
+            .is_none_or(|joined| sent.moment() > joined)
+    })
 }
 
 fn is_small_group(conversation: &Conversation) -> bool {

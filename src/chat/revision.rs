@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use super::lane::Work;
 use super::{Chat, Error, Result};
-use crate::model::{Body, Content, ConversationId, Message, MessageId, MessageKind, Revision, Role, Timestamp, UserId};
+use crate::model::{
+    Body, Content, ConversationId, Message, MessageId, MessageKind, Revision, Role, Timestamp,
+    UserId,
+};
 
 /// A change of a message as a user wants it.
 pub(super) struct RevisionDraft {
@@ -24,21 +27,43 @@ enum Wish {
 
 impl Chat {
     /// Replaces the text of a message of the viewer's own. The same text again changes nothing.
-    pub async fn edit(&self, viewer: &UserId, conversation: ConversationId, message: MessageId, body: String) -> Result<Arc<Message>> {
+    pub async fn edit(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+        body: String,
+    ) -> Result<Arc<Message>> {
         let departures = self.departures();
         self.seat_to_write(viewer, conversation).await?;
         // Whether it may be empty depends on the message.
-        let body = Body::parse(body, self.0.bounds.body_bytes_max, true).map_err(|error| bad_body(&error))?;
-        let draft = RevisionDraft { message, departures, wish: Wish::Edit(body) };
-        self.work(conversation, viewer, |reply| Work::Revise(draft, reply)).await
+        let body = Body::parse(body, self.0.bounds.body_bytes_max, true)
+            .map_err(|error| bad_body(&error))?;
+        let draft = RevisionDraft {
+            message,
+            departures,
+            wish: Wish::Edit(body),
+        };
+        self.work(conversation, viewer, |reply| Work::Revise(draft, reply))
+            .await
     }
 
     /// Takes a message back. Again, it changes nothing.
-    pub async fn delete(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Arc<Message>> {
+    pub async fn delete(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Arc<Message>> {
         let departures = self.departures();
         self.seat_to_write(viewer, conversation).await?;
-        let draft = RevisionDraft { message, departures, wish: Wish::Delete };
-        self.work(conversation, viewer, |reply| Work::Revise(draft, reply)).await
+        let draft = RevisionDraft {
+            message,
+            departures,
+            wish: Wish::Delete,
+        };
+        self.work(conversation, viewer, |reply| Work::Revise(draft, reply))
+            .await
     }
 }
 
@@ -56,16 +81,26 @@ impl RevisionDraft {
     }
 
     /// What becomes of the message, `None` where nothing does. Without a role: as a MEMBER.
-    pub(super) fn revision(self, present: &Message, user: &UserId, role: Option<Role>, now: Timestamp) -> Result<Option<Revision>> {
+    pub(super) fn revision(
+        self,
+        present: &Message,
+        user: &UserId,
+        role: Option<Role>,
+        now: Timestamp,
+    ) -> Result<Option<Revision>> {
         if present.kind == MessageKind::System {
-            return Err(Error::Forbidden("what a system message says happened cannot be changed"));
+            return Err(Error::Forbidden(
+                "what a system message says happened cannot be changed",
+            ));
         }
         let is_own = present.sender == *user;
         match self.wish {
             Wish::Edit(_) if !is_own => Err(Error::Forbidden("only its sender may edit a message")),
             Wish::Edit(body) => edit(present, body, now),
             Wish::Delete if !is_own && role.is_none_or(|role| role == Role::Member) => {
-                Err(Error::Forbidden("only its sender, or an owner or admin of the group, may delete a message"))
+                Err(Error::Forbidden(
+                    "only its sender, or an owner or admin of the group, may delete a message",
+                ))
             }
             Wish::Delete => Ok(present.deleted_at.is_none().then_some(Revision::Deletion)),
         }
@@ -74,7 +109,10 @@ impl RevisionDraft {
 
 fn edit(present: &Message, body: Body, now: Timestamp) -> Result<Option<Revision>> {
     let Some(content) = &present.content else {
-        return Err(Error::bad_input(&["input", "messageId"], "the message is deleted"));
+        return Err(Error::bad_input(
+            &["input", "messageId"],
+            "the message is deleted",
+        ));
     };
     if body.as_str().is_empty() && content.attachments.is_empty() {
         return Err(bad_body(&crate::model::TextError::Blank));
@@ -82,7 +120,11 @@ fn edit(present: &Message, body: Body, now: Timestamp) -> Result<Option<Revision
     if body == content.body {
         return Ok(None);
     }
-    Ok(Some(Revision::Content(Content { body, edited_at: Some(now), ..content.clone() })))
+    Ok(Some(Revision::Content(Content {
+        body,
+        edited_at: Some(now),
+        ..content.clone()
+    })))
 }
 
 fn bad_body(error: &crate::model::TextError) -> Error {

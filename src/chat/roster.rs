@@ -13,7 +13,9 @@ use tokio::time::{Instant, timeout};
 
 use super::access::LOOK_EVERY;
 use super::{Chat, Error, Result};
-use crate::model::{Conversation, ConversationId, Page, PageRequest, Participant, TimeUuid, Topic, UserId};
+use crate::model::{
+    Conversation, ConversationId, Page, PageRequest, Participant, TimeUuid, Topic, UserId,
+};
 use crate::store::Members;
 
 /// Fewer than these each look for themselves.
@@ -64,7 +66,11 @@ impl Rosters {
 
     /// The same, where there is one.
     fn known(&self, conversation: ConversationId) -> Option<Arc<Desk>> {
-        self.0.lock().expect("no panic while holding the rosters").peek(&conversation).map(Arc::clone)
+        self.0
+            .lock()
+            .expect("no panic while holding the rosters")
+            .peek(&conversation)
+            .map(Arc::clone)
     }
 }
 
@@ -73,11 +79,19 @@ impl Seen {
     pub(super) fn at_hand(chat: &Chat, viewer: &UserId, id: ConversationId) -> Option<Self> {
         let desk = chat.0.rosters.known(id)?;
         let state = desk.try_lock().ok()?;
-        state.seen.as_ref().filter(|seen| seen.is_fresh(chat) && seen.joined.contains(viewer)).cloned()
+        state
+            .seen
+            .as_ref()
+            .filter(|seen| seen.is_fresh(chat) && seen.joined.contains(viewer))
+            .cloned()
     }
 
     /// Where many listen to the conversation: a list that shows this viewer in it. `None`: one has to look for oneself.
-    pub(super) async fn with(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Option<Self>> {
+    pub(super) async fn with(
+        chat: &Chat,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<Option<Self>> {
         let listeners = chat.0.bus.subscriber_count(&Topic::Conversation(id));
         if listeners < LISTENERS_MIN {
             return Ok(None);
@@ -85,22 +99,34 @@ impl Seen {
         let asked_at = Instant::now();
         let desk = chat.0.rosters.desk(id);
         // Whoever looks for all goes on only as far as its reader does, and nobody else must wait for that.
-        let Ok(mut state) = timeout(OTHERS_MAX, desk.lock()).await else { return Ok(None) };
+        let Ok(mut state) = timeout(OTHERS_MAX, desk.lock()).await else {
+            return Ok(None);
+        };
         if let Some((at, error)) = &state.failed
             && *at >= asked_at
         {
             return Err(error.clone());
         }
-        if state.too_long_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+        if state
+            .too_long_at
+            .is_some_and(|at| at.elapsed() < LOOK_EVERY)
+        {
             return Ok(None);
         }
         // What took long to look at was not old when it was asked for.
-        let is_new = |seen: &Self| seen.is_fresh(chat) || (seen.departures == chat.departures() && seen.looked_at >= asked_at);
+        let is_new = |seen: &Self| {
+            seen.is_fresh(chat)
+                || (seen.departures == chat.departures() && seen.looked_at >= asked_at)
+        };
         if !state.seen.as_ref().is_some_and(is_new) {
             match Self::look(chat, id, state.seen.take(), listeners).await {
                 Ok(seen) => {
                     let too_long_at = seen.is_none().then(Instant::now);
-                    *state = State { seen, failed: None, too_long_at };
+                    *state = State {
+                        seen,
+                        failed: None,
+                        too_long_at,
+                    };
                 }
                 Err(error) => {
                     state.failed = Some((Instant::now(), error.clone()));
@@ -109,7 +135,10 @@ impl Seen {
             }
         }
         // Who is not in it may have come a moment ago.
-        Ok(state.seen.clone().filter(|seen| seen.joined.contains(viewer)))
+        Ok(state
+            .seen
+            .clone()
+            .filter(|seen| seen.joined.contains(viewer)))
     }
 
     pub(super) fn is_fresh(&self, chat: &Chat) -> bool {
@@ -117,22 +146,52 @@ impl Seen {
     }
 
     /// The list, or `None` where there is no such conversation, and where it is too long for so many.
-    async fn look(chat: &Chat, id: ConversationId, before: Option<Self>, listeners: usize) -> Result<Option<Self>> {
+    async fn look(
+        chat: &Chat,
+        id: ConversationId,
+        before: Option<Self>,
+        listeners: usize,
+    ) -> Result<Option<Self>> {
         for _ in 0..TRIES_MAX {
             let (departures, looked_at) = (chat.departures(), Instant::now());
-            let Some(members) = chat.0.store.members(id, &[]).await? else { return Ok(None) };
-            let Members { conversation, version, participant_count, .. } = members;
+            let Some(members) = chat.0.store.members(id, &[]).await? else {
+                return Ok(None);
+            };
+            let Members {
+                conversation,
+                version,
+                participant_count,
+                ..
+            } = members;
             if let Some(before) = before.as_ref().filter(|before| before.version == version) {
-                return Ok(Some(Self { conversation, departures, looked_at, ..before.clone() }));
+                return Ok(Some(Self {
+                    conversation,
+                    departures,
+                    looked_at,
+                    ..before.clone()
+                }));
             }
-            let pages = usize::try_from(participant_count).unwrap_or(usize::MAX) / PageRequest::<()>::COUNT_MAX + 1;
+            let pages = usize::try_from(participant_count).unwrap_or(usize::MAX)
+                / PageRequest::<()>::COUNT_MAX
+                + 1;
             if pages > listeners {
                 return Ok(None);
             }
             let joined = Arc::new(joined(chat, id).await?);
-            let is_same = chat.0.store.members(id, &[]).await?.is_some_and(|after| after.version == version);
+            let is_same = chat
+                .0
+                .store
+                .members(id, &[])
+                .await?
+                .is_some_and(|after| after.version == version);
             if is_same {
-                return Ok(Some(Self { conversation, joined, version, departures, looked_at }));
+                return Ok(Some(Self {
+                    conversation,
+                    joined,
+                    version,
+                    departures,
+                    looked_at,
+                }));
             }
         }
         Ok(None)
@@ -143,8 +202,12 @@ async fn joined(chat: &Chat, id: ConversationId) -> Result<HashSet<UserId>> {
     let mut joined = HashSet::new();
     let mut request = PageRequest::first(PageRequest::<()>::COUNT_MAX);
     loop {
-        let Page { items, has_next, .. } = chat.0.store.participants(id, &request).await?;
-        let last = items.last().map(|participant: &Participant| participant.user.clone());
+        let Page {
+            items, has_next, ..
+        } = chat.0.store.participants(id, &request).await?;
+        let last = items
+            .last()
+            .map(|participant: &Participant| participant.user.clone());
         joined.extend(items.into_iter().map(|participant| participant.user));
         match last.filter(|_| has_next) {
             Some(last) => request = PageRequest::first(PageRequest::<()>::COUNT_MAX).after(last),

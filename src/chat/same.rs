@@ -20,7 +20,10 @@ enum Of {
 
 impl Same {
     pub(super) fn heard(notice: Arc<Notice>) -> Self {
-        Self { of: Of::Notice(notice), place: 0 }
+        Self {
+            of: Of::Notice(notice),
+            place: 0,
+        }
     }
 
     /// To hash and to compare. It stands for this one as long as this is held, or a clone.
@@ -59,6 +62,9 @@ impl Default for Source {
 impl Source {
     /// What stands at this place of it.
     pub(super) fn at(&self, place: usize) -> Same {
-        Same { of: Of::Read(Arc::clone(&self.0)), place }
+        Same {
+            of: Of::Read(Arc::clone(&self.0)),
+            place,
+        }
     }
 }

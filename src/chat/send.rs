@@ -32,15 +32,37 @@ impl Worker {
         let (sends, twins) = split_twins(sends);
         let ids = match self.chat.begin(sends.len()) {
             Ok(ids) => ids,
-            Err(error) => return refuse_all(sends.into_iter().chain(twins.into_iter().map(|(_, twin)| twin)), &error),
+            Err(error) => {
+                return refuse_all(
+                    sends
+                        .into_iter()
+                        .chain(twins.into_iter().map(|(_, twin)| twin)),
+                    &error,
+                );
+            }
         };
-        let messages: Vec<_> = sends.iter().zip(ids.ids()).map(|(send, id)| self.message(send, *id)).collect();
+        let messages: Vec<_> = sends
+            .iter()
+            .zip(ids.ids())
+            .map(|(send, id)| self.message(send, *id))
+            .collect();
         let (ids, Appended { audience, taken }) = match self.append(ids, &messages).await {
             Ok(appended) => appended,
-            Err(error) => return fail_all(sends.into_iter().chain(twins.into_iter().map(|(_, twin)| twin)), error),
+            Err(error) => {
+                return fail_all(
+                    sends
+                        .into_iter()
+                        .chain(twins.into_iter().map(|(_, twin)| twin)),
+                    error,
+                );
+            }
         };
         let taken: HashMap<usize, EarlierSend> = taken.into_iter().collect();
-        let kept = messages.iter().enumerate().filter(|(index, _)| !taken.contains_key(index)).map(|(_, new)| &new.message);
+        let kept = messages
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !taken.contains_key(index))
+            .map(|(_, new)| &new.message);
         self.tell_messages(kept, &audience, &ids);
         drop(ids);
         let mut retries = Vec::new();
@@ -63,9 +85,16 @@ impl Worker {
     async fn leave_out_who_left(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
         let departures = self.chat.departures();
         let mut present = HashMap::new();
-        for send in sends.iter().filter(|send| send.draft.departures != departures) {
+        for send in sends
+            .iter()
+            .filter(|send| send.draft.departures != departures)
+        {
             if !present.contains_key(&send.sender) {
-                match self.chat.conversation(&send.sender, self.conversation).await {
+                match self
+                    .chat
+                    .conversation(&send.sender, self.conversation)
+                    .await
+                {
                     Ok(found) => drop(present.insert(send.sender.clone(), found.is_some())),
                     Err(error) => {
                         refuse_all(sends, &error);
@@ -82,8 +111,19 @@ impl Worker {
 
     /// Keeps messages, and has it known where they became visible long after their ids.
     async fn append(&self, ids: Ids, messages: &[NewMessage]) -> store::Result<(Ids, Appended)> {
-        let (ids, appended) = self.chat.settled(ids, || self.chat.0.store.append_messages(self.conversation, messages)).await?;
-        let late: Vec<_> = messages.iter().map(|new| (new.message.id, &new.message.sender)).collect();
+        let (ids, appended) = self
+            .chat
+            .settled(ids, || {
+                self.chat
+                    .0
+                    .store
+                    .append_messages(self.conversation, messages)
+            })
+            .await?;
+        let late: Vec<_> = messages
+            .iter()
+            .map(|new| (new.message.id, &new.message.sender))
+            .collect();
         self.log_late_messages(&late).await?;
         Ok((ids, appended))
     }
@@ -93,18 +133,27 @@ impl Worker {
         if retries.is_empty() {
             return;
         }
-        let (retries, others): (Vec<_>, Vec<_>) = retries.into_iter().partition(|(send, first)| first.input_hash == send.draft.hash);
+        let (retries, others): (Vec<_>, Vec<_>) = retries
+            .into_iter()
+            .partition(|(send, first)| first.input_hash == send.draft.hash);
         for (send, _) in others {
             let _ = send.reply.send(Err(Error::Conflict));
         }
-        let keys: Vec<_> = retries.iter().map(|(_, first)| (self.conversation, first.message)).collect();
+        let keys: Vec<_> = retries
+            .iter()
+            .map(|(_, first)| (self.conversation, first.message))
+            .collect();
         let messages = match self.chat.0.store.messages(&keys).await {
             Ok(messages) => messages,
             Err(error) => return fail_all(retries.into_iter().map(|(send, _)| send), error),
         };
         for ((send, first), message) in retries.into_iter().zip(messages) {
             let answer = match message {
-                Some(message) if !self.chat.is_shared() || self.chat.0.told.contains(message.id) => Ok(message),
+                Some(message)
+                    if !self.chat.is_shared() || self.chat.0.told.contains(message.id) =>
+                {
+                    Ok(message)
+                }
                 there => self.finish(&send, first.message, there).await,
             };
             let _ = send.reply.send(answer);
@@ -113,10 +162,16 @@ impl Worker {
 
     /// Keeps what an earlier try claimed, and may not have kept, or may not have told: the same message under the same id. What is there
     /// stays as it is, and is told as it is: the server that kept it may have died before it woke the others.
-    async fn finish(&self, send: &SendJob, id: MessageId, there: Option<Arc<Message>>) -> Result<Arc<Message>> {
+    async fn finish(
+        &self,
+        send: &SendJob,
+        id: MessageId,
+        there: Option<Arc<Message>>,
+    ) -> Result<Arc<Message>> {
         let new = self.message(send, id);
         let ids = self.chat.begin(1)?;
-        let (ids, Appended { audience, taken }) = self.append(ids, std::slice::from_ref(&new)).await?;
+        let (ids, Appended { audience, taken }) =
+            self.append(ids, std::slice::from_ref(&new)).await?;
         if !taken.is_empty() {
             return Err(Error::OutcomeUnknown);
         }
@@ -137,15 +192,24 @@ impl Worker {
             deleted_at: None,
             has_reactions: false,
         };
-        NewMessage { message: Arc::new(message), input_hash: send.draft.key.as_ref().map(|_| send.draft.hash) }
+        NewMessage {
+            message: Arc::new(message),
+            input_hash: send.draft.key.as_ref().map(|_| send.draft.hash),
+        }
     }
 
-    fn tell_messages<'a>(&self, messages: impl IntoIterator<Item = &'a Arc<Message>>, audience: &Audience, ids: &Ids) {
+    fn tell_messages<'a>(
+        &self,
+        messages: impl IntoIterator<Item = &'a Arc<Message>>,
+        audience: &Audience,
+        ids: &Ids,
+    ) {
         let mut newest = None;
         for message in messages {
             newest = newest.max(Some(message.id));
             self.tell(message.id, ids, Event::MessageAdded(Arc::clone(message)));
-            self.chat.tell_typing(&message.sender, self.conversation, false);
+            self.chat
+                .tell_typing(&message.sender, self.conversation, false);
         }
         if let Some(newest) = newest {
             self.tell_audience(newest, audience, ids);
@@ -176,7 +240,11 @@ fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<(usize, SendJob)>) {
 /// Answers a retry with the message of its first try, or says that it was another input.
 fn answer(send: SendJob, message: &Arc<Message>, input_hash: Option<InputHash>) {
     let is_same = input_hash == Some(send.draft.hash);
-    let _ = send.reply.send(if is_same { Ok(Arc::clone(message)) } else { Err(Error::Conflict) });
+    let _ = send.reply.send(if is_same {
+        Ok(Arc::clone(message))
+    } else {
+        Err(Error::Conflict)
+    });
 }
 
 fn fail_all(sends: impl IntoIterator<Item = SendJob>, error: store::Error) {

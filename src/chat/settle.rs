@@ -42,7 +42,11 @@ impl Chat {
     }
 
     /// Writes, and where the outcome is not known the same again until it is: with these ids, which are told once it is done.
-    pub(super) async fn settled<T, F>(&self, ids: Ids, write: impl Fn() -> F) -> store::Result<(Ids, T)>
+    pub(super) async fn settled<T, F>(
+        &self,
+        ids: Ids,
+        write: impl Fn() -> F,
+    ) -> store::Result<(Ids, T)>
     where
         F: Future<Output = store::Result<T>>,
     {
@@ -50,7 +54,9 @@ impl Chat {
         if !self.is_shared() {
             return ids.if_kept(first);
         }
-        let Err(mut error @ store::Error::OutcomeUnknown(_)) = first else { return first.map(|kept| (ids, kept)) };
+        let Err(mut error @ store::Error::OutcomeUnknown(_)) = first else {
+            return first.map(|kept| (ids, kept));
+        };
         let give_up = Instant::now() + SETTLE_MAX;
         let mut pause = TRY_AGAIN_AFTER;
         while Instant::now() < give_up {
@@ -59,12 +65,16 @@ impl Chat {
             match write().await {
                 Ok(kept) => return Ok((ids, kept)),
                 // Also a write that was surely not done now leaves open what became of the first.
-                Err(again @ (store::Error::OutcomeUnknown(_) | store::Error::Unavailable(_))) => error = again,
+                Err(again @ (store::Error::OutcomeUnknown(_) | store::Error::Unavailable(_))) => {
+                    error = again
+                }
                 Err(corrupt @ store::Error::Corrupt { .. }) => return Err(corrupt),
             }
         }
         tracing::warn!(%error, "the store did not confirm a write within its retries; the outcome stays unknown");
-        let (store::Error::OutcomeUnknown(cause) | store::Error::Unavailable(cause) | store::Error::Corrupt { cause, .. }) = error;
+        let (store::Error::OutcomeUnknown(cause)
+        | store::Error::Unavailable(cause)
+        | store::Error::Corrupt { cause, .. }) = error;
         Err(store::Error::OutcomeUnknown(cause))
     }
 
@@ -74,31 +84,60 @@ impl Chat {
 }
 
 impl Worker {
-    pub(super) async fn log_late_messages(&self, messages: &[(MessageId, &UserId)]) -> store::Result<()> {
+    pub(super) async fn log_late_messages(
+        &self,
+        messages: &[(MessageId, &UserId)],
+    ) -> store::Result<()> {
         let late = messages.iter().filter(|(id, _)| self.chat.is_late(*id));
-        let late: Vec<_> = late.map(|(id, sender)| (*id, ChangeKind::MessageLate, *id, (*sender).clone())).collect();
+        let late: Vec<_> = late
+            .map(|(id, sender)| (*id, ChangeKind::MessageLate, *id, (*sender).clone()))
+            .collect();
         self.log_late(late).await
     }
 
     pub(super) async fn log_late_change(&self, change: &Change) -> store::Result<()> {
-        let late = self.chat.is_late(change.id).then(|| (change.id, change.kind, change.message, change.user.clone()));
+        let late = self
+            .chat
+            .is_late(change.id)
+            .then(|| (change.id, change.kind, change.message, change.user.clone()));
         self.log_late(late.into_iter().collect()).await
     }
 
-    pub(super) async fn log_late_decision(&self, changes: &[Change], message: &Message) -> store::Result<()> {
-        let late = |id: TimeUuid, kind, user: &UserId| self.chat.is_late(id).then(|| (id, kind, message.id, user.clone()));
-        let changed = changes.iter().filter_map(|change| late(change.id, change.kind, &change.user));
-        self.log_late(changed.chain(late(message.id, ChangeKind::MessageLate, &message.sender)).collect()).await
+    pub(super) async fn log_late_decision(
+        &self,
+        changes: &[Change],
+        message: &Message,
+    ) -> store::Result<()> {
+        let late = |id: TimeUuid, kind, user: &UserId| {
+            self.chat
+                .is_late(id)
+                .then(|| (id, kind, message.id, user.clone()))
+        };
+        let changed = changes
+            .iter()
+            .filter_map(|change| late(change.id, change.kind, &change.user));
+        self.log_late(
+            changed
+                .chain(late(message.id, ChangeKind::MessageLate, &message.sender))
+                .collect(),
+        )
+        .await
     }
 
     /// Logs these under fresh ids, until that itself is not late.
-    async fn log_late(&self, late: Vec<(TimeUuid, ChangeKind, MessageId, UserId)>) -> store::Result<()> {
+    async fn log_late(
+        &self,
+        late: Vec<(TimeUuid, ChangeKind, MessageId, UserId)>,
+    ) -> store::Result<()> {
         if late.is_empty() {
             return Ok(());
         }
         for _ in 0..LATE_TRIES {
             let ids = self.chat.0.horizon.begin(late.len());
-            let change = |((_, kind, message, user), id): (&(_, ChangeKind, MessageId, UserId), &TimeUuid)| Change {
+            let change = |((_, kind, message, user), id): (
+                &(_, ChangeKind, MessageId, UserId),
+                &TimeUuid,
+            )| Change {
                 id: *id,
                 kind: *kind,
                 message: *message,
@@ -106,12 +145,21 @@ impl Worker {
             };
             let changes: Vec<_> = late.iter().zip(ids.ids()).map(change).collect();
             // What it is about is told under its own id.
-            changes.iter().for_each(|change| self.chat.was_told(change.id));
-            let (ids, ()) = self.chat.settled(ids, || self.chat.0.store.log_late(self.conversation, &changes)).await?;
+            changes
+                .iter()
+                .for_each(|change| self.chat.was_told(change.id));
+            let (ids, ()) = self
+                .chat
+                .settled(ids, || {
+                    self.chat.0.store.log_late(self.conversation, &changes)
+                })
+                .await?;
             if !self.chat.is_late(ids.newest()) {
                 return Ok(());
             }
         }
-        Err(store::Error::OutcomeUnknown("what was kept late could not be logged in time".into()))
+        Err(store::Error::OutcomeUnknown(
+            "what was kept late could not be logged in time".into(),
+        ))
     }
 }

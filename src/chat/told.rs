@@ -17,7 +17,10 @@ pub(super) struct Recent<T> {
 
 impl<T> Default for Recent<T> {
     fn default() -> Self {
-        Self { order: VecDeque::new(), ids: HashSet::new() }
+        Self {
+            order: VecDeque::new(),
+            ids: HashSet::new(),
+        }
     }
 }
 
@@ -47,10 +50,16 @@ pub(super) struct Told(Mutex<Recent<TimeUuid>>);
 
 impl Told {
     pub(super) fn insert(&self, id: TimeUuid) -> bool {
-        self.0.lock().expect("no panic while holding what was told").insert(id)
+        self.0
+            .lock()
+            .expect("no panic while holding what was told")
+            .insert(id)
     }
 
     pub(super) fn contains(&self, id: TimeUuid) -> bool {
-        self.0.lock().expect("no panic while holding what was told").contains(&id)
+        self.0
+            .lock()
+            .expect("no panic while holding what was told")
+            .contains(&id)
     }
 }

@@ -40,7 +40,13 @@ impl Line {
     pub(super) fn new(user_max: usize, all_max: usize, wait: Duration) -> Self {
         let all_max = all_max.min(Semaphore::MAX_PERMITS);
         let all = Arc::new(Semaphore::new(all_max));
-        Self { all, all_max, users: Arc::default(), user_max: user_max.min(Semaphore::MAX_PERMITS), wait }
+        Self {
+            all,
+            all_max,
+            users: Arc::default(),
+            user_max: user_max.min(Semaphore::MAX_PERMITS),
+            wait,
+        }
     }
 
     /// Turns that are taken now.
@@ -56,15 +62,30 @@ impl Line {
             closed(Arc::clone(&self.all).acquire_owned().await)
         };
         match timeout(self.wait, wait).await {
-            Ok(place) => Ok(Turn { _place: place, _own: own }),
-            Err(_) => Err(Error::TooFast { retry_after: self.wait }),
+            Ok(place) => Ok(Turn {
+                _place: place,
+                _own: own,
+            }),
+            Err(_) => Err(Error::TooFast {
+                retry_after: self.wait,
+            }),
         }
     }
 
     fn own(&self, user: &UserId) -> (Own, Arc<Semaphore>) {
         let mut users = lock(&self.users);
-        let line = users.entry(user.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.user_max)));
-        (Own { user: user.clone(), users: Arc::clone(&self.users), line: Some(Arc::clone(line)), place: None }, Arc::clone(line))
+        let line = users
+            .entry(user.clone())
+            .or_insert_with(|| Arc::new(Semaphore::new(self.user_max)));
+        (
+            Own {
+                user: user.clone(),
+                users: Arc::clone(&self.users),
+                line: Some(Arc::clone(line)),
+                place: None,
+            },
+            Arc::clone(line),
+        )
     }
 }
 
@@ -74,7 +95,10 @@ impl Drop for Own {
         let mut users = lock(&self.users);
         // While the map is held nobody comes, and of two that go one is the last.
         drop(self.line.take());
-        if users.get(&self.user).is_some_and(|line| Arc::strong_count(line) == 1) {
+        if users
+            .get(&self.user)
+            .is_some_and(|line| Arc::strong_count(line) == 1)
+        {
             users.remove(&self.user);
         }
     }
@@ -117,7 +141,9 @@ mod tests {
         let line = Line::new(2, 1, Duration::from_millis(10));
         let _held = line.turn(&user("alice")).await.unwrap();
         let refused = line.turn(&user("bob")).await.map(drop).unwrap_err();
-        assert!(matches!(refused, Error::TooFast { retry_after } if retry_after == Duration::from_millis(10)));
+        assert!(
+            matches!(refused, Error::TooFast { retry_after } if retry_after == Duration::from_millis(10))
+        );
     }
 
     #[tokio::test]

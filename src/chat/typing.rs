@@ -13,7 +13,9 @@ use super::access::Watch;
 use super::same::Same;
 use super::{Chat, Result};
 use crate::bus::{Received, Signal, Subscription};
-use crate::model::{Conversation, ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId};
+use crate::model::{
+    Conversation, ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId,
+};
 
 /// Users of one conversation whose typing one listener follows. More of them are not told.
 const TYPISTS_MAX: usize = 100;
@@ -39,7 +41,12 @@ pub struct TypingUpdates {
 
 impl Chat {
     /// Gives a sign that the viewer is typing, or stops. Answers with the conversation.
-    pub async fn set_typing(&self, viewer: &UserId, id: ConversationId, is_typing: bool) -> Result<Arc<Conversation>> {
+    pub async fn set_typing(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+        is_typing: bool,
+    ) -> Result<Arc<Conversation>> {
         let conversation = self.conversation_of(viewer, id).await?;
         self.pace_of(&self.0.typing, &(viewer, id, is_typing))?;
         self.tell_typing(viewer, id, is_typing);
@@ -47,15 +54,26 @@ impl Chat {
     }
 
     /// Who begins to type in a conversation, and who stops, from now on.
-    pub async fn typing_updates(&self, viewer: &UserId, id: ConversationId) -> Result<TypingUpdates> {
+    pub async fn typing_updates(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<TypingUpdates> {
         let heard = self.0.bus.subscribe(Topic::Typing(id));
         let watch = Watch::begin(self, viewer, id).await?;
-        Ok(TypingUpdates { watch, heard, typists: HashMap::new(), lasts: self.0.bounds.typing_lasts })
+        Ok(TypingUpdates {
+            watch,
+            heard,
+            typists: HashMap::new(),
+            lasts: self.0.bounds.typing_lasts,
+        })
     }
 
     /// Whoever sends a message has typed it.
     pub(super) fn tell_typing(&self, user: &UserId, id: ConversationId, is_typing: bool) {
-        self.0.bus.signal_peers(|| Signal::Typing(id, user.clone(), is_typing));
+        self.0
+            .bus
+            .signal_peers(|| Signal::Typing(id, user.clone(), is_typing));
         self.tell_typing_here(user, id, is_typing);
     }
 
@@ -63,8 +81,13 @@ impl Chat {
         let topic = Topic::Typing(id);
         if self.0.bus.has_subscribers(&topic) {
             // It has no place in any order, so that any id will do.
-            let (at, event) = (TimeUuid::new(self.0.clock.now(), [0; 8]), Event::Typing(id, user.clone(), is_typing));
-            self.0.bus.publish(&topic, Arc::new(Notice::new(at, OrderKey::MIN, event)));
+            let (at, event) = (
+                TimeUuid::new(self.0.clock.now(), [0; 8]),
+                Event::Typing(id, user.clone(), is_typing),
+            );
+            self.0
+                .bus
+                .publish(&topic, Arc::new(Notice::new(at, OrderKey::MIN, event)));
         }
     }
 }
@@ -86,7 +109,12 @@ impl TypingUpdates {
 
     async fn hear(&mut self) -> Option<TypingUpdate> {
         loop {
-            let first_end = self.typists.values().min().copied().unwrap_or_else(|| Instant::now() + QUIET);
+            let first_end = self
+                .typists
+                .values()
+                .min()
+                .copied()
+                .unwrap_or_else(|| Instant::now() + QUIET);
             match timeout_at(first_end, self.heard.next()).await {
                 Ok(heard) => {
                     if let Some(update) = self.take(&heard?) {
@@ -95,10 +123,18 @@ impl TypingUpdates {
                 }
                 Err(_) => {
                     let now = Instant::now();
-                    let ended = self.typists.iter().find(|(_, end)| **end <= now).map(|(user, _)| user.clone());
+                    let ended = self
+                        .typists
+                        .iter()
+                        .find(|(_, end)| **end <= now)
+                        .map(|(user, _)| user.clone());
                     if let Some(user) = ended {
                         self.typists.remove(&user);
-                        return Some(TypingUpdate { user, is_typing: false, same: None });
+                        return Some(TypingUpdate {
+                            user,
+                            is_typing: false,
+                            same: None,
+                        });
                     }
                 }
             }
@@ -107,14 +143,26 @@ impl TypingUpdates {
 
     /// What is news of it. A sign that was missed comes again, or ends.
     fn take(&mut self, heard: &Received) -> Option<TypingUpdate> {
-        let Received::Notice(notice) = heard else { return None };
-        let Event::Typing(_, user, is_typing) = &notice.event else { return None };
+        let Received::Notice(notice) = heard else {
+            return None;
+        };
+        let Event::Typing(_, user, is_typing) = &notice.event else {
+            return None;
+        };
         let is_news = if *is_typing {
             let has_room = self.typists.len() < TYPISTS_MAX || self.typists.contains_key(user);
-            has_room && self.typists.insert(user.clone(), Instant::now() + self.lasts).is_none()
+            has_room
+                && self
+                    .typists
+                    .insert(user.clone(), Instant::now() + self.lasts)
+                    .is_none()
         } else {
             self.typists.remove(user).is_some()
         };
-        is_news.then(|| TypingUpdate { user: user.clone(), is_typing: *is_typing, same: Some(Same::heard(Arc::clone(notice))) })
+        is_news.then(|| TypingUpdate {
+            user: user.clone(),
+            is_typing: *is_typing,
+            same: Some(Same::heard(Arc::clone(notice))),
+        })
     }
 }

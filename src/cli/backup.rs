@@ -35,9 +35,13 @@ const BAR: &str = "{bar:40} {pos} of about {len} rows, {msg} rows/s, {eta} to go
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BackupError {
-    #[error("a backup is had from the running server's --admin-listen, which is off; without a server, copy the data folder")]
+    #[error(
+        "a backup is had from the running server's --admin-listen, which is off; without a server, copy the data folder"
+    )]
     Off,
-    #[error("no server answers at {address}: {reason}; say where it is with --admin-listen; without a server, copy the data folder")]
+    #[error(
+        "no server answers at {address}: {reason}; say where it is with --admin-listen; without a server, copy the data folder"
+    )]
     NoServer { address: SocketAddr, reason: String },
     #[error("the server at {address} gives no backup: {reason}")]
     Refused { address: SocketAddr, reason: String },
@@ -58,8 +62,14 @@ pub(super) enum BackupError {
 pub(super) fn run(flags: &BackupFlags) -> Result<(), Error> {
     let mut config = flags.given.config()?;
     // An empty variable is one that is not set.
-    if let Some(text) = flags.admin_listen.as_deref().filter(|text| !text.is_empty()) {
-        let setting = config::settings().find(|setting| setting.name == ADMIN_LISTEN).expect("it is one of the settings");
+    if let Some(text) = flags
+        .admin_listen
+        .as_deref()
+        .filter(|text| !text.is_empty())
+    {
+        let setting = config::settings()
+            .find(|setting| setting.name == ADMIN_LISTEN)
+            .expect("it is one of the settings");
         config.set(setting, text, &Source::Flag)?;
     }
     let (dir, new_key) = (flags.dir.clone(), flags.new_key);
@@ -76,17 +86,31 @@ async fn backup(config: &Config, dir: &Path, new_key: bool, stop: Stop) -> Resul
         copied = fetch(address, &token, &mut copy) => copied,
         () = stop.cancelled() => Err(BackupError::Interrupted),
     };
-    let copied = copied.and_then(|()| if new_key { make_key(dir) } else { copy_key(&config.data, dir).map_err(BackupError::Key) });
+    let copied = copied.and_then(|()| {
+        if new_key {
+            make_key(dir)
+        } else {
+            copy_key(&config.data, dir).map_err(BackupError::Key)
+        }
+    });
     if let Err(error) = copied {
         // It may not have come so far.
         let _ = fs::remove_file(dir.join(KEY_FILE));
         if let Err(left) = tokio::task::block_in_place(|| copy.abandon()) {
-            let _ = writeln!(io::stderr(), "wideroom: {} holds an unfinished backup: {left}", dir.display());
+            let _ = writeln!(
+                io::stderr(),
+                "wideroom: {} holds an unfinished backup: {left}",
+                dir.display()
+            );
         }
         return Err(error.into());
     }
     let rows = tokio::task::block_in_place(|| copy.finish()).map_err(BackupError::Copy)?;
-    print(&format!("{rows} rows in {:.1} s; to serve them: wideroom serve --data {}", began.elapsed().as_secs_f64(), dir.display()))
+    print(&format!(
+        "{rows} rows in {:.1} s; to serve them: wideroom serve --data {}",
+        began.elapsed().as_secs_f64(),
+        dir.display()
+    ))
 }
 
 /// Maps the unspecified address of a listener to the loopback address.
@@ -104,29 +128,48 @@ fn token(data: &Path) -> Result<String, Error> {
     if !data.join(KEY_FILE).exists() {
         return Err(BackupError::NoKey(data.display().to_string()).into());
     }
-    let rules = TokenRules { audience: Some(BACKUP_AUDIENCE.to_owned()), ..TokenRules::default() };
+    let rules = TokenRules {
+        audience: Some(BACKUP_AUDIENCE.to_owned()),
+        ..TokenRules::default()
+    };
     let operator = UserId::parse("operator").expect("it is a name");
-    Ok(Auth::open(data)?.with_rules(rules)?.issue(&operator, TOKEN_LIFE, SystemClock.now()))
+    Ok(Auth::open(data)?
+        .with_rules(rules)?
+        .issue(&operator, TOKEN_LIFE, SystemClock.now()))
 }
 
 async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), BackupError> {
     let no_server = |reason: String| BackupError::NoServer { address, reason };
-    let asked = timeout(WAIT_MAX, ask(address, token)).await.map_err(|_| no_server("it says nothing".to_owned()))?;
+    let asked = timeout(WAIT_MAX, ask(address, token))
+        .await
+        .map_err(|_| no_server("it says nothing".to_owned()))?;
     let response = asked.map_err(no_server)?;
     if response.status() != StatusCode::OK {
-        return Err(BackupError::Refused { address, reason: reason(response).await });
+        return Err(BackupError::Refused {
+            address,
+            reason: reason(response).await,
+        });
     }
     let mut body = response.into_body();
     let mut reporter = None;
     loop {
-        let frame = timeout(WAIT_MAX, body.frame()).await.map_err(|_| BackupError::BrokeOff("it says nothing any more".to_owned()))?;
+        let frame = timeout(WAIT_MAX, body.frame())
+            .await
+            .map_err(|_| BackupError::BrokeOff("it says nothing any more".to_owned()))?;
         let Some(frame) = frame else { break };
-        if let Ok(piece) = frame.map_err(|error| BackupError::BrokeOff(error.to_string()))?.into_data() {
+        if let Ok(piece) = frame
+            .map_err(|error| BackupError::BrokeOff(error.to_string()))?
+            .into_data()
+        {
             tokio::task::block_in_place(|| copy.take(&piece))?;
             let (rows, about) = copy.progress();
             let reporter = reporter.get_or_insert_with(|| Reporter::new(Some(about), BAR));
             let rate = reporter.rate(rows);
-            reporter.progress(rows, &rate, &format!("{rows} of about {about} rows, {rate} rows/s"));
+            reporter.progress(
+                rows,
+                &rate,
+                &format!("{rows} of about {about} rows, {rate} rows/s"),
+            );
         }
     }
     if let Some(reporter) = reporter {
@@ -136,28 +179,52 @@ async fn fetch(address: SocketAddr, token: &str, copy: &mut Copy) -> Result<(), 
 }
 
 async fn ask(address: SocketAddr, token: &str) -> Result<Response<Incoming>, String> {
-    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| error.to_string())?;
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
     tokio::spawn(connection);
-    let request =
-        Request::post("/backup").header(header::HOST, address.to_string()).header(header::AUTHORIZATION, format!("Bearer {token}"));
-    let request = request.body(Empty::new()).expect("the request is well-formed");
-    sender.send_request(request).await.map_err(|error| error.to_string())
+    let request = Request::post("/backup")
+        .header(header::HOST, address.to_string())
+        .header(header::AUTHORIZATION, format!("Bearer {token}"));
+    let request = request
+        .body(Empty::new())
+        .expect("the request is well-formed");
+    sender
+        .send_request(request)
+        .await
+        .map_err(|error| error.to_string())
 }
 
 async fn reason(response: Response<Incoming>) -> String {
     let status = response.status();
-    let body = timeout(WAIT_MAX, Limited::new(response.into_body(), REASON_BYTES_MAX).collect()).await;
-    let text = body.ok().and_then(Result::ok).and_then(|body| String::from_utf8(body.to_bytes().into()).ok());
+    let body = timeout(
+        WAIT_MAX,
+        Limited::new(response.into_body(), REASON_BYTES_MAX).collect(),
+    )
+    .await;
+    let text = body
+        .ok()
+        .and_then(Result::ok)
+        .and_then(|body| String::from_utf8(body.to_bytes().into()).ok());
     // Another server's page is not for here.
-    let line = text.as_deref().map(str::trim).filter(|text| !text.is_empty() && text.lines().count() == 1);
+    let line = text
+        .as_deref()
+        .map(str::trim)
+        .filter(|text| !text.is_empty() && text.lines().count() == 1);
     line.map_or_else(|| format!("it answers {status}"), str::to_owned)
 }
 
 /// Tokens of the original are good on the copy, too. The copy of the key is its owner's alone, whatever the mode of the original.
 fn copy_key(data: &Path, dir: &Path) -> io::Result<()> {
-    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(KEY_FILE))?;
+    let mut copy = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(dir.join(KEY_FILE))?;
     io::copy(&mut File::open(data.join(KEY_FILE))?, &mut copy)?;
     copy.sync_all()
 }

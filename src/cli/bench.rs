@@ -9,7 +9,8 @@ use super::{Error, print};
 use crate::auth::{Auth, KEY_FILE, TokenRules};
 use crate::config::{self, Config, Source};
 use crate::load::{
-    FanoutLoad, IdleLoad, InboxLoad, LoadRun, MarkReadLoad, PageLoad, Process, Progress, SendLoad, StormLoad, Target, Workload,
+    FanoutLoad, IdleLoad, InboxLoad, LoadRun, MarkReadLoad, PageLoad, Process, Progress, SendLoad,
+    StormLoad, Target, Workload,
 };
 
 const BAR: &str = "{bar:40} {msg}";
@@ -97,7 +98,11 @@ Examples:
   wideroom bench storm --sockets 5000 --missed 500 --send-rate 50 --participants 32";
 
 #[derive(clap::Args)]
-#[command(disable_help_subcommand = true, subcommand_value_name = "WORKLOAD", subcommand_help_heading = "Workloads")]
+#[command(
+    disable_help_subcommand = true,
+    subcommand_value_name = "WORKLOAD",
+    subcommand_help_heading = "Workloads"
+)]
 pub(super) struct BenchFlags {
     #[command(subcommand)]
     workload: BenchWorkload,
@@ -133,7 +138,13 @@ struct Bench<W: clap::Args> {
 #[derive(clap::Args)]
 struct BenchOptions {
     /// URL of the server
-    #[arg(long, env = "WIDEROOM_URL", hide_env_values = true, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    #[arg(
+        long,
+        env = "WIDEROOM_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8080"
+    )]
     url: String,
     /// Process id of the server on this machine, to measure its CPU and memory (Linux)
     #[arg(long, value_name = "NUMBER")]
@@ -142,7 +153,12 @@ struct BenchOptions {
     #[arg(long)]
     json: bool,
     /// Token secret of the server, if it does not use the key in its data folder
-    #[arg(long, env = "WIDEROOM_TOKEN_SECRET_FILE", hide_env_values = true, value_name = "FILE")]
+    #[arg(
+        long,
+        env = "WIDEROOM_TOKEN_SECRET_FILE",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
     token_secret_file: Option<String>,
     #[command(flatten)]
     given: Given<DATA>,
@@ -162,11 +178,19 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Error> {
 
 impl<W: Workload + clap::Args> Bench<W> {
     fn run(&self) -> Result<(), Error> {
-        let BenchOptions { url, pid, json, token_secret_file, given } = &self.options;
+        let BenchOptions {
+            url,
+            pid,
+            json,
+            token_secret_file,
+            given,
+        } = &self.options;
         let mut config = given.config()?;
         // An empty environment variable counts as unset.
         if let Some(text) = token_secret_file.as_deref().filter(|text| !text.is_empty()) {
-            let setting = config::settings().find(|setting| setting.name == SECRET_SETTING).expect("it is one of the settings");
+            let setting = config::settings()
+                .find(|setting| setting.name == SECRET_SETTING)
+                .expect("it is one of the settings");
             config.set(setting, text, &Source::Flag)?;
         }
         let target = Target::new(url, signing(config)?)?;
@@ -174,10 +198,17 @@ impl<W: Workload + clap::Args> Bench<W> {
         stop::run(async move |stop| {
             let mut bars = ProgressBars::default();
             let mut on_progress = |progress: &Progress<'_>| bars.show(progress);
-            let result = self.workload.run(&mut LoadRun::new(target, process, stop, &mut on_progress)).await;
+            let result = self
+                .workload
+                .run(&mut LoadRun::new(target, process, stop, &mut on_progress))
+                .await;
             bars.end();
             let report = result?;
-            print(&if *json { report.json().to_string() } else { report.text() })?;
+            print(&if *json {
+                report.json().to_string()
+            } else {
+                report.text()
+            })?;
             Ok(report.verdict()?)
         })
     }
@@ -190,7 +221,11 @@ fn signing(config: Config) -> Result<Auth, Error> {
         None if config.data.join(KEY_FILE).exists() => Auth::open(&config.data)?,
         None => return Err(Error::NoKey(config.data)),
     };
-    Ok(auth.with_rules(TokenRules { secret: None, keys: None, ..config.tokens })?)
+    Ok(auth.with_rules(TokenRules {
+        secret: None,
+        keys: None,
+        ..config.tokens
+    })?)
 }
 
 /// Progress bars of the activities of a run, one after the other.
@@ -201,9 +236,16 @@ struct ProgressBars {
 
 impl ProgressBars {
     fn show(&mut self, progress: &Progress<'_>) {
-        if self.current.as_ref().is_none_or(|(activity, _)| activity != progress.activity) {
+        if self
+            .current
+            .as_ref()
+            .is_none_or(|(activity, _)| activity != progress.activity)
+        {
             self.end();
-            self.current = Some((progress.activity.to_owned(), Reporter::new(Some(progress.total), BAR)));
+            self.current = Some((
+                progress.activity.to_owned(),
+                Reporter::new(Some(progress.total), BAR),
+            ));
         }
         if let Some((_, reporter)) = &mut self.current {
             reporter.progress(progress.done, progress.line, progress.line);

@@ -12,7 +12,10 @@ pub(super) fn run(given: &Given<SERVE>) -> Result<(), Error> {
     // The key of the data folder is not made by looking: what is checked are the files of the operator.
     Auth::with_secret(&[]).with_rules(config.tokens.clone())?;
     if let Some(path) = &config.trusted_documents {
-        TrustedDocuments::read(path).map_err(|source| Error::Trusted { path: path.clone(), source })?;
+        TrustedDocuments::read(path).map_err(|source| Error::Trusted {
+            path: path.clone(),
+            source,
+        })?;
     }
     print(config::in_force(&config, &sources).trim_end())
 }

@@ -35,13 +35,21 @@ fn output(path: &Path) -> Result<Output, Error> {
     if path.as_os_str() == "-" {
         return Ok(Output::Stdout);
     }
-    let unwritable = |source| Error::Output { path: path.to_owned(), source };
+    let unwritable = |source| Error::Output {
+        path: path.to_owned(),
+        source,
+    };
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Output::File(path.to_owned())),
         Err(error) => Err(unwritable(error)),
         Ok(there) if there.is_dir() => Err(unwritable(io::ErrorKind::IsADirectory.into())),
         Ok(there) if there.is_file() => Ok(Output::File(path.to_owned())),
-        Ok(_) => Ok(Output::Pipe(OpenOptions::new().write(true).open(path).map_err(unwritable)?)),
+        Ok(_) => Ok(Output::Pipe(
+            OpenOptions::new()
+                .write(true)
+                .open(path)
+                .map_err(unwritable)?,
+        )),
     }
 }
 
@@ -49,9 +57,15 @@ async fn export(config: Config, output: Output, name: String, stop: Stop) -> Res
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = open::store(&config, clock.clone()).await?;
     if matches!(config.store, StoreChoice::Cql(_)) {
-        eprintln!("wideroom: what servers write meanwhile may be missing from the file: for a move, stop them first");
+        eprintln!(
+            "wideroom: what servers write meanwhile may be missing from the file: for a move, stop them first"
+        );
     }
-    let export = Export { store: store.clone(), clock, stop };
+    let export = Export {
+        store: store.clone(),
+        clock,
+        stop,
+    };
     let outcome = match output {
         Output::Stdout => to_pipe(&export, tokio::io::stdout()).await,
         Output::Pipe(file) => to_pipe(&export, tokio::fs::File::from_std(file)).await,
@@ -72,20 +86,35 @@ async fn to_pipe(export: &Export, output: impl AsyncWrite + Unpin + Send) -> Res
 }
 
 async fn to_file(export: &Export, path: PathBuf, store: String) -> Result<(), Error> {
-    let unwritable = |source| Error::Output { path: path.clone(), source };
+    let unwritable = |source| Error::Output {
+        path: path.clone(),
+        source,
+    };
     let target = path.clone();
-    let opened = tokio::task::spawn_blocking(move || Partial::open(&target, &store)).await.expect("opening a file does not panic");
+    let opened = tokio::task::spawn_blocking(move || Partial::open(&target, &store))
+        .await
+        .expect("opening a file does not panic");
     let (partial, written) = opened.map_err(unwritable)?;
     if written.is_begun() {
         let (lines, path) = (written.counts.lines, partial.path.display());
-        eprintln!("wideroom: an earlier export was interrupted; going on after line {lines} of {path}, which may be removed to begin anew");
+        eprintln!(
+            "wideroom: an earlier export was interrupted; going on after line {lines} of {path}, which may be removed to begin anew"
+        );
     }
     let journal = partial.journal(&written).map_err(unwritable)?;
-    let outcome = told(export, partial.writer().map_err(unwritable)?, journal, written).await?;
+    let outcome = told(
+        export,
+        partial.writer().map_err(unwritable)?,
+        journal,
+        written,
+    )
+    .await?;
     if outcome.is_interrupted {
         return Err(Error::Interrupted(GOES_ON));
     }
-    let finished = tokio::task::spawn_blocking(move || partial.finish()).await.expect("renaming a file does not panic");
+    let finished = tokio::task::spawn_blocking(move || partial.finish())
+        .await
+        .expect("renaming a file does not panic");
     finished.map_err(unwritable)?;
     print(&summary(&outcome.counts))?;
     judge(&outcome)
@@ -111,10 +140,20 @@ async fn told(
         Report::Written(counts) => {
             let rate = reporter.rate(counts.lines - before);
             let beside = format!("{} conversations, {rate} lines/s", counts.conversations);
-            reporter.progress(counts.lines, &beside, &format!("{} lines written, {beside}", counts.lines));
+            reporter.progress(
+                counts.lines,
+                &beside,
+                &format!("{} lines written, {beside}", counts.lines),
+            );
         }
-        Report::LeftOut(Damaged { conversation, message, why }) => {
-            reporter.line(&format!("wideroom: left out: message {message}, conversation {conversation}: {why}"));
+        Report::LeftOut(Damaged {
+            conversation,
+            message,
+            why,
+        }) => {
+            reporter.line(&format!(
+                "wideroom: left out: message {message}, conversation {conversation}: {why}"
+            ));
         }
     };
     let outcome = export.run(output, journal, written, &mut tell).await;
@@ -123,7 +162,14 @@ async fn told(
 }
 
 fn summary(counts: &Counts) -> String {
-    let Counts { users, conversations, participants, messages, reactions, lines: _ } = counts;
+    let Counts {
+        users,
+        conversations,
+        participants,
+        messages,
+        reactions,
+        lines: _,
+    } = counts;
     format!(
         "exported: users {users}, conversations {conversations}, participants {participants}, messages {messages}, reactions {reactions}"
     )

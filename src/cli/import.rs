@@ -33,19 +33,31 @@ fn input(path: &Path) -> Result<Input, Error> {
     if path.as_os_str() == "-" {
         return Ok(Input::Pipe(Box::new(io::stdin())));
     }
-    let unreadable = |source| Error::Input { path: path.to_owned(), source };
+    let unreadable = |source| Error::Input {
+        path: path.to_owned(),
+        source,
+    };
     let file = File::open(path).map_err(unreadable)?;
     let kind = file.metadata().map_err(unreadable)?.file_type();
     if kind.is_dir() {
         return Err(unreadable(io::ErrorKind::IsADirectory.into()));
     }
-    Ok(if kind.is_file() { Input::File(file) } else { Input::Pipe(Box::new(file)) })
+    Ok(if kind.is_file() {
+        Input::File(file)
+    } else {
+        Input::Pipe(Box::new(file))
+    })
 }
 
 async fn import(config: Config, input: Input, stop: Stop) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = open::store(&config, clock.clone()).await?;
-    let import = Import { store: store.clone(), clock, dir: config.data, stop };
+    let import = Import {
+        store: store.clone(),
+        clock,
+        dir: config.data,
+        stop,
+    };
     let is_file = matches!(input, Input::File(_));
     let outcome = match input {
         Input::File(file) => {
@@ -62,18 +74,32 @@ async fn import(config: Config, input: Input, stop: Stop) -> Result<(), Error> {
         }
     };
     let closed = store.close().await;
-    let Outcome { counts, is_interrupted } = outcome?;
+    let Outcome {
+        counts,
+        is_interrupted,
+    } = outcome?;
     closed?;
     print(&summary(&counts))?;
     match counts.broken_lines {
-        _ if is_interrupted => Err(Error::Interrupted(if is_file { GOES_ON } else { "what was imported stays" })),
+        _ if is_interrupted => Err(Error::Interrupted(if is_file {
+            GOES_ON
+        } else {
+            "what was imported stays"
+        })),
         0 => Ok(()),
         count => Err(Error::BrokenLines(count)),
     }
 }
 
 fn summary(counts: &Counts) -> String {
-    let Counts { users, conversations, participants, messages, reactions, broken_lines } = counts;
+    let Counts {
+        users,
+        conversations,
+        participants,
+        messages,
+        reactions,
+        broken_lines,
+    } = counts;
     let kinds = [
         ("users", users),
         ("conversations", conversations),
@@ -82,7 +108,10 @@ fn summary(counts: &Counts) -> String {
         ("reactions", reactions),
     ];
     let kinds = kinds.map(|(name, count)| format!("{name} {} / {}", count.added, count.unchanged));
-    format!("added / unchanged: {}; broken lines: {broken_lines}", kinds.join(", "))
+    format!(
+        "added / unchanged: {}; broken lines: {broken_lines}",
+        kinds.join(", ")
+    )
 }
 
 /// Progress of an import on stderr.
@@ -98,7 +127,10 @@ impl Teller {
             Some(_) => "{bar:40} {bytes}/{total_bytes}, {msg}, {eta} to go",
             None => "{spinner} {bytes}, {msg}",
         };
-        Self { reporter: Reporter::new(bytes, template), rows_before: 0 }
+        Self {
+            reporter: Reporter::new(bytes, template),
+            rows_before: 0,
+        }
     }
 
     fn tell(&mut self, told: &Told<'_>) {
@@ -108,11 +140,19 @@ impl Teller {
                 let lines = progress.lines;
                 self.reporter.line(&format!("wideroom: an earlier import of this file was interrupted; going on after line {lines}"));
             }
-            Told::Broken(fault) => self.reporter.line(&format!("line {}: {}", fault.line, fault.reason)),
+            Told::Broken(fault) => self
+                .reporter
+                .line(&format!("line {}: {}", fault.line, fault.reason)),
             Told::Progress(progress) => {
-                let rate = self.reporter.rate(progress.counts.rows().saturating_sub(self.rows_before));
+                let rate = self
+                    .reporter
+                    .rate(progress.counts.rows().saturating_sub(self.rows_before));
                 let bar = format!("{rate} rows/s");
-                self.reporter.progress(progress.offset, &bar, &format!("{} lines read, {bar}", progress.lines));
+                self.reporter.progress(
+                    progress.offset,
+                    &bar,
+                    &format!("{} lines read, {bar}", progress.lines),
+                );
             }
         }
     }

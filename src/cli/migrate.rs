@@ -15,14 +15,27 @@ pub(super) fn run(flags: &MigrateFlags) -> Result<(), Error> {
 }
 
 async fn migrate(config: Config, replication: Option<usize>, stop: Stop) -> Result<(), Error> {
-    let StoreChoice::Cql(address) = &config.store else { return Err(Error::NothingToMigrate) };
+    let StoreChoice::Cql(address) = &config.store else {
+        return Err(Error::NothingToMigrate);
+    };
     // The cluster agrees on one table after the other, which takes seconds.
     eprintln!("making the tables in {address}; a cluster takes some seconds to agree on them");
     let migrated = tokio::select! {
         migrated = cql::migrate(address, replication, &SystemClock) => migrated?,
         () = stop.cancelled() => return Err(Error::Interrupted(GOES_ON)),
     };
-    let Migrated { data_centre, replication, applied, version } = migrated;
-    let done = if applied.is_empty() { "was there already" } else { "is made" };
-    print(&format!("{address}: version {version} {done}, {replication} replicas in {data_centre}"))
+    let Migrated {
+        data_centre,
+        replication,
+        applied,
+        version,
+    } = migrated;
+    let done = if applied.is_empty() {
+        "was there already"
+    } else {
+        "is made"
+    };
+    print(&format!(
+        "{address}: version {version} {done}, {replication} replicas in {data_centre}"
+    ))
 }

@@ -39,7 +39,11 @@ use crate::{auth, config, load, telemetry, transfer};
 
 #[derive(Parser)]
 #[command(name = "wideroom", version, about = "A chat backend: a GraphQL API over wide rows", after_help = EXAMPLES)]
-#[command(args_conflicts_with_subcommands = true, max_term_width = 120, disable_help_subcommand = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    max_term_width = 120,
+    disable_help_subcommand = true
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
@@ -222,7 +226,10 @@ struct MigrateFlags {
 }
 
 fn parse_replication(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| (1..=9).contains(count)).ok_or_else(|| "must be a number from 1 to 9".to_owned())
+    text.parse()
+        .ok()
+        .filter(|count| (1..=9).contains(count))
+        .ok_or_else(|| "must be a number from 1 to 9".to_owned())
 }
 
 #[derive(clap::Args)]
@@ -261,7 +268,12 @@ struct BackupFlags {
     #[arg(long, env = "WIDEROOM_NEW_KEY", hide_env_values = true)]
     new_key: bool,
     /// Admin address of the server, for metrics, health and backups [default: 127.0.0.1:9090]
-    #[arg(long, env = "WIDEROOM_ADMIN_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "WIDEROOM_ADMIN_LISTEN",
+        hide_env_values = true,
+        value_name = "ADDRESS"
+    )]
     admin_listen: Option<String>,
     #[command(flatten)]
     given: Given<DATA>,
@@ -330,9 +342,15 @@ enum Error {
     #[error("interrupted; {0}")]
     Interrupted(&'static str),
     #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error("--admin-listen: cannot listen on {address}: {source}; name another address, or `off`")]
-    AdminListen { address: SocketAddr, source: io::Error },
+    AdminListen {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error(transparent)]
     Backup(#[from] BackupError),
     #[error("{} holds no key of a server: name the server's data folder with --data, or its token secret with --token-secret-file", .0.display())]
@@ -353,15 +371,25 @@ enum Error {
 
 impl Error {
     fn exit_code(&self) -> ExitCode {
-        let is_usage = matches!(self, Self::Config(config::Error::Value { is_usage: true, .. }));
+        let is_usage = matches!(
+            self,
+            Self::Config(config::Error::Value { is_usage: true, .. })
+        );
         ExitCode::from(if is_usage { 2 } else { 1 })
     }
 }
 
 /// The bounds are flags of `wideroom` too, but there they would drown what a newcomer looks for.
 fn parse() -> Result<CommandLine, clap::Error> {
-    let is_bound = |argument: &clap::Arg| argument.get_help_heading() == Some(settings::BOUNDS_HEADING);
-    let command = CommandLine::command().mut_args(|argument| if is_bound(&argument) { argument.hide(true) } else { argument });
+    let is_bound =
+        |argument: &clap::Arg| argument.get_help_heading() == Some(settings::BOUNDS_HEADING);
+    let command = CommandLine::command().mut_args(|argument| {
+        if is_bound(&argument) {
+            argument.hide(true)
+        } else {
+            argument
+        }
+    });
     CommandLine::from_arg_matches(&command.try_get_matches()?)
 }
 
@@ -386,7 +414,11 @@ pub fn main() -> ExitCode {
 
 /// Joins the lines of a library's error message into one.
 fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn run(line: &CommandLine) -> Result<(), Error> {

@@ -13,14 +13,22 @@ use crate::store::embedded::{Embedded, Options};
 
 /// Made where there is none, for its owner alone: it holds what people write to each other. Blocks.
 pub(super) fn folder(config: &Config) -> Result<(), Error> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&config.data);
-    made.map_err(|source| Error::Folder { path: config.data.clone(), source })
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data);
+    made.map_err(|source| Error::Folder {
+        path: config.data.clone(),
+        source,
+    })
 }
 
 /// Refuses a folder without a store: to read one makes none. Blocks.
 pub(super) fn existing(config: &Config) -> Result<(), Error> {
     match &config.store {
-        StoreChoice::Embedded if !Embedded::is_in(&config.data) => Err(Error::NoStore(config.data.clone())),
+        StoreChoice::Embedded if !Embedded::is_in(&config.data) => {
+            Err(Error::NoStore(config.data.clone()))
+        }
         StoreChoice::Embedded | StoreChoice::Cql(_) => Ok(()),
     }
 }
@@ -29,7 +37,12 @@ pub(super) fn existing(config: &Config) -> Result<(), Error> {
 pub(super) fn name(config: &Config) -> String {
     match &config.store {
         StoreChoice::Cql(address) => address.to_string(),
-        StoreChoice::Embedded => config.data.canonicalize().unwrap_or_else(|_| config.data.clone()).display().to_string(),
+        StoreChoice::Embedded => config
+            .data
+            .canonicalize()
+            .unwrap_or_else(|_| config.data.clone())
+            .display()
+            .to_string(),
     }
 }
 

@@ -32,7 +32,9 @@ pub(super) struct Operators {
 impl Operators {
     /// Listens for them. The usual address may be another server's already, and nobody asked for it: then this one goes without.
     pub(super) fn listen(&self, config: &Config) -> Result<Option<TcpListener>, Error> {
-        let Some(address) = config.admin_listen else { return Ok(None) };
+        let Some(address) = config.admin_listen else {
+            return Ok(None);
+        };
         match server::listen(address) {
             Ok(listener) => Ok(Some(listener)),
             Err(error) if !self.is_given => {
@@ -44,13 +46,29 @@ impl Operators {
     }
 
     /// Serves them until the token is cancelled.
-    pub(super) fn serve(self, listener: TcpListener, data: &Path, over: CancellationToken) -> Result<JoinHandle<()>, Error> {
-        let rules = TokenRules { audience: Some(BACKUP_AUDIENCE.to_owned()), ..TokenRules::default() };
+    pub(super) fn serve(
+        self,
+        listener: TcpListener,
+        data: &Path,
+        over: CancellationToken,
+    ) -> Result<JoinHandle<()>, Error> {
+        let rules = TokenRules {
+            audience: Some(BACKUP_AUDIENCE.to_owned()),
+            ..TokenRules::default()
+        };
         let auth = Auth::open(data)?.with_rules(rules)?;
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "the server listens for metrics, health and backups");
         }
-        Ok(tokio::spawn(admin::run(listener, Admin { operated: self.running, metrics: self.metrics, auth }, over)))
+        Ok(tokio::spawn(admin::run(
+            listener,
+            Admin {
+                operated: self.running,
+                metrics: self.metrics,
+                auth,
+            },
+            over,
+        )))
     }
 }
 
@@ -66,7 +84,10 @@ pub(super) struct Running {
 #[async_trait]
 impl Operated for Running {
     fn alive(&self) -> Result<(), String> {
-        self.embedded.as_ref().and_then(|store| store.failure()).map_or(Ok(()), Err)
+        self.embedded
+            .as_ref()
+            .and_then(|store| store.failure())
+            .map_or(Ok(()), Err)
     }
 
     async fn ready(&self) -> Result<(), String> {
@@ -75,11 +96,17 @@ impl Operated for Running {
         }
         self.store.health()?;
         // Something that every store has to look up.
-        self.store.note(NOTE_IMPORTED_AT).await.map(drop).map_err(|error| error.to_string())
+        self.store
+            .note(NOTE_IMPORTED_AT)
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     fn warning(&self) -> Option<String> {
-        self.auth.key_fault().map(|fault| format!("{fault}; tokens are checked by the keys from before"))
+        self.auth
+            .key_fault()
+            .map(|fault| format!("{fault}; tokens are checked by the keys from before"))
     }
 
     fn backup(&self) -> Result<Pieces, NoBackup> {

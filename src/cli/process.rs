@@ -14,9 +14,21 @@ pub(super) fn make_private_files() {
 }
 
 pub(super) fn register(metrics: &Metrics) {
-    metrics.read_counter("process_cpu_seconds_total", "Time on the processor, of user and system.", cpu_seconds);
-    metrics.read("process_resident_memory_bytes", "Memory that is in use.", || resident_bytes().unwrap_or(0.0));
-    metrics.read("process_open_fds", "Files and sockets that are open.", || open_files().unwrap_or(0.0));
+    metrics.read_counter(
+        "process_cpu_seconds_total",
+        "Time on the processor, of user and system.",
+        cpu_seconds,
+    );
+    metrics.read(
+        "process_resident_memory_bytes",
+        "Memory that is in use.",
+        || resident_bytes().unwrap_or(0.0),
+    );
+    metrics.read(
+        "process_open_fds",
+        "Files and sockets that are open.",
+        || open_files().unwrap_or(0.0),
+    );
 }
 
 fn cpu_seconds() -> f64 {
@@ -26,7 +38,12 @@ fn cpu_seconds() -> f64 {
 
 /// `None` on a system that keeps it elsewhere.
 fn resident_bytes() -> Option<f64> {
-    let pages: f64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    let pages: f64 = fs::read_to_string("/proc/self/statm")
+        .ok()?
+        .split(' ')
+        .nth(1)?
+        .parse()
+        .ok()?;
     Some(pages * rustix::param::page_size() as f64)
 }
 

@@ -23,14 +23,24 @@ impl Reporter {
     pub(super) fn new(length: Option<u64>, template: &str) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
-            bar.with_style(ProgressStyle::with_template(template).expect("the templates are well-formed"))
+            bar.with_style(
+                ProgressStyle::with_template(template).expect("the templates are well-formed"),
+            )
         });
-        Self { bar, began: Instant::now(), told: Instant::now(), is_shown: false }
+        Self {
+            bar,
+            began: Instant::now(),
+            told: Instant::now(),
+            is_shown: false,
+        }
     }
 
     /// So many, a second.
     pub(super) fn rate(&self, count: u64) -> String {
-        format!("{:.0}", count as f64 / self.began.elapsed().as_secs_f64().max(0.001))
+        format!(
+            "{:.0}",
+            count as f64 / self.began.elapsed().as_secs_f64().max(0.001)
+        )
     }
 
     /// At this place, and what to say of it beside the bar or on a line.

@@ -36,13 +36,21 @@ impl<const SCOPE: u8> Given<SCOPE> {
         let (mut config, mut sources) = (Config::default(), Sources::new());
         if let Some(path) = &self.file {
             let set = config.set_from_file(path)?;
-            sources.extend(set.into_iter().map(|setting| (setting.name, Source::File(path.clone()))));
+            sources.extend(
+                set.into_iter()
+                    .map(|setting| (setting.name, Source::File(path.clone()))),
+            );
         }
         for (setting, source, text) in &self.values {
             config.set(setting, text, source)?;
             sources.insert(setting.name, source.clone());
         }
-        config.validate(settings::<SCOPE>().map(|setting| setting.scope).max().unwrap_or(Scope::Data))?;
+        config.validate(
+            settings::<SCOPE>()
+                .map(|setting| setting.scope)
+                .max()
+                .unwrap_or(Scope::Data),
+        )?;
         Ok((config, sources))
     }
 }
@@ -53,11 +61,20 @@ fn settings<const SCOPE: u8>() -> impl Iterator<Item = &'static Setting> {
 
 fn argument(setting: &'static Setting) -> Arg {
     let default = (setting.get)(&Config::default());
-    let argument = Arg::new(setting.name).long(setting.name).env(setting.environment).hide_env_values(true);
+    let argument = Arg::new(setting.name)
+        .long(setting.name)
+        .env(setting.environment)
+        .hide_env_values(true);
     let is_bound = BOUNDS.iter().any(|bound| bound.name == setting.name);
-    let argument = if is_bound { argument.help_heading(BOUNDS_HEADING).hide_short_help(true) } else { argument };
+    let argument = if is_bound {
+        argument.help_heading(BOUNDS_HEADING).hide_short_help(true)
+    } else {
+        argument
+    };
     match setting.value_name {
-        Some(name) => argument.value_name(name).help(format!("{} [default: {default}]", setting.help)),
+        Some(name) => argument
+            .value_name(name)
+            .help(format!("{} [default: {default}]", setting.help)),
         None => argument
             .num_args(0..=1)
             .require_equals(true)
@@ -77,7 +94,9 @@ impl<const SCOPE: u8> clap::Args for Given<SCOPE> {
             .value_name("FILE")
             .value_parser(ValueParser::path_buf())
             .action(ArgAction::Set)
-            .help("A TOML file with a key for each of these flags; flags and environment go over it");
+            .help(
+                "A TOML file with a key for each of these flags; flags and environment go over it",
+            );
         command.args(settings::<SCOPE>().map(argument)).arg(file)
     }
 
@@ -90,12 +109,23 @@ impl<const SCOPE: u8> clap::FromArgMatches for Given<SCOPE> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let value = |setting: &'static Setting| {
             let text = matches.get_one::<String>(setting.name)?.clone();
-            let is_environment = matches.value_source(setting.name) == Some(ValueSource::EnvVariable);
-            let source = if is_environment { Source::Environment } else { Source::Flag };
+            let is_environment =
+                matches.value_source(setting.name) == Some(ValueSource::EnvVariable);
+            let source = if is_environment {
+                Source::Environment
+            } else {
+                Source::Flag
+            };
             (!(is_environment && text.is_empty())).then_some((setting, source, text))
         };
-        let file = matches.get_one::<PathBuf>(CONFIG).filter(|path| !path.as_os_str().is_empty()).cloned();
-        Ok(Self { file, values: settings::<SCOPE>().filter_map(value).collect() })
+        let file = matches
+            .get_one::<PathBuf>(CONFIG)
+            .filter(|path| !path.as_os_str().is_empty())
+            .cloned();
+        Ok(Self {
+            file,
+            values: settings::<SCOPE>().filter_map(value).collect(),
+        })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

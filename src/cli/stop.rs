@@ -17,7 +17,10 @@ pub(super) fn run<F>(command: impl FnOnce(Stop) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
 {
-    let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
+    let runtime = runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Runtime)?;
     let outcome = runtime.block_on(async {
         let (stop, left) = (Stop::new(), CancellationToken::new());
         tokio::spawn(watch(stop.clone(), left.clone()).map_err(Error::Runtime)?);
@@ -32,7 +35,10 @@ where
 }
 
 fn watch(stop: Stop, left: CancellationToken) -> io::Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     Ok(async move {
         for token in [stop, left] {
             tokio::select! {

@@ -10,7 +10,11 @@ pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {
         return Err(Error::LongLife(max));
     }
     // The files of other keys are the server's: this signs with the one of the data folder.
-    let rules = TokenRules { secret: None, keys: None, ..config.tokens };
+    let rules = TokenRules {
+        secret: None,
+        keys: None,
+        ..config.tokens
+    };
     let auth = Auth::open(&config.data)?.with_rules(rules)?;
     print(&auth.issue(&flags.user, flags.ttl, SystemClock.now()))
 }

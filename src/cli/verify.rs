@@ -38,7 +38,12 @@ async fn verify(config: Config, repair: bool, stop: Stop) -> Result<(), Error> {
 }
 
 /// Piece by piece. Whether it came to the end.
-async fn look(store: &dyn Store, repair: bool, stop: &Stop, report: &mut Report) -> Result<bool, Error> {
+async fn look(
+    store: &dyn Store,
+    repair: bool,
+    stop: &Stop,
+    report: &mut Report,
+) -> Result<bool, Error> {
     let mut reporter = Reporter::new(None, "{spinner} {pos} rows, {msg}");
     let mut place = None;
     let is_whole = loop {
@@ -55,7 +60,11 @@ async fn look(store: &dyn Store, repair: bool, stop: &Stop, report: &mut Report)
         }
         let rate = reporter.rate(report.looked_at);
         let beside = format!("{rate} rows/s, {} findings", report.findings());
-        reporter.progress(report.looked_at, &beside, &format!("{} rows looked at, {beside}", report.looked_at));
+        reporter.progress(
+            report.looked_at,
+            &beside,
+            &format!("{} rows looked at, {beside}", report.looked_at),
+        );
         place = verified.next;
         if place.is_none() {
             break true;
@@ -80,7 +89,11 @@ struct Kind {
 
 impl Kind {
     fn line(&self, what: &str) -> String {
-        let Self { found, repaired, example } = self;
+        let Self {
+            found,
+            repaired,
+            example,
+        } = self;
         let repaired = match *repaired {
             0 => String::new(),
             repaired if repaired == *found => ", repaired".to_owned(),
@@ -92,7 +105,11 @@ impl Kind {
 
 impl Report {
     fn add(&mut self, finding: &Finding) {
-        let kind = self.kinds.entry(finding.what).or_insert_with(|| Kind { found: 0, repaired: 0, example: finding.example.clone() });
+        let kind = self.kinds.entry(finding.what).or_insert_with(|| Kind {
+            found: 0,
+            repaired: 0,
+            example: finding.example.clone(),
+        });
         kind.found += 1;
         kind.repaired += u64::from(finding.is_repaired);
     }
@@ -103,6 +120,9 @@ impl Report {
 
     /// Number of findings that are not repaired.
     fn left(&self) -> u64 {
-        self.kinds.values().map(|kind| kind.found - kind.repaired).sum()
+        self.kinds
+            .values()
+            .map(|kind| kind.found - kind.repaired)
+            .sum()
     }
 }

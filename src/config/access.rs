@@ -34,11 +34,19 @@ pub const ACCESS: &[Setting] = &[
         value_name: Some("NAME"),
         help: "Whom tokens must be for (`aud`); without it, tokens that are for somebody are refused",
         beyond: None,
-        get: |config| config.tokens.audience.clone().unwrap_or_else(|| "none".to_owned()),
+        get: |config| {
+            config
+                .tokens
+                .audience
+                .clone()
+                .unwrap_or_else(|| "none".to_owned())
+        },
         set: |config, text| {
             // A token of a user with one of these would open a backup, or pass for one of a demo.
             if [BACKUP_AUDIENCE, DEMO_AUDIENCE].contains(&text) {
-                return Err("must be another name: the server gives its own tokens this one".to_owned());
+                return Err(
+                    "must be another name: the server gives its own tokens this one".to_owned(),
+                );
             }
             value::set_option(&mut config.tokens.audience, text)
         },
@@ -50,7 +58,13 @@ pub const ACCESS: &[Setting] = &[
         value_name: Some("NAME"),
         help: "Who must have made a token (`iss`)",
         beyond: None,
-        get: |config| config.tokens.issuer.clone().unwrap_or_else(|| "none".to_owned()),
+        get: |config| {
+            config
+                .tokens
+                .issuer
+                .clone()
+                .unwrap_or_else(|| "none".to_owned())
+        },
         set: |config, text| value::set_option(&mut config.tokens.issuer, text),
     },
     Setting {
@@ -73,10 +87,19 @@ pub const ACCESS: &[Setting] = &[
         value_name: Some("TIME"),
         help: "The longest life of a token, from `iat` to `exp` (from now, without `iat`); one that lives longer is refused",
         beyond: None,
-        get: |config| config.tokens.life_max.map_or_else(|| "none".to_owned(), value::show_duration),
+        get: |config| {
+            config
+                .tokens
+                .life_max
+                .map_or_else(|| "none".to_owned(), value::show_duration)
+        },
         set: |config, text| {
             let mut life = Duration::ZERO;
-            config.tokens.life_max = if text == "none" { None } else { value::set_time(&mut life, text).map(|()| Some(life))? };
+            config.tokens.life_max = if text == "none" {
+                None
+            } else {
+                value::set_time(&mut life, text).map(|()| Some(life))?
+            };
             Ok(())
         },
     },

@@ -57,7 +57,11 @@ pub const BOUNDS: &[Setting] = &[
         beyond: Some("422, `BAD_USER_INPUT`"),
         get: |config| config.doors.batch.to_string(),
         set: |config, text| {
-            config.doors.batch = text.parse().ok().filter(|count| *count <= BATCH_MAX).ok_or("must be a whole number from 0 to 100")?;
+            config.doors.batch = text
+                .parse()
+                .ok()
+                .filter(|count| *count <= BATCH_MAX)
+                .ok_or("must be a whole number from 0 to 100")?;
             Ok(())
         },
     },

@@ -11,28 +11,50 @@ const LIKENESS_MIN: f64 = 0.6;
 
 /// Reads the settings of a configuration file, each as the text that its flag would take.
 pub(super) fn read(path: &Path) -> Result<Vec<(&'static Setting, String)>, Error> {
-    let broken = |reason: String| Error::File { path: path.to_owned(), reason };
-    let is_long = std::fs::metadata(path).map_err(|error| broken(error.to_string()))?.len() > FILE_BYTES_MAX;
+    let broken = |reason: String| Error::File {
+        path: path.to_owned(),
+        reason,
+    };
+    let is_long = std::fs::metadata(path)
+        .map_err(|error| broken(error.to_string()))?
+        .len()
+        > FILE_BYTES_MAX;
     if is_long {
-        return Err(broken(format!("a configuration has at most {FILE_BYTES_MAX} bytes")));
+        return Err(broken(format!(
+            "a configuration has at most {FILE_BYTES_MAX} bytes"
+        )));
     }
     let text = std::fs::read_to_string(path).map_err(|error| broken(error.to_string()))?;
-    let table: toml::Table = text.parse().map_err(|error| broken(syntax(&text, &error)))?;
-    table.iter().map(|(key, value)| Ok((setting(path, key)?, plain(path, key, value)?))).collect()
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error| broken(syntax(&text, &error)))?;
+    table
+        .iter()
+        .map(|(key, value)| Ok((setting(path, key)?, plain(path, key, value)?)))
+        .collect()
 }
 
 /// Only where and what, as the library's own text shows the line itself, and with it a value that may be a secret.
 fn syntax(text: &str, error: &toml::de::Error) -> String {
-    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    format!("line {}: {}", before.matches('\n').count() + 1, error.message().lines().next().unwrap_or("is not TOML"))
+    let before = error
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .unwrap_or_default();
+    format!(
+        "line {}: {}",
+        before.matches('\n').count() + 1,
+        error.message().lines().next().unwrap_or("is not TOML")
+    )
 }
 
 fn setting(path: &Path, key: &str) -> Result<&'static Setting, Error> {
-    settings().find(|setting| setting.name == key).ok_or_else(|| Error::UnknownKey {
-        path: path.to_owned(),
-        key: key.escape_debug().take(64).collect(),
-        nearest: nearest(key),
-    })
+    settings()
+        .find(|setting| setting.name == key)
+        .ok_or_else(|| Error::UnknownKey {
+            path: path.to_owned(),
+            key: key.escape_debug().take(64).collect(),
+            nearest: nearest(key),
+        })
 }
 
 fn nearest(key: &str) -> Option<&'static str> {
@@ -47,9 +69,13 @@ fn plain(path: &Path, key: &str, value: &toml::Value) -> Result<String, Error> {
         toml::Value::String(text) => Ok(text.clone()),
         toml::Value::Boolean(is_on) => Ok(is_on.to_string()),
         toml::Value::Integer(number) => Ok(number.to_string()),
-        toml::Value::Float(_) | toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
-            Err(Error::File { path: path.to_owned(), reason: format!("{key}: must be a text, a number, or true or false") })
-        }
+        toml::Value::Float(_)
+        | toml::Value::Datetime(_)
+        | toml::Value::Array(_)
+        | toml::Value::Table(_) => Err(Error::File {
+            path: path.to_owned(),
+            reason: format!("{key}: must be a text, a number, or true or false"),
+        }),
     }
 }
 
@@ -62,21 +88,36 @@ mod tests {
         let path = dir.path().join("wideroom.toml");
         std::fs::write(&path, text).unwrap();
         let mut config = Config::default();
-        let outcome = config.set_from_file(&path).map_err(|error| error.to_string().replace(path.to_str().unwrap(), "FILE"));
+        let outcome = config
+            .set_from_file(&path)
+            .map_err(|error| error.to_string().replace(path.to_str().unwrap(), "FILE"));
         outcome.map(|_| config)
     }
 
     #[test]
     fn a_file_sets_what_it_names() {
-        let config = read_text("listen = \"[::1]:9\"\ndemo = true\nlog-format = \"json\" # for machines\n").unwrap();
-        let expected = Config { listen: "[::1]:9".parse().unwrap(), demo: true, log_format: LogFormat::Json, ..Config::default() };
+        let config =
+            read_text("listen = \"[::1]:9\"\ndemo = true\nlog-format = \"json\" # for machines\n")
+                .unwrap();
+        let expected = Config {
+            listen: "[::1]:9".parse().unwrap(),
+            demo: true,
+            log_format: LogFormat::Json,
+            ..Config::default()
+        };
         assert_eq!(config, expected);
     }
 
     #[test]
     fn an_unknown_key_is_refused_with_the_nearest_known_one() {
-        assert_eq!(read_text("lsten = \"x\"").unwrap_err(), "FILE: unknown key `lsten`; did you mean `listen`?");
-        assert_eq!(read_text("log_format = \"json\"").unwrap_err(), "FILE: unknown key `log_format`; did you mean `log-format`?");
+        assert_eq!(
+            read_text("lsten = \"x\"").unwrap_err(),
+            "FILE: unknown key `lsten`; did you mean `listen`?"
+        );
+        assert_eq!(
+            read_text("log_format = \"json\"").unwrap_err(),
+            "FILE: unknown key `log_format`; did you mean `log-format`?"
+        );
         assert_eq!(read_text("zzz = 1").unwrap_err(), "FILE: unknown key `zzz`");
     }
 
@@ -89,8 +130,18 @@ mod tests {
 
     #[test]
     fn a_value_is_one_plain_thing() {
-        assert_eq!(read_text("drain = [1]").unwrap_err(), "FILE: drain: must be a text, a number, or true or false");
-        assert_eq!(read_text("[store]\nurl = 1").unwrap_err(), "FILE: store: must be a text, a number, or true or false");
-        assert!(read_text("drain = 10").unwrap_err().starts_with("FILE: drain: must be a time with its unit"));
+        assert_eq!(
+            read_text("drain = [1]").unwrap_err(),
+            "FILE: drain: must be a text, a number, or true or false"
+        );
+        assert_eq!(
+            read_text("[store]\nurl = 1").unwrap_err(),
+            "FILE: store: must be a text, a number, or true or false"
+        );
+        assert!(
+            read_text("drain = 10")
+                .unwrap_err()
+                .starts_with("FILE: drain: must be a time with its unit")
+        );
     }
 }

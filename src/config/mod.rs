@@ -154,20 +154,32 @@ pub type Sources = BTreeMap<&'static str, Source>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{place}: {reason}")]
-    Value { place: String, is_usage: bool, reason: String },
+    Value {
+        place: String,
+        is_usage: bool,
+        reason: String,
+    },
     #[error("{path}: {reason}")]
     File { path: PathBuf, reason: String },
     #[error("{path}: unknown key `{key}`{}", nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
-    UnknownKey { path: PathBuf, key: String, nearest: Option<&'static str> },
+    UnknownKey {
+        path: PathBuf,
+        key: String,
+        nearest: Option<&'static str>,
+    },
     #[error("--unread-cap: {} at most", Unread::CAP_MAX)]
     UnreadCap,
-    #[error("--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max")]
+    #[error(
+        "--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max"
+    )]
     MessageBody,
     #[error("--nats is for servers that share a cluster: it goes with --store cql://…")]
     NatsAlone,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
-    #[error("--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out")]
+    #[error(
+        "--demo signs its people in with the key of the data folder: leave --token-keys-file and --token-secret-file out"
+    )]
     DemoKeys,
 }
 
@@ -180,14 +192,21 @@ impl Config {
                 Source::Environment => setting.environment.to_owned(),
                 Source::File(path) => format!("{}: {}", path.display(), setting.name),
             };
-            Error::Value { place, is_usage: *source_of == Source::Flag, reason }
+            Error::Value {
+                place,
+                is_usage: *source_of == Source::Flag,
+                reason,
+            }
         })
     }
 
     /// Sets what a file says, and tells what that is. A key that is no setting is refused with the nearest one that is.
     pub fn set_from_file(&mut self, path: &Path) -> Result<Vec<&'static Setting>, Error> {
         let source = Source::File(path.to_owned());
-        file::read(path)?.into_iter().map(|(setting, text)| self.set(setting, &text, &source).map(|()| setting)).collect()
+        file::read(path)?
+            .into_iter()
+            .map(|(setting, text)| self.set(setting, &text, &source).map(|()| setting))
+            .collect()
     }
 
     /// Whether the pages are served at the address that the server listens on.
@@ -201,7 +220,11 @@ impl Config {
 
     /// Checks the values against each other, before the program opens anything.
     pub fn validate(&self, scope: Scope) -> Result<(), Error> {
-        let room = self.doors.variables_bytes.min(self.doors.body_bytes).min(self.doors.sockets.message_bytes);
+        let room = self
+            .doors
+            .variables_bytes
+            .min(self.doors.body_bytes)
+            .min(self.doors.sockets.message_bytes);
         if self.chat.body_bytes_max >= room {
             return Err(Error::MessageBody);
         }
@@ -229,7 +252,9 @@ mod tests {
     fn every_default_reads_back_as_itself() {
         for setting in settings() {
             let mut config = Config::default();
-            config.set(setting, &(setting.get)(&Config::default()), &Source::Flag).unwrap();
+            config
+                .set(setting, &(setting.get)(&Config::default()), &Source::Flag)
+                .unwrap();
             assert_eq!(config, Config::default(), "{}", setting.name);
         }
     }
@@ -241,24 +266,49 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), settings().count());
         for setting in settings() {
-            assert_eq!(setting.environment, format!("WIDEROOM_{}", setting.name.to_uppercase().replace('-', "_")));
+            assert_eq!(
+                setting.environment,
+                format!("WIDEROOM_{}", setting.name.to_uppercase().replace('-', "_"))
+            );
         }
     }
 
     #[test]
     fn a_bad_value_is_named_by_where_it_was_given_and_not_repeated() {
-        let store = SETTINGS.iter().find(|setting| setting.name == "store").unwrap();
-        let error = |source| Config::default().set(store, "mysql://user:hunter2@host", &source).unwrap_err().to_string();
-        assert_eq!(error(Source::Flag), "--store: must be `embedded` or begin with cql://");
-        assert_eq!(error(Source::Environment), "WIDEROOM_STORE: must be `embedded` or begin with cql://");
-        assert_eq!(error(Source::File("w.toml".into())), "w.toml: store: must be `embedded` or begin with cql://");
+        let store = SETTINGS
+            .iter()
+            .find(|setting| setting.name == "store")
+            .unwrap();
+        let error = |source| {
+            Config::default()
+                .set(store, "mysql://user:hunter2@host", &source)
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            error(Source::Flag),
+            "--store: must be `embedded` or begin with cql://"
+        );
+        assert_eq!(
+            error(Source::Environment),
+            "WIDEROOM_STORE: must be `embedded` or begin with cql://"
+        );
+        assert_eq!(
+            error(Source::File("w.toml".into())),
+            "w.toml: store: must be `embedded` or begin with cql://"
+        );
     }
 
     #[test]
     fn a_cluster_is_answered_and_its_password_forgotten() {
         let mut config = Config::default();
-        let store = SETTINGS.iter().find(|setting| setting.name == "store").unwrap();
-        config.set(store, "cql://user:hunter2@host/chat", &Source::Flag).unwrap();
+        let store = SETTINGS
+            .iter()
+            .find(|setting| setting.name == "store")
+            .unwrap();
+        config
+            .set(store, "cql://user:hunter2@host/chat", &Source::Flag)
+            .unwrap();
         assert!(!format!("{config:?}{}", (store.get)(&config)).contains("hunter2"));
         assert!(config.validate(Scope::Data).is_ok());
     }
@@ -267,19 +317,31 @@ mod tests {
     fn bounds_that_do_not_fit_together_are_refused() {
         let mut config = Config::default();
         config.chat.body_bytes_max = 64 * 1024;
-        assert!(matches!(config.validate(Scope::Serve), Err(Error::MessageBody)));
+        assert!(matches!(
+            config.validate(Scope::Serve),
+            Err(Error::MessageBody)
+        ));
         let mut config = Config::default();
         config.chat.unread_cap = 1_000;
-        assert!(matches!(config.validate(Scope::Serve), Err(Error::UnreadCap)));
+        assert!(matches!(
+            config.validate(Scope::Serve),
+            Err(Error::UnreadCap)
+        ));
     }
 
     #[test]
     fn the_demo_has_the_key_of_its_folder() {
         for name in ["token-keys-file", "token-secret-file"] {
-            let mut config = Config { demo: true, ..Config::default() };
+            let mut config = Config {
+                demo: true,
+                ..Config::default()
+            };
             let setting = settings().find(|setting| setting.name == name).unwrap();
             config.set(setting, "keys.json", &Source::Flag).unwrap();
-            assert!(matches!(config.validate(Scope::Serve), Err(Error::DemoKeys)));
+            assert!(matches!(
+                config.validate(Scope::Serve),
+                Err(Error::DemoKeys)
+            ));
             assert!(config.validate(Scope::Data).is_ok());
         }
     }
@@ -305,30 +367,51 @@ mod tests {
             ("true", "0.0.0.0:80", true),
             ("off", "127.0.0.1:80", false),
         ] {
-            let mut config = Config { listen: listen.parse().unwrap(), ..Config::default() };
+            let mut config = Config {
+                listen: listen.parse().unwrap(),
+                ..Config::default()
+            };
             config.set(pages, choice, &Source::Flag).unwrap();
             assert_eq!(config.has_pages(), is_served, "{choice} {listen}");
         }
-        let refused = Config::default().set(pages, "some", &Source::Flag).unwrap_err().to_string();
+        let refused = Config::default()
+            .set(pages, "some", &Source::Flag)
+            .unwrap_err()
+            .to_string();
         assert_eq!(refused, "--pages: must be on, off or auto");
     }
 
     #[test]
     fn audiences_of_the_server_are_no_audience_of_users() {
-        let audience = settings().find(|setting| setting.name == "token-audience").unwrap();
+        let audience = settings()
+            .find(|setting| setting.name == "token-audience")
+            .unwrap();
         for name in [auth::BACKUP_AUDIENCE, auth::DEMO_AUDIENCE] {
-            let refused = Config::default().set(audience, name, &Source::Flag).unwrap_err().to_string();
-            assert_eq!(refused, "--token-audience: must be another name: the server gives its own tokens this one");
+            let refused = Config::default()
+                .set(audience, name, &Source::Flag)
+                .unwrap_err()
+                .to_string();
+            assert_eq!(
+                refused,
+                "--token-audience: must be another name: the server gives its own tokens this one"
+            );
         }
     }
 
     #[test]
     fn the_demo_stays_on_this_machine() {
-        let config = |listen: &str| Config { demo: true, listen: listen.parse().unwrap(), ..Config::default() };
+        let config = |listen: &str| Config {
+            demo: true,
+            listen: listen.parse().unwrap(),
+            ..Config::default()
+        };
         assert!(config("127.0.0.9:80").validate(Scope::Serve).is_ok());
         assert!(config("[::1]:80").validate(Scope::Serve).is_ok());
         for public in ["0.0.0.0:80", "[::]:80", "192.168.1.4:80"] {
-            assert!(matches!(config(public).validate(Scope::Serve), Err(Error::DemoIsPublic(_))));
+            assert!(matches!(
+                config(public).validate(Scope::Serve),
+                Err(Error::DemoIsPublic(_))
+            ));
         }
     }
 }

@@ -20,7 +20,9 @@ pub const SETTINGS: &[Setting] = &[
         beyond: None,
         get: |config| config.listen.to_string(),
         set: |config, text| {
-            config.listen = text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?;
+            config.listen = text
+                .parse()
+                .map_err(|_| "must be an IP address with a port, as 127.0.0.1:8080")?;
             Ok(())
         },
     },
@@ -31,10 +33,21 @@ pub const SETTINGS: &[Setting] = &[
         value_name: Some("ADDRESS"),
         help: "Where operators find /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` is for nowhere",
         beyond: None,
-        get: |config| config.admin_listen.map_or_else(|| "off".to_owned(), |address| address.to_string()),
+        get: |config| {
+            config
+                .admin_listen
+                .map_or_else(|| "off".to_owned(), |address| address.to_string())
+        },
         set: |config, text| {
-            let address = || text.parse().map_err(|_| "must be an IP address with a port, as 127.0.0.1:9090, or `off`");
-            config.admin_listen = if text == "off" { None } else { Some(address()?) };
+            let address = || {
+                text.parse()
+                    .map_err(|_| "must be an IP address with a port, as 127.0.0.1:9090, or `off`")
+            };
+            config.admin_listen = if text == "off" {
+                None
+            } else {
+                Some(address()?)
+            };
             Ok(())
         },
     },
@@ -69,7 +82,10 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, text| {
             config.store = match text {
                 "embedded" => StoreChoice::Embedded,
-                url if url.starts_with("cql:") => StoreChoice::Cql(url.parse().map_err(|error: AddressError| error.to_string())?),
+                url if url.starts_with("cql:") => StoreChoice::Cql(
+                    url.parse()
+                        .map_err(|error: AddressError| error.to_string())?,
+                ),
                 _ => return Err("must be `embedded` or begin with cql://".to_owned()),
             };
             Ok(())
@@ -83,9 +99,18 @@ pub const SETTINGS: &[Setting] = &[
         help: "Where servers that share a cluster tell each other of what they write: `nats://[user:password@]host[:port]` or `tls://…`; without, each looks every second",
         beyond: None,
         // Without user and password.
-        get: |config| config.nats.as_ref().map(ToString::to_string).unwrap_or_default(),
+        get: |config| {
+            config
+                .nats
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default()
+        },
         set: |config, text| {
-            let address = |text: &str| text.parse().map_err(|error: NatsAddressError| error.to_string());
+            let address = |text: &str| {
+                text.parse()
+                    .map_err(|error: NatsAddressError| error.to_string())
+            };
             config.nats = (!text.is_empty()).then(|| address(text)).transpose()?;
             Ok(())
         },
@@ -107,7 +132,12 @@ pub const SETTINGS: &[Setting] = &[
         value_name: Some("FILE"),
         help: "Run the documents of this list only: JSON of documents by their ids, as compilers of clients write it; `any` is for no list",
         beyond: None,
-        get: |config| config.trusted_documents.as_ref().map_or_else(|| "any".to_owned(), |path| path.display().to_string()),
+        get: |config| {
+            config
+                .trusted_documents
+                .as_ref()
+                .map_or_else(|| "any".to_owned(), |path| path.display().to_string())
+        },
         set: |config, text| {
             if text.is_empty() {
                 return Err("must name a file, or be `any`".to_owned());

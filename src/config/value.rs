@@ -4,18 +4,34 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Milliseconds in each unit. The greatest that divides a value is the one that is shown.
-const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-const SIZES: [(&str, u64); 5] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+const TIMES: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+const SIZES: [(&str, u64); 5] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
 
 /// A time with its unit, such as `500ms`, `10s`, `15m`, `24h` or `30d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let milliseconds = parse(text, &TIMES).ok_or("must be a time with its unit, as 500ms, 10s, 15m, 24h or 30d")?;
+    let milliseconds = parse(text, &TIMES)
+        .ok_or("must be a time with its unit, as 500ms, 10s, 15m, 24h or 30d")?;
     Ok(Duration::from_millis(milliseconds))
 }
 
 /// The same text, in the greatest unit that divides it.
 pub fn show_duration(duration: Duration) -> String {
-    show(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), &TIMES)
+    show(
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        &TIMES,
+    )
 }
 
 pub(super) fn set_size<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), String> {
@@ -26,12 +42,18 @@ pub(super) fn set_size<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), St
 
 /// A wait that has an end, and one that is none.
 pub(super) fn set_time(to: &mut Duration, text: &str) -> Result<(), String> {
-    *to = Some(parse_duration(text)?).filter(|time| !time.is_zero()).ok_or("must be longer than nothing")?;
+    *to = Some(parse_duration(text)?)
+        .filter(|time| !time.is_zero())
+        .ok_or("must be longer than nothing")?;
     Ok(())
 }
 
 pub(super) fn set_count<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), String> {
-    let count = text.parse().ok().filter(|count| *count > 0).and_then(|count: u64| T::try_from(count).ok());
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .and_then(|count: u64| T::try_from(count).ok());
     *to = count.ok_or("must be a whole number from 1 on")?;
     Ok(())
 }
@@ -51,7 +73,11 @@ pub(super) fn set_bool(to: &mut bool, text: &str) -> Result<(), String> {
 
 /// On or off, in words that are not a flag's.
 pub(super) fn show_switch(is_on: bool) -> String {
-    if is_on { "on".to_owned() } else { "off".to_owned() }
+    if is_on {
+        "on".to_owned()
+    } else {
+        "off".to_owned()
+    }
 }
 
 pub(super) fn switch(text: &str) -> Result<bool, String> {
@@ -99,7 +125,17 @@ mod tests {
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("24h"), Ok(Duration::from_secs(86_400)));
         assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
-        for wrong in ["", "10", "h", "-1s", "1.5h", "10 s", "10y", "99999999999999999999s", "18446744073709551615d"] {
+        for wrong in [
+            "",
+            "10",
+            "h",
+            "-1s",
+            "1.5h",
+            "10 s",
+            "10y",
+            "99999999999999999999s",
+            "18446744073709551615d",
+        ] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }

@@ -12,7 +12,10 @@ use super::budget::AnswerBudget;
 use super::error::settle_outcomes;
 use super::scope::Session;
 use super::shared::{Shared, Told};
-use super::{ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms, is_refusal, schema};
+use super::{
+    ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms, is_refusal,
+    schema,
+};
 use crate::chat::Chat;
 use crate::metrics::Metrics;
 use crate::model::UserId;
@@ -31,7 +34,12 @@ impl Api {
         let schemas = Schemas::new();
         let documents = Documents::new(bounds, &schemas.strict.sdl());
         let shared = Shared::new(schemas.clone(), chat.clone());
-        Self { chat, schemas, documents, shared }
+        Self {
+            chat,
+            schemas,
+            documents,
+            shared,
+        }
     }
 
     /// Tells what it counts of itself.
@@ -39,7 +47,13 @@ impl Api {
         self.documents.meter().register(metrics);
     }
 
-    fn request(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, terms: Terms) -> Request {
+    fn request(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        terms: Terms,
+    ) -> Request {
         request(prepared, variables).data(Session::new(self.chat.clone(), viewer, terms))
     }
 }
@@ -58,10 +72,24 @@ impl Executor for Api {
         self.documents.prepare(query, operation_name)
     }
 
-    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Response {
+    async fn execute(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        budget: Arc<AnswerBudget>,
+    ) -> Response {
         let is_authenticated = viewer.is_some();
-        let terms = Terms { budget, pace: Pace::free() };
-        let execution = self.schemas.of(prepared).execute(self.request(prepared, variables, viewer.clone(), terms));
+        let terms = Terms {
+            budget,
+            pace: Pace::free(),
+        };
+        let execution = self.schemas.of(prepared).execute(self.request(
+            prepared,
+            variables,
+            viewer.clone(),
+            terms,
+        ));
         let mut response = match &viewer {
             Some(viewer) => self.chat.reading_for(viewer, execution).await,
             None => execution.await,
@@ -77,14 +105,33 @@ impl Executor for Api {
         Box::new(self.chat.arrive(viewer))
     }
 
-    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, terms: Terms) -> BoxStream<'static, Told> {
+    async fn subscribe(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        terms: Terms,
+    ) -> BoxStream<'static, Told> {
         if let Some(free) = prepared.free() {
-            return self.shared.subscribe(prepared.clone(), free, variables, viewer, terms).await;
+            return self
+                .shared
+                .subscribe(prepared.clone(), free, variables, viewer, terms)
+                .await;
         }
-        let responses = self.schemas.of(prepared).execute_stream(self.request(prepared, variables, viewer.clone(), terms));
+        let responses = self.schemas.of(prepared).execute_stream(self.request(
+            prepared,
+            variables,
+            viewer.clone(),
+            terms,
+        ));
         let (prepared, is_authenticated) = (prepared.clone(), viewer.is_some());
-        let responses = responses.inspect(move |response| note(&prepared, is_authenticated, response)).map(Told::Own).boxed();
-        let Some(viewer) = viewer else { return responses };
+        let responses = responses
+            .inspect(move |response| note(&prepared, is_authenticated, response))
+            .map(Told::Own)
+            .boxed();
+        let Some(viewer) = viewer else {
+            return responses;
+        };
         let chat = self.chat.clone();
         stream::unfold(responses, move |mut responses| {
             let (chat, viewer) = (chat.clone(), viewer.clone());
@@ -113,10 +160,17 @@ pub(super) struct Schemas {
 
 impl Schemas {
     fn new() -> Self {
-        Self { strict: schema(ValidationMode::Strict), swift: schema(ValidationMode::Fast) }
+        Self {
+            strict: schema(ValidationMode::Strict),
+            swift: schema(ValidationMode::Fast),
+        }
     }
 
     pub(super) fn of(&self, prepared: &Prepared) -> &ChatSchema {
-        if prepared.is_valid() { &self.swift } else { &self.strict }
+        if prepared.is_valid() {
+            &self.swift
+        } else {
+            &self.strict
+        }
     }
 }

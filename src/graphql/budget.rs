@@ -54,8 +54,17 @@ impl Default for AnswerBudget {
 
 impl AnswerBudget {
     pub fn new(bytes_max: usize) -> Self {
-        let (spent, charged, exceeded) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU8::new(0));
-        Self { bytes_max, spent, exceeded, charged, account: None, permit: None, event: Mutex::default() }
+        let (spent, charged, exceeded) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU8::new(0));
+        Self {
+            bytes_max,
+            spent,
+            exceeded,
+            charged,
+            account: None,
+            permit: None,
+            event: Mutex::default(),
+        }
     }
 
     /// The same, counted among the answers of one user.
@@ -101,12 +110,17 @@ impl AnswerBudget {
         if let Some(exceeded) = self.exceeded() {
             return Err(exceeded);
         }
-        let spent = self.spent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let spent = self
+            .spent
+            .fetch_add(bytes, Ordering::Relaxed)
+            .saturating_add(bytes);
         if spent > self.bytes_max {
             self.exceed(Exceeded::Answer);
             return Err(Exceeded::Answer);
         }
-        let Some(account) = &self.account else { return Ok(()) };
+        let Some(account) = &self.account else {
+            return Ok(());
+        };
         if !account.charge(bytes) {
             self.exceed(Exceeded::User);
             return Err(Exceeded::User);
@@ -130,7 +144,10 @@ impl AnswerBudget {
         self.exceeded.store(0, Ordering::Relaxed);
         if let Some(account) = &self.account {
             let kept = self.charged.load(Ordering::Relaxed).min(spent);
-            let freed = self.charged.swap(kept, Ordering::Relaxed).saturating_sub(kept);
+            let freed = self
+                .charged
+                .swap(kept, Ordering::Relaxed)
+                .saturating_sub(kept);
             debug_assert!(freed <= before, "no more is charged than was spent");
             account.release(freed);
         }
@@ -153,7 +170,9 @@ impl AnswerBudget {
     }
 
     fn event(&self) -> MutexGuard<'_, Event> {
-        self.event.lock().expect("nobody panics while holding a position")
+        self.event
+            .lock()
+            .expect("nobody panics while holding a position")
     }
 }
 
@@ -182,7 +201,11 @@ pub struct AnswerAccount {
 
 impl AnswerAccount {
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), bytes_max, waiting: Mutex::default() }
+        Self {
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+            waiting: Mutex::default(),
+        }
     }
 
     pub fn bytes(&self) -> usize {
@@ -194,7 +217,11 @@ impl AnswerAccount {
     }
 
     fn charge(&self, bytes: usize) -> bool {
-        let is_over = self.bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > self.bytes_max;
+        let is_over = self
+            .bytes
+            .fetch_add(bytes, Ordering::AcqRel)
+            .saturating_add(bytes)
+            > self.bytes_max;
         if is_over {
             self.release(bytes);
         }
@@ -211,7 +238,10 @@ impl AnswerAccount {
     /// Counts bytes of a text that is there already: an event cannot be refused once it was executed.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> HeldBytes {
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        HeldBytes { account: Arc::clone(self), bytes }
+        HeldBytes {
+            account: Arc::clone(self),
+            bytes,
+        }
     }
 
     /// Whether there is room for another event; else the waker is woken when there may be.
@@ -230,7 +260,9 @@ impl AnswerAccount {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.waiting.lock().expect("nobody panics while holding the wakers")
+        self.waiting
+            .lock()
+            .expect("nobody panics while holding the wakers")
     }
 }
 
@@ -267,7 +299,10 @@ mod tests {
         let first = AnswerBudget::of(Arc::clone(&account), 8);
         assert_eq!(first.spend(8), Ok(()));
         assert_eq!(first.spend(1), Err(Exceeded::Answer));
-        assert_eq!((first.exceeded(), account.bytes()), (Some(Exceeded::Answer), 8));
+        assert_eq!(
+            (first.exceeded(), account.bytes()),
+            (Some(Exceeded::Answer), 8)
+        );
         let second = AnswerBudget::of(Arc::clone(&account), 8);
         assert_eq!(second.spend(3), Err(Exceeded::User));
         drop(first);
@@ -275,7 +310,10 @@ mod tests {
         second.rewind(0);
         assert_eq!((second.settle(8), account.bytes()), (Ok(()), 8));
         second.rewind(3);
-        assert_eq!((second.exceeded(), second.spent(), account.bytes()), (None, 3, 3));
+        assert_eq!(
+            (second.exceeded(), second.spent(), account.bytes()),
+            (None, 3, 3)
+        );
         drop(second);
         assert_eq!(account.bytes(), 0);
     }

@@ -27,22 +27,38 @@ impl PageArguments {
             None => Ok(None),
             Some(text) => match K::decode(text, list) {
                 Some(key) => Ok(Some(key)),
-                None => Err(Error::bad_input(&[name], format!("`{name}` is not a cursor of this list"))),
+                None => Err(Error::bad_input(
+                    &[name],
+                    format!("`{name}` is not a cursor of this list"),
+                )),
             },
         };
-        Ok(PageRequest { direction, count, after: cursor("after", &self.after)?, before: cursor("before", &self.before)? })
+        Ok(PageRequest {
+            direction,
+            count,
+            after: cursor("after", &self.after)?,
+            before: cursor("before", &self.before)?,
+        })
     }
 
     pub(super) fn direction_and_count(&self) -> Result<(Direction, usize)> {
         let (name, direction, count) = match (self.first, self.last) {
-            (Some(_), Some(_)) => return Err(Error::bad_input(&["first"], "give either `first` or `last`, not both")),
+            (Some(_), Some(_)) => {
+                return Err(Error::bad_input(
+                    &["first"],
+                    "give either `first` or `last`, not both",
+                ));
+            }
             (Some(first), None) => ("first", Direction::Forward, first),
             (None, Some(last)) => ("last", Direction::Backward, last),
             (None, None) => return Ok((Direction::Forward, PageRequest::<()>::COUNT_DEFAULT)),
         };
         match usize::try_from(count) {
             Ok(count) if count <= PageRequest::<()>::COUNT_MAX => Ok((direction, count)),
-            _ => Err(Error::bad_input(&[name], format!("`{name}` is 0 to {}", PageRequest::<()>::COUNT_MAX))),
+            _ => Err(Error::bad_input(
+                &[name],
+                format!("`{name}` is 0 to {}", PageRequest::<()>::COUNT_MAX),
+            )),
         }
     }
 }

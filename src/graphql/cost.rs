@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-use async_graphql::parser::types::{ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
+use async_graphql::parser::types::{
+    ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet,
+};
 use async_graphql::{Value as ConstValue, Variables};
 
 use super::document::Prepared;
@@ -14,13 +16,21 @@ use super::introspection::Introspection;
 use crate::model::PageRequest;
 
 /// Lists that are no pages. There may be 20 kinds of reaction, and rarely are more than these.
-const LISTS: [(&str, usize); 2] = [("reactions", 3), ("users", PageRequest::<()>::COUNT_DEFAULT)];
+const LISTS: [(&str, usize); 2] = [
+    ("reactions", 3),
+    ("users", PageRequest::<()>::COUNT_DEFAULT),
+];
 
 /// Fields that are pages, whatever is asked of them.
 const PAGES: [&str; 4] = ["inbox", "messages", "participants", "receipts"];
 
 /// Fields that read more than one row each.
-const PRICES: [(&str, usize); 4] = [("presence", 2), ("messageCount", 5), ("unreadConversationCount", 20), ("inboxSummary", 100)];
+const PRICES: [(&str, usize); 4] = [
+    ("presence", 2),
+    ("messageCount", 5),
+    ("unreadConversationCount", 20),
+    ("inboxSummary", 100),
+];
 
 /// Fields that one count of unread messages answers, and the price of that.
 const UNREAD: [&str; 3] = ["unreadCount", "unreadCountIsCapped", "firstUnreadMessage"];
@@ -40,10 +50,23 @@ pub struct Cost {
 
 impl Prepared {
     pub(super) fn cost(&self, variables: &Variables) -> Cost {
-        let Some(operation) = self.definition() else { return Cost { fields: 0, roots: 0 } };
-        let teller = Teller { document: &self.document, introspection: self.introspection(), operation, variables };
+        let Some(operation) = self.definition() else {
+            return Cost {
+                fields: 0,
+                roots: 0,
+            };
+        };
+        let teller = Teller {
+            document: &self.document,
+            introspection: self.introspection(),
+            operation,
+            variables,
+        };
         let root = &operation.selection_set.node;
-        Cost { fields: teller.fields(root), roots: teller.roots(root) }
+        Cost {
+            fields: teller.fields(root),
+            roots: teller.roots(root),
+        }
     }
 }
 
@@ -60,9 +83,13 @@ impl<'a> Teller<'a> {
         for item in &set.items {
             match &item.node {
                 Selection::Field(field) => visit(&field.node),
-                Selection::InlineFragment(inline) => self.each(&inline.node.selection_set.node, visit),
+                Selection::InlineFragment(inline) => {
+                    self.each(&inline.node.selection_set.node, visit)
+                }
                 Selection::FragmentSpread(spread) => {
-                    if let Some(fragment) = self.document.fragments.get(&spread.node.fragment_name.node) {
+                    if let Some(fragment) =
+                        self.document.fragments.get(&spread.node.fragment_name.node)
+                    {
                         self.each(&fragment.node.selection_set.node, visit);
                     }
                 }
@@ -77,9 +104,16 @@ impl<'a> Teller<'a> {
                 "__schema" => self.of_schema(&field.selection_set.node, false, 0).ceil() as usize,
                 "__type" => self.of_schema(&field.selection_set.node, true, 0).ceil() as usize,
                 name => {
-                    let is_counted = UNREAD.contains(&name) && std::mem::replace(&mut has_unread, true);
-                    let own = if is_counted { 1 } else { self.price(field, name) };
-                    self.fields(&field.selection_set.node).saturating_mul(self.count(field)).saturating_add(own)
+                    let is_counted =
+                        UNREAD.contains(&name) && std::mem::replace(&mut has_unread, true);
+                    let own = if is_counted {
+                        1
+                    } else {
+                        self.price(field, name)
+                    };
+                    self.fields(&field.selection_set.node)
+                        .saturating_mul(self.count(field))
+                        .saturating_add(own)
                 }
             };
             sum = sum.saturating_add(cost);
@@ -92,10 +126,17 @@ impl<'a> Teller<'a> {
         if UNREAD.contains(&name) {
             return UNREAD_PRICE;
         }
-        if name == "inbox" && self.argument(field, "filter").is_some_and(|filter| *filter != ConstValue::Null) {
+        if name == "inbox"
+            && self
+                .argument(field, "filter")
+                .is_some_and(|filter| *filter != ConstValue::Null)
+        {
             return FILTER_PRICE;
         }
-        PRICES.iter().find_map(|(dear, price)| (*dear == name).then_some(*price)).unwrap_or(1)
+        PRICES
+            .iter()
+            .find_map(|(dear, price)| (*dear == name).then_some(*price))
+            .unwrap_or(1)
     }
 
     /// The fields of an answer of introspection, the field around it included: by the true sizes of its lists, in the mean of all types.
@@ -112,7 +153,9 @@ impl<'a> Teller<'a> {
 
     fn roots(&self, set: &'a SelectionSet) -> usize {
         let mut roots = 0;
-        self.each(set, &mut |field| roots += usize::from(field.name.node != "__typename"));
+        self.each(set, &mut |field| {
+            roots += usize::from(field.name.node != "__typename")
+        });
         roots
     }
 
@@ -122,28 +165,45 @@ impl<'a> Teller<'a> {
             Some(ConstValue::Number(number)) => number.as_i64(),
             _ => None,
         };
-        let page = |count: i64| usize::try_from(count).unwrap_or(0).min(PageRequest::<()>::COUNT_MAX);
+        let page = |count: i64| {
+            usize::try_from(count)
+                .unwrap_or(0)
+                .min(PageRequest::<()>::COUNT_MAX)
+        };
         if let Some(count) = number("first").or_else(|| number("last")) {
             return page(count);
         }
         if let Some(ConstValue::List(ids)) = self.argument(field, "ids").as_deref() {
             return ids.len();
         }
-        if let Some(count) = LISTS.iter().find_map(|(name, count)| (field.name.node == *name).then_some(*count)) {
+        if let Some(count) = LISTS
+            .iter()
+            .find_map(|(name, count)| (field.name.node == *name).then_some(*count))
+        {
             return count;
         }
         let mut is_page = PAGES.contains(&field.name.node.as_str());
-        self.each(&field.selection_set.node, &mut |inner| is_page |= inner.name.node == "edges");
-        if is_page { PageRequest::<()>::COUNT_DEFAULT } else { 1 }
+        self.each(&field.selection_set.node, &mut |inner| {
+            is_page |= inner.name.node == "edges"
+        });
+        if is_page {
+            PageRequest::<()>::COUNT_DEFAULT
+        } else {
+            1
+        }
     }
 
     /// An argument as the operation's variables make it. Variables may be large, and are not copied; those inside of a literal stay null.
     fn argument(&self, field: &'a Field, name: &str) -> Option<Cow<'a, ConstValue>> {
         let mut variable = None;
-        let written = field.get_argument(name)?.node.clone().into_const_with(|name| {
-            variable.get_or_insert(name);
-            Ok::<_, Infallible>(ConstValue::Null)
-        });
+        let written = field
+            .get_argument(name)?
+            .node
+            .clone()
+            .into_const_with(|name| {
+                variable.get_or_insert(name);
+                Ok::<_, Infallible>(ConstValue::Null)
+            });
         let Ok(written) = written;
         match variable {
             Some(name) if written == ConstValue::Null => self.variable(&name).map(Cow::Borrowed),
@@ -154,7 +214,9 @@ impl<'a> Teller<'a> {
     fn variable(&self, name: &str) -> Option<&'a ConstValue> {
         let default = || {
             let definitions = &self.operation.variable_definitions;
-            let definition = definitions.iter().find(|definition| definition.node.name.node == name)?;
+            let definition = definitions
+                .iter()
+                .find(|definition| definition.node.name.node == name)?;
             Some(&definition.node.default_value.as_ref()?.node)
         };
         self.variables.get(name).or_else(default)
@@ -169,7 +231,9 @@ mod tests {
     use crate::graphql::{DocumentBounds, Documents};
 
     fn cost(text: &str, variables: serde_json::Value) -> Cost {
-        let prepared = Documents::new(DocumentBounds::default(), "").prepare(text, None).unwrap();
+        let prepared = Documents::new(DocumentBounds::default(), "")
+            .prepare(text, None)
+            .unwrap();
         prepared.cost(&Variables::from_json(variables))
     }
 
@@ -178,14 +242,28 @@ mod tests {
         let fields = |text: &str| cost(text, json!({})).fields;
         assert_eq!(fields("{ viewer { username } }"), 2);
         assert_eq!(fields("{ inbox { edges { cursor } } }"), 1 + 20 * 2);
-        assert_eq!(fields("{ inbox(first: 5) { edges { cursor } } }"), 1 + 5 * 2);
-        assert_eq!(fields("{ inbox(last: 1000000) { edges { cursor } } }"), 1 + 100 * 2);
-        assert_eq!(fields("{ inbox(first: -1) { edges { cursor } } }"), 1);
-        assert_eq!(fields("{ reactions { emoji users { id } more: users(first: 2) { id } } }"), 1 + 3 * (1 + 1 + 20 + 1 + 2));
-        assert_eq!(fields(r#"{ nodes(ids: ["a", "b", "c"]) { id } }"#), 1 + 3);
-        assert_eq!(fields(r#"query($a: ID!) { nodes(ids: [$a, "b"]) { id } }"#), 1 + 2);
         assert_eq!(
-            fields("{ inbox(first: 3) { ...page } } fragment page on X { edges { node { a(first: 7) { edges { b } } } } }"),
+            fields("{ inbox(first: 5) { edges { cursor } } }"),
+            1 + 5 * 2
+        );
+        assert_eq!(
+            fields("{ inbox(last: 1000000) { edges { cursor } } }"),
+            1 + 100 * 2
+        );
+        assert_eq!(fields("{ inbox(first: -1) { edges { cursor } } }"), 1);
+        assert_eq!(
+            fields("{ reactions { emoji users { id } more: users(first: 2) { id } } }"),
+            1 + 3 * (1 + 1 + 20 + 1 + 2)
+        );
+        assert_eq!(fields(r#"{ nodes(ids: ["a", "b", "c"]) { id } }"#), 1 + 3);
+        assert_eq!(
+            fields(r#"query($a: ID!) { nodes(ids: [$a, "b"]) { id } }"#),
+            1 + 2
+        );
+        assert_eq!(
+            fields(
+                "{ inbox(first: 3) { ...page } } fragment page on X { edges { node { a(first: 7) { edges { b } } } } }"
+            ),
             1 + 3 * (2 + 1 + 7 * 2)
         );
     }
@@ -196,7 +274,14 @@ mod tests {
         assert_eq!(cost(text, json!({})).fields, 1 + 7 * 2);
         assert_eq!(cost(text, json!({ "n": 9 })).fields, 1 + 9 * 2);
         assert_eq!(cost(text, json!({ "n": null })).fields, 1 + 20 * 2);
-        assert_eq!(cost("query($ids: [ID!]!) { nodes(ids: $ids) { id } }", json!({ "ids": ["a", "b", "c"] })).fields, 1 + 3);
+        assert_eq!(
+            cost(
+                "query($ids: [ID!]!) { nodes(ids: $ids) { id } }",
+                json!({ "ids": ["a", "b", "c"] })
+            )
+            .fields,
+            1 + 3
+        );
     }
 
     #[test]
@@ -204,12 +289,31 @@ mod tests {
         let fields = |text: &str| cost(text, json!({})).fields;
         assert_eq!(fields("{ user { presence { isOnline } } }"), 1 + 2 + 1);
         assert_eq!(fields("{ conversation { messageCount } }"), 1 + 5);
-        assert_eq!(fields("{ entry { unreadCount unreadCountIsCapped firstUnreadMessage { id } } }"), 1 + 5 + 1 + 1 + 1);
-        assert_eq!(fields("{ entry { a: firstUnreadMessage { id } b: firstUnreadMessage { id } } }"), 1 + 5 + 1 + 1 + 1);
-        assert_eq!(fields("{ inboxSummary { isCapped unreadConversationCount } }"), 100 + 1 + 20);
-        assert_eq!(fields("{ inbox(first: 5, filter: {unreadOnly: true}) { edges { cursor } } }"), 100 + 5 * 2);
-        assert_eq!(fields("{ inbox(first: 5, filter: null) { edges { cursor } } }"), 1 + 5 * 2);
-        assert_eq!(fields("{ conversation { messages { pageInfo { endCursor } } } }"), 1 + 1 + 20 * 2, "a page is read for it");
+        assert_eq!(
+            fields("{ entry { unreadCount unreadCountIsCapped firstUnreadMessage { id } } }"),
+            1 + 5 + 1 + 1 + 1
+        );
+        assert_eq!(
+            fields("{ entry { a: firstUnreadMessage { id } b: firstUnreadMessage { id } } }"),
+            1 + 5 + 1 + 1 + 1
+        );
+        assert_eq!(
+            fields("{ inboxSummary { isCapped unreadConversationCount } }"),
+            100 + 1 + 20
+        );
+        assert_eq!(
+            fields("{ inbox(first: 5, filter: {unreadOnly: true}) { edges { cursor } } }"),
+            100 + 5 * 2
+        );
+        assert_eq!(
+            fields("{ inbox(first: 5, filter: null) { edges { cursor } } }"),
+            1 + 5 * 2
+        );
+        assert_eq!(
+            fields("{ conversation { messages { pageInfo { endCursor } } } }"),
+            1 + 1 + 20 * 2,
+            "a page is read for it"
+        );
     }
 
     /// What tools ask for, with names as short.
@@ -224,9 +328,14 @@ mod tests {
 
     fn count_fields(value: &serde_json::Value) -> usize {
         match value {
-            serde_json::Value::Object(fields) => fields.len() + fields.values().map(count_fields).sum::<usize>(),
+            serde_json::Value::Object(fields) => {
+                fields.len() + fields.values().map(count_fields).sum::<usize>()
+            }
             serde_json::Value::Array(elements) => elements.iter().map(count_fields).sum(),
-            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) | serde_json::Value::String(_) => 0,
+            serde_json::Value::Null
+            | serde_json::Value::Bool(_)
+            | serde_json::Value::Number(_)
+            | serde_json::Value::String(_) => 0,
         }
     }
 
@@ -239,17 +348,36 @@ mod tests {
             "{ __schema { types { fields { name } } } }",
             "{ __schema { types { name enumValues { name } inputFields { name } } } }",
         ] {
-            let cost = documents.prepare(text, None).unwrap().accept(Variables::default()).unwrap().cost.fields;
+            let cost = documents
+                .prepare(text, None)
+                .unwrap()
+                .accept(Variables::default())
+                .unwrap()
+                .cost
+                .fields;
             let answer = schema.execute(text).await;
             assert!(answer.errors.is_empty(), "{:?}", answer.errors);
             let count = count_fields(&answer.data.into_json().unwrap());
-            assert!(cost * 10 > count * 8 && cost * 8 < count * 10, "{cost} for {count}: {text}");
+            assert!(
+                cost * 10 > count * 8 && cost * 8 < count * 10,
+                "{cost} for {count}: {text}"
+            );
         }
-        let one = documents.prepare("{ __type(name: \"Mutation\") { fields { name } } }", None).unwrap();
+        let one = documents
+            .prepare("{ __type(name: \"Mutation\") { fields { name } } }", None)
+            .unwrap();
         assert!(one.accept(Variables::default()).unwrap().cost.fields > 15);
         let again: String = (0..166).map(|_| "types { fields { name } } ").collect();
-        let refused = documents.prepare(&format!("{{ __schema {{ {again} }} }}"), None).unwrap().accept(Variables::default()).unwrap_err();
-        assert!(refused.message.contains("at most 10000"), "{}", refused.message);
+        let refused = documents
+            .prepare(&format!("{{ __schema {{ {again} }} }}"), None)
+            .unwrap()
+            .accept(Variables::default())
+            .unwrap_err();
+        assert!(
+            refused.message.contains("at most 10000"),
+            "{}",
+            refused.message
+        );
     }
 
     #[test]

@@ -34,7 +34,10 @@ impl List<'_> {
             Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
             Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
             Self::Participants(conversation) => (b'P', conversation.0.as_bytes().to_vec()),
-            Self::Receipts(conversation, message) => (b'R', [conversation.0.into_bytes(), message.order_key().0].concat()),
+            Self::Receipts(conversation, message) => (
+                b'R',
+                [conversation.0.into_bytes(), message.order_key().0].concat(),
+            ),
             Self::Inbox(user) => (b'I', fingerprint(user)),
             Self::Updates(user) => (b'U', fingerprint(user)),
         };
@@ -51,7 +54,9 @@ impl List<'_> {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        bytes.strip_prefix(self.prefix().as_slice()).map(<[u8]>::to_vec)
+        bytes
+            .strip_prefix(self.prefix().as_slice())
+            .map(<[u8]>::to_vec)
     }
 }
 
@@ -96,7 +101,11 @@ impl CursorKey for OrderKey {
 
 impl CursorKey for InboxKey {
     fn to_key(&self) -> Vec<u8> {
-        [self.activity.micros().to_be_bytes().as_slice(), self.conversation.0.as_bytes()].concat()
+        [
+            self.activity.micros().to_be_bytes().as_slice(),
+            self.conversation.0.as_bytes(),
+        ]
+        .concat()
     }
 
     fn from_key(bytes: &[u8]) -> Option<Self> {
@@ -105,7 +114,10 @@ impl CursorKey for InboxKey {
         let activity = Timestamp::from_micros(micros);
         // What lies outside of time was not made here.
         (activity.micros() == micros).then_some(())?;
-        Some(Self { activity, conversation: ConversationId(uuid::Uuid::from_slice(conversation).ok()?) })
+        Some(Self {
+            activity,
+            conversation: ConversationId(uuid::Uuid::from_slice(conversation).ok()?),
+        })
     }
 }
 
@@ -129,7 +141,11 @@ mod tests {
         let key = OrderKey([7; 16]);
         let cursor = key.encode(List::Messages(one));
         assert_eq!(OrderKey::decode(&cursor, List::Messages(one)), Some(key));
-        for list in [List::Messages(other), List::Events(one), List::Participants(one)] {
+        for list in [
+            List::Messages(other),
+            List::Events(one),
+            List::Participants(one),
+        ] {
             assert_eq!(OrderKey::decode(&cursor, list), None);
         }
     }
@@ -137,10 +153,16 @@ mod tests {
     #[test]
     fn an_inbox_cursor_survives_the_round_trip() {
         let user = UserId::parse("alice").unwrap();
-        let key = InboxKey { activity: Timestamp::from_micros(1_742_000_000_123_456), conversation: ConversationId::random() };
+        let key = InboxKey {
+            activity: Timestamp::from_micros(1_742_000_000_123_456),
+            conversation: ConversationId::random(),
+        };
         let cursor = key.encode(List::Inbox(&user));
         assert_eq!(InboxKey::decode(&cursor, List::Inbox(&user)), Some(key));
-        assert_eq!(InboxKey::decode(&cursor, List::Inbox(&UserId::parse("bob").unwrap())), None);
+        assert_eq!(
+            InboxKey::decode(&cursor, List::Inbox(&UserId::parse("bob").unwrap())),
+            None
+        );
         assert_eq!(InboxKey::decode("%%%", List::Inbox(&user)), None);
     }
 }

@@ -44,26 +44,50 @@ pub struct Ready {
 
 impl Prepared {
     pub(super) fn definition(&self) -> Option<&OperationDefinition> {
-        self.document.operations.iter().find(|(name, _)| *name == self.name.as_ref()).map(|(_, operation)| &operation.node)
+        self.document
+            .operations
+            .iter()
+            .find(|(name, _)| *name == self.name.as_ref())
+            .map(|(_, operation)| &operation.node)
     }
 
     /// The variables that the operation declares, from what was given and from its defaults. The library would notice some of what is wrong
     /// with them only while it executes, after what it did before.
     pub fn accept(&self, given: Variables) -> Result<Ready, Refused> {
-        let Some(operation) = self.definition() else { return Ok(Ready { variables: Variables::default(), cost: Cost::default() }) };
-        let variables = self.documents.types.inputs.accept(operation, given).map_err(Refused::variables)?;
+        let Some(operation) = self.definition() else {
+            return Ok(Ready {
+                variables: Variables::default(),
+                cost: Cost::default(),
+            });
+        };
+        let variables = self
+            .documents
+            .types
+            .inputs
+            .accept(operation, given)
+            .map_err(Refused::variables)?;
         let is_null = |name: &Name| matches!(variables.get(name), Some(Value::Null));
         // Looked for only where there may be one: the library would take it for false.
         if variables.values().any(|value| *value == Value::Null)
-            && let Some(name) = literal::conditions(&self.document).into_iter().find(is_null)
+            && let Some(name) = literal::conditions(&self.document)
+                .into_iter()
+                .find(is_null)
         {
-            return Err(Refused::variables(format!("The variable `${name}` must not be null: it decides what is answered.")));
+            return Err(Refused::variables(format!(
+                "The variable `${name}` must not be null: it decides what is answered."
+            )));
         }
         let cost = self.cost(&variables);
         let (what, most) = match self.operation {
             OperationType::Query => ("The answer", self.documents.bounds.complexity),
-            OperationType::Mutation => ("The payload of a mutation", self.documents.bounds.payload_complexity),
-            OperationType::Subscription => ("The payload of an event", self.documents.bounds.payload_complexity),
+            OperationType::Mutation => (
+                "The payload of a mutation",
+                self.documents.bounds.payload_complexity,
+            ),
+            OperationType::Subscription => (
+                "The payload of an event",
+                self.documents.bounds.payload_complexity,
+            ),
         };
         if cost.fields > most {
             let fields = cost.fields;
@@ -83,7 +107,10 @@ impl Prepared {
     pub(super) fn passed(&self, is_authenticated: bool) {
         self.is_valid.store(true, Ordering::Relaxed);
         if is_authenticated {
-            let entry = Entry { document: Arc::clone(&self.document), is_valid: Arc::clone(&self.is_valid) };
+            let entry = Entry {
+                document: Arc::clone(&self.document),
+                is_valid: Arc::clone(&self.is_valid),
+            };
             self.documents.lock().insert(&self.text, entry);
         }
     }
@@ -103,7 +130,11 @@ impl Prepared {
     }
 
     pub(super) fn free(&self) -> Option<Free> {
-        free(&self.document, &self.definition()?.selection_set.node, self.operation)
+        free(
+            &self.document,
+            &self.definition()?.selection_set.node,
+            self.operation,
+        )
     }
 }
 
@@ -128,17 +159,28 @@ pub enum RefusedKind {
 
 impl Refused {
     fn variables(message: String) -> Self {
-        Self { kind: RefusedKind::Variables, message, positions: Vec::new() }
+        Self {
+            kind: RefusedKind::Variables,
+            message,
+            positions: Vec::new(),
+        }
     }
 
     fn invalid(message: String) -> Self {
-        Self { kind: RefusedKind::Invalid, message, positions: Vec::new() }
+        Self {
+            kind: RefusedKind::Invalid,
+            message,
+            positions: Vec::new(),
+        }
     }
 }
 
 impl From<Misfit> for Refused {
     fn from(Misfit(message, position): Misfit) -> Self {
-        Self { positions: vec![position], ..Self::invalid(message) }
+        Self {
+            positions: vec![position],
+            ..Self::invalid(message)
+        }
     }
 }
 
@@ -152,8 +194,17 @@ impl From<parser::Error> for Refused {
     fn from(error: parser::Error) -> Self {
         // The parser draws the place in several lines; its last one says what it expected, in the names of its rules.
         let drawing = error.to_string();
-        let last = drawing.lines().last().unwrap_or_default().trim().trim_start_matches("= ");
-        let said = if drawing.lines().count() > 1 { last.replace('_', " ") } else { last.to_owned() };
+        let last = drawing
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .trim()
+            .trim_start_matches("= ");
+        let said = if drawing.lines().count() > 1 {
+            last.replace('_', " ")
+        } else {
+            last.to_owned()
+        };
         Self {
             kind: RefusedKind::Syntax,
             message: format!("The document cannot be parsed: {said}."),
@@ -190,8 +241,16 @@ impl Documents {
 
     /// For the schema of this text.
     pub fn new(bounds: DocumentBounds, sdl: &str) -> Self {
-        let cache = Mutex::new(Cache { documents: LruCache::unbounded(), bytes: 0 });
-        Self(Arc::new(Inner { bounds, types: Types::of(sdl), cache, meter: CacheCounts::new("documents") }))
+        let cache = Mutex::new(Cache {
+            documents: LruCache::unbounded(),
+            bytes: 0,
+        });
+        Self(Arc::new(Inner {
+            bounds,
+            types: Types::of(sdl),
+            cache,
+            meter: CacheCounts::new("documents"),
+        }))
     }
 
     /// The document of this text, and in it the operation of this name, or the only one.
@@ -200,11 +259,24 @@ impl Documents {
         let cached = documents.lock().get(text);
         let (text, entry) = match documents.meter.count(cached) {
             Some(cached) => cached,
-            None => (text.into(), Entry { document: Arc::new(documents.parse(text)?), is_valid: Arc::default() }),
+            None => (
+                text.into(),
+                Entry {
+                    document: Arc::new(documents.parse(text)?),
+                    is_valid: Arc::default(),
+                },
+            ),
         };
         let Entry { document, is_valid } = entry;
         let (operation, name) = pick(&document, operation_name)?;
-        Ok(Prepared { document, operation, name, is_valid, text, documents: Arc::clone(documents) })
+        Ok(Prepared {
+            document,
+            operation,
+            name,
+            is_valid,
+            text,
+            documents: Arc::clone(documents),
+        })
     }
 
     pub(super) fn meter(&self) -> &CacheCounts {
@@ -248,22 +320,36 @@ impl Cache {
         self.bytes += text.len();
         self.documents.push(Arc::clone(text), entry);
         while self.documents.len() > Documents::ENTRIES_MAX || self.bytes > Documents::BYTES_MAX {
-            let Some((evicted, _)) = self.documents.pop_lru() else { break };
+            let Some((evicted, _)) = self.documents.pop_lru() else {
+                break;
+            };
             self.bytes -= evicted.len();
         }
     }
 }
 
-fn pick(document: &ExecutableDocument, wanted: Option<&str>) -> Result<(OperationType, Option<Name>), Refused> {
+fn pick(
+    document: &ExecutableDocument,
+    wanted: Option<&str>,
+) -> Result<(OperationType, Option<Name>), Refused> {
     let mut operations = document.operations.iter();
     let found = match wanted {
         Some(wanted) => operations
             .find(|(name, _)| name.is_some_and(|name| name == wanted))
-            .ok_or_else(|| Refused::invalid("The document has no operation of the name in `operationName`.".to_owned()))?,
+            .ok_or_else(|| {
+                Refused::invalid(
+                    "The document has no operation of the name in `operationName`.".to_owned(),
+                )
+            })?,
         None if operations.len() > 1 => {
-            return Err(Refused::invalid("The document has several operations: say in `operationName` which one is meant.".to_owned()));
+            return Err(Refused::invalid(
+                "The document has several operations: say in `operationName` which one is meant."
+                    .to_owned(),
+            ));
         }
-        None => operations.next().ok_or_else(|| Refused::invalid("The document has no operation.".to_owned()))?,
+        None => operations
+            .next()
+            .ok_or_else(|| Refused::invalid("The document has no operation.".to_owned()))?,
     };
     let (name, operation) = found;
     Ok((operation.node.ty, name.cloned()))
@@ -284,8 +370,14 @@ mod tests {
     #[test]
     fn the_operation_is_the_named_one_or_the_only_one() {
         let both = "query A { a } mutation B { b }";
-        assert_eq!(prepare(both, Some("B")).unwrap().operation, OperationType::Mutation);
-        assert_eq!(prepare("subscription S { s }", None).unwrap().name, Some(Name::new("S")));
+        assert_eq!(
+            prepare(both, Some("B")).unwrap().operation,
+            OperationType::Mutation
+        );
+        assert_eq!(
+            prepare("subscription S { s }", None).unwrap().name,
+            Some(Name::new("S"))
+        );
         assert_eq!(prepare("{ a }", None).unwrap().name, None);
         for (text, name) in [(both, None), (both, Some("C")), ("{ a }", Some("A"))] {
             assert_eq!(prepare(text, name).unwrap_err().kind, RefusedKind::Invalid);
@@ -294,12 +386,25 @@ mod tests {
 
     #[test]
     fn what_cannot_be_parsed_says_where_in_one_line() {
-        for text in ["{", "}", "", "{ a(", "query { }", "fragment F on Q { a }", "{ a } { b }", "\u{feff}", "{ a(b: 1x) }"] {
+        for text in [
+            "{",
+            "}",
+            "",
+            "{ a(",
+            "query { }",
+            "fragment F on Q { a }",
+            "{ a } { b }",
+            "\u{feff}",
+            "{ a(b: 1x) }",
+        ] {
             let refused = prepare(text, None).unwrap_err();
             assert_eq!(refused.kind, RefusedKind::Syntax, "{text}");
             assert!(!refused.message.contains('\n'), "{}", refused.message);
         }
-        assert_eq!(prepare("{\n  a(\n}", None).unwrap_err().positions[0].line, 3);
+        assert_eq!(
+            prepare("{\n  a(\n}", None).unwrap_err().positions[0].line,
+            3
+        );
     }
 
     #[test]
@@ -319,15 +424,25 @@ mod tests {
     fn the_cache_ends_by_entries_and_by_bytes() {
         let documents = documents();
         for number in 0..Documents::ENTRIES_MAX + 10 {
-            documents.prepare(&format!("{{ a{number} }}"), None).unwrap().passed(true);
+            documents
+                .prepare(&format!("{{ a{number} }}"), None)
+                .unwrap()
+                .passed(true);
         }
         assert_eq!(documents.0.lock().documents.len(), Documents::ENTRIES_MAX);
         let comment = "x".repeat(16_000);
         for number in 0..100 {
-            documents.prepare(&format!("{{ b{number} }}#{comment}"), None).unwrap().passed(true);
+            documents
+                .prepare(&format!("{{ b{number} }}#{comment}"), None)
+                .unwrap()
+                .passed(true);
         }
         let cache = documents.0.lock();
         let bytes: usize = cache.documents.iter().map(|(text, _)| text.len()).sum();
-        assert!(bytes == cache.bytes && bytes <= Documents::BYTES_MAX && bytes > Documents::BYTES_MAX - 17_000);
+        assert!(
+            bytes == cache.bytes
+                && bytes <= Documents::BYTES_MAX
+                && bytes > Documents::BYTES_MAX - 17_000
+        );
     }
 }

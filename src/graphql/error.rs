@@ -64,11 +64,17 @@ pub(super) async fn nullable<T>(answer: impl Future<Output = Result<Option<T>>>)
 
 impl Error {
     fn new(code: Code, message: impl Into<String>) -> Self {
-        Self(async_graphql::Error::new(message).extend_with(|_, extensions| extensions.set("code", code.as_str())))
+        Self(
+            async_graphql::Error::new(message)
+                .extend_with(|_, extensions| extensions.set("code", code.as_str())),
+        )
     }
 
     pub(super) fn unauthenticated() -> Self {
-        Self::new(Code::Unauthenticated, "a token is needed: send it as `Authorization: Bearer …`")
+        Self::new(
+            Code::Unauthenticated,
+            "a token is needed: send it as `Authorization: Bearer …`",
+        )
     }
 
     pub(super) fn not_found(what: &str) -> Self {
@@ -81,13 +87,19 @@ impl Error {
     }
 
     pub(super) fn bad_input(path: &[&str], message: impl Into<String>) -> Self {
-        let path: Vec<_> = path.iter().map(|part| async_graphql::Value::from(*part)).collect();
+        let path: Vec<_> = path
+            .iter()
+            .map(|part| async_graphql::Value::from(*part))
+            .collect();
         Self::new(Code::BadUserInput, message).with("inputPath", async_graphql::Value::List(path))
     }
 
     /// The text of the answer went over a bound in bytes.
     pub(super) fn answer_too_large() -> Self {
-        Self::new(Code::BadUserInput, "the answer is too large: ask for less at once, as smaller pages")
+        Self::new(
+            Code::BadUserInput,
+            "the answer is too large: ask for less at once, as smaller pages",
+        )
     }
 
     /// The same, where what was asked for was done and only its answer cannot be read.
@@ -96,7 +108,10 @@ impl Error {
     }
 
     fn with(self, name: &str, value: impl Into<async_graphql::Value>) -> Self {
-        Self(self.0.extend_with(|_, extensions| extensions.set(name, value)))
+        Self(
+            self.0
+                .extend_with(|_, extensions| extensions.set(name, value)),
+        )
     }
 }
 
@@ -124,10 +139,16 @@ impl From<chat::Error> for Error {
             chat::Error::Busy => Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE),
             chat::Error::TooFast { retry_after } => {
                 // A whole millisecond more, so that who comes back then is not too early.
-                let wait = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-                Self::new(Code::RateLimited, sentence).with(RETRY_AFTER_MS, wait).with(OUTCOME, NOT_DONE)
+                let wait = u64::try_from(retry_after.as_millis())
+                    .unwrap_or(u64::MAX)
+                    .saturating_add(1);
+                Self::new(Code::RateLimited, sentence)
+                    .with(RETRY_AFTER_MS, wait)
+                    .with(OUTCOME, NOT_DONE)
             }
-            chat::Error::OutcomeUnknown => Self::new(Code::Unavailable, sentence).with(OUTCOME, UNKNOWN),
+            chat::Error::OutcomeUnknown => {
+                Self::new(Code::Unavailable, sentence).with(OUTCOME, UNKNOWN)
+            }
             chat::Error::Store(cause) => from_store(&cause),
         }
     }
@@ -141,7 +162,11 @@ fn from_store(failure: &chat::StoreFailure) -> Error {
             if is_news {
                 tracing::warn!(error = %cause, "the store was unavailable; an operation was not executed");
             }
-            Error::new(Code::Unavailable, "the store is not available, try again later").with(OUTCOME, NOT_DONE)
+            Error::new(
+                Code::Unavailable,
+                "the store is not available, try again later",
+            )
+            .with(OUTCOME, NOT_DONE)
         }
         store::Error::OutcomeUnknown(_) => {
             if is_news {
@@ -161,7 +186,11 @@ fn from_store(failure: &chat::StoreFailure) -> Error {
 /// What failed below a mutation's own field failed after the mutation was done, so that none of it may say that nothing was.
 pub(super) fn settle_outcomes(errors: &mut [ServerError]) {
     for error in errors.iter_mut().filter(|error| error.path.len() > 1) {
-        if let Some(extensions) = error.extensions.as_mut().filter(|extensions| extensions.get(OUTCOME).is_some()) {
+        if let Some(extensions) = error
+            .extensions
+            .as_mut()
+            .filter(|extensions| extensions.get(OUTCOME).is_some())
+        {
             extensions.set(OUTCOME, UNKNOWN);
         }
     }
@@ -178,12 +207,22 @@ mod tests {
         let busy: async_graphql::Error = Error::from(chat::Error::Busy).into();
         let outcome = |path: &[&str]| {
             let mut error = busy.clone().into_server_error(Pos::default());
-            error.path = path.iter().map(|name| PathSegment::Field((*name).to_owned())).collect();
+            error.path = path
+                .iter()
+                .map(|name| PathSegment::Field((*name).to_owned()))
+                .collect();
             let mut errors = [error];
             settle_outcomes(&mut errors);
-            errors[0].extensions.as_ref().and_then(|extensions| extensions.get(OUTCOME)).cloned()
+            errors[0]
+                .extensions
+                .as_ref()
+                .and_then(|extensions| extensions.get(OUTCOME))
+                .cloned()
         };
         assert_eq!(outcome(&["sendMessage"]), Some(NOT_DONE.into()));
-        assert_eq!(outcome(&["sendMessage", "messageEdge", "node", "conversation"]), Some(UNKNOWN.into()));
+        assert_eq!(
+            outcome(&["sendMessage", "messageEdge", "node", "conversation"]),
+            Some(UNKNOWN.into())
+        );
     }
 }

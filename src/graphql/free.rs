@@ -4,7 +4,9 @@
 //! A field counts as the viewer's unless it is listed here. `tests/api/shared.rs` runs each field of the event types for two viewers, and
 //! holds this list to it.
 
-use async_graphql::parser::types::{ExecutableDocument, Field, OperationType, Selection, SelectionSet};
+use async_graphql::parser::types::{
+    ExecutableDocument, Field, OperationType, Selection, SelectionSet,
+};
 
 /// What it takes to answer a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,21 +35,45 @@ const FREE: &[(&str, &[Row])] = &[
             ("typingChanged", Nothing, "TypingPayload"),
         ],
     ),
-    ("MessageAddedPayload", &[("messageEdge", Nothing, "MessageEdge")]),
-    ("ConversationEventPayload", &[("cursor", Nothing, LEAF), ("event", Nothing, "ConversationEvent")]),
-    ("TypingPayload", &[("user", Nothing, "User"), ("isTyping", Nothing, LEAF)]),
+    (
+        "MessageAddedPayload",
+        &[("messageEdge", Nothing, "MessageEdge")],
+    ),
+    (
+        "ConversationEventPayload",
+        &[
+            ("cursor", Nothing, LEAF),
+            ("event", Nothing, "ConversationEvent"),
+        ],
+    ),
+    (
+        "TypingPayload",
+        &[("user", Nothing, "User"), ("isTyping", Nothing, LEAF)],
+    ),
     ("ConversationEvent", &[]),
-    ("MessageAddedEvent", &[("messageEdge", Nothing, "MessageEdge")]),
+    (
+        "MessageAddedEvent",
+        &[("messageEdge", Nothing, "MessageEdge")],
+    ),
     ("MessageEditedEvent", &[("message", Nothing, "Message")]),
     ("MessageDeletedEvent", &[("message", Nothing, "Message")]),
     ("ReactionsChangedEvent", &[("message", Nothing, "Message")]),
     // What these are about is read before they are shown.
     ("MarkerMovedEvent", &[("participant", Reads, "Participant")]),
-    ("ParticipantAddedEvent", &[("participant", Reads, "Participant")]),
+    (
+        "ParticipantAddedEvent",
+        &[("participant", Reads, "Participant")],
+    ),
     ("ParticipantRemovedEvent", &[("user", Nothing, "User")]),
     ("RoleChangedEvent", &[("participant", Reads, "Participant")]),
-    ("ConversationRenamedEvent", &[("conversation", Reads, "Conversation")]),
-    ("MessageEdge", &[("cursor", Nothing, LEAF), ("node", Nothing, "Message")]),
+    (
+        "ConversationRenamedEvent",
+        &[("conversation", Reads, "Conversation")],
+    ),
+    (
+        "MessageEdge",
+        &[("cursor", Nothing, LEAF), ("node", Nothing, "Message")],
+    ),
     (
         "Message",
         &[
@@ -83,9 +109,22 @@ const FREE: &[(&str, &[Row])] = &[
     (
         "User",
         // A profile is everybody's: no place in a conversation decides on it.
-        &[("id", Nothing, LEAF), ("username", Nothing, LEAF), ("displayName", Nothing, LEAF), ("avatarUrl", Nothing, LEAF)],
+        &[
+            ("id", Nothing, LEAF),
+            ("username", Nothing, LEAF),
+            ("displayName", Nothing, LEAF),
+            ("avatarUrl", Nothing, LEAF),
+        ],
     ),
-    ("Reaction", &[("emoji", Reads, LEAF), ("count", Reads, LEAF), ("countIsCapped", Reads, LEAF), ("users", Reads, "User")]),
+    (
+        "Reaction",
+        &[
+            ("emoji", Reads, LEAF),
+            ("count", Reads, LEAF),
+            ("countIsCapped", Reads, LEAF),
+            ("users", Reads, "User"),
+        ],
+    ),
     (
         "Conversation",
         &[
@@ -114,15 +153,47 @@ const FREE: &[(&str, &[Row])] = &[
             ("deliveredUpTo", Reads, "Message"),
         ],
     ),
-    ("ReceiptConnection", &[("edges", Reads, "ReceiptEdge"), ("pageInfo", Reads, "PageInfo")]),
-    ("ReceiptEdge", &[("cursor", Reads, LEAF), ("node", Reads, "Receipt")]),
-    ("Receipt", &[("user", Reads, "User"), ("status", Reads, LEAF)]),
-    ("ParticipantConnection", &[("edges", Reads, "ParticipantEdge"), ("pageInfo", Reads, "PageInfo")]),
-    ("ParticipantEdge", &[("cursor", Reads, LEAF), ("node", Reads, "Participant")]),
-    ("MessageConnection", &[("edges", Reads, "MessageEdge"), ("pageInfo", Reads, "PageInfo")]),
+    (
+        "ReceiptConnection",
+        &[
+            ("edges", Reads, "ReceiptEdge"),
+            ("pageInfo", Reads, "PageInfo"),
+        ],
+    ),
+    (
+        "ReceiptEdge",
+        &[("cursor", Reads, LEAF), ("node", Reads, "Receipt")],
+    ),
+    (
+        "Receipt",
+        &[("user", Reads, "User"), ("status", Reads, LEAF)],
+    ),
+    (
+        "ParticipantConnection",
+        &[
+            ("edges", Reads, "ParticipantEdge"),
+            ("pageInfo", Reads, "PageInfo"),
+        ],
+    ),
+    (
+        "ParticipantEdge",
+        &[("cursor", Reads, LEAF), ("node", Reads, "Participant")],
+    ),
+    (
+        "MessageConnection",
+        &[
+            ("edges", Reads, "MessageEdge"),
+            ("pageInfo", Reads, "PageInfo"),
+        ],
+    ),
     (
         "PageInfo",
-        &[("hasNextPage", Reads, LEAF), ("hasPreviousPage", Reads, LEAF), ("startCursor", Reads, LEAF), ("endCursor", Reads, LEAF)],
+        &[
+            ("hasNextPage", Reads, LEAF),
+            ("hasPreviousPage", Reads, LEAF),
+            ("startCursor", Reads, LEAF),
+            ("endCursor", Reads, LEAF),
+        ],
     ),
 ];
 
@@ -136,15 +207,24 @@ pub(super) struct Free {
 }
 
 fn fields_of(kind: &str) -> Option<&'static [Row]> {
-    FREE.iter().find(|(name, _)| *name == kind).map(|(_, fields)| *fields)
+    FREE.iter()
+        .find(|(name, _)| *name == kind)
+        .map(|(_, fields)| *fields)
 }
 
 /// `None` where something in it is the viewer's. A subscription has one field at its root.
-pub(super) fn free(document: &ExecutableDocument, root: &SelectionSet, operation: OperationType) -> Option<Free> {
+pub(super) fn free(
+    document: &ExecutableDocument,
+    root: &SelectionSet,
+    operation: OperationType,
+) -> Option<Free> {
     if operation != OperationType::Subscription {
         return None;
     }
-    let mut free = Free { reads: false, senders: false };
+    let mut free = Free {
+        reads: false,
+        senders: false,
+    };
     look(document, root, "Subscription", &mut free).then_some(free)
 }
 
@@ -153,11 +233,19 @@ fn look(document: &ExecutableDocument, set: &SelectionSet, kind: &str, free: &mu
     set.items.iter().all(|item| {
         let (condition, set) = match &item.node {
             Selection::Field(field) => return look_at(document, &field.node, kind, free),
-            Selection::InlineFragment(inline) => (inline.node.type_condition.as_ref(), &inline.node.selection_set.node),
-            Selection::FragmentSpread(spread) => match document.fragments.get(&spread.node.fragment_name.node) {
-                Some(fragment) => (Some(&fragment.node.type_condition), &fragment.node.selection_set.node),
-                None => return false,
-            },
+            Selection::InlineFragment(inline) => (
+                inline.node.type_condition.as_ref(),
+                &inline.node.selection_set.node,
+            ),
+            Selection::FragmentSpread(spread) => {
+                match document.fragments.get(&spread.node.fragment_name.node) {
+                    Some(fragment) => (
+                        Some(&fragment.node.type_condition),
+                        &fragment.node.selection_set.node,
+                    ),
+                    None => return false,
+                }
+            }
         };
         let kind = condition.map_or(kind, |condition| condition.node.on.node.as_str());
         look(document, set, kind, free)
@@ -168,8 +256,11 @@ fn look_at(document: &ExecutableDocument, field: &Field, kind: &str, free: &mut 
     if field.name.node == "__typename" {
         return true;
     }
-    let row = fields_of(kind).and_then(|fields| fields.iter().find(|(name, ..)| field.name.node == *name));
-    let Some((_, takes, behind)) = row else { return false };
+    let row = fields_of(kind)
+        .and_then(|fields| fields.iter().find(|(name, ..)| field.name.node == *name));
+    let Some((_, takes, behind)) = row else {
+        return false;
+    };
     free.reads |= *takes == Reads;
     free.senders |= *takes == Sender;
     look(document, &field.selection_set.node, behind, free)

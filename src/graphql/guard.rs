@@ -6,7 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use async_graphql::Name;
-use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType, Selection, SelectionSet};
+use async_graphql::parser::types::{
+    ExecutableDocument, OperationDefinition, OperationType, Selection, SelectionSet,
+};
 
 use super::lexer;
 
@@ -88,18 +90,37 @@ pub(super) fn check_text(text: &str, bounds: &DocumentBounds) -> Result<(), Guar
     within("bytes", text.len(), bounds.bytes)?;
     let census = lexer::census(text);
     within("tokens", census.tokens, bounds.tokens)?;
-    within("brackets inside one another", census.nesting, bounds.nesting)
+    within(
+        "brackets inside one another",
+        census.nesting,
+        bounds.nesting,
+    )
 }
 
 /// After parsing: every operation, with its fragments expanded.
-pub(super) fn check(document: &ExecutableDocument, bounds: &DocumentBounds) -> Result<(), GuardError> {
-    within("operations", document.operations.iter().count(), bounds.operations)?;
-    let mut ruler = Ruler { document, measured: HashMap::with_capacity(document.fragments.len()), open: HashSet::new() };
+pub(super) fn check(
+    document: &ExecutableDocument,
+    bounds: &DocumentBounds,
+) -> Result<(), GuardError> {
+    within(
+        "operations",
+        document.operations.iter().count(),
+        bounds.operations,
+    )?;
+    let mut ruler = Ruler {
+        document,
+        measured: HashMap::with_capacity(document.fragments.len()),
+        open: HashSet::new(),
+    };
     for (_, operation) in document.operations.iter() {
         let mut measure = ruler.measure(&operation.node.selection_set.node, 0)?;
-        measure.directives = measure.directives.saturating_add(operation.node.directives.len());
+        measure.directives = measure
+            .directives
+            .saturating_add(operation.node.directives.len());
         for variable in &operation.node.variable_definitions {
-            measure.directives = measure.directives.saturating_add(variable.node.directives.len());
+            measure.directives = measure
+                .directives
+                .saturating_add(variable.node.directives.len());
         }
         measure.check(bounds)?;
         if operation.node.ty == OperationType::Mutation {
@@ -114,7 +135,10 @@ pub(super) fn check(document: &ExecutableDocument, bounds: &DocumentBounds) -> R
 }
 
 /// A field that is asked for twice would be executed twice: the library merges answers, not fields.
-fn check_mutation(document: &ExecutableDocument, operation: &OperationDefinition) -> Result<(), GuardError> {
+fn check_mutation(
+    document: &ExecutableDocument,
+    operation: &OperationDefinition,
+) -> Result<(), GuardError> {
     let mut keys = HashSet::new();
     // Bounded: `spreads` and `fields` were checked before.
     let mut open = vec![&operation.selection_set.node];
@@ -129,7 +153,12 @@ fn check_mutation(document: &ExecutableDocument, operation: &OperationDefinition
                 }
                 Selection::InlineFragment(inline) => open.push(&inline.node.selection_set.node),
                 Selection::FragmentSpread(spread) => {
-                    open.extend(document.fragments.get(&spread.node.fragment_name.node).map(|fragment| &fragment.node.selection_set.node));
+                    open.extend(
+                        document
+                            .fragments
+                            .get(&spread.node.fragment_name.node)
+                            .map(|fragment| &fragment.node.selection_set.node),
+                    );
                 }
             }
         }
@@ -138,7 +167,11 @@ fn check_mutation(document: &ExecutableDocument, operation: &OperationDefinition
 }
 
 fn within(what: &'static str, found: usize, most: usize) -> Result<(), GuardError> {
-    if found > most { Err(GuardError::TooMuch { what, most }) } else { Ok(()) }
+    if found > most {
+        Err(GuardError::TooMuch { what, most })
+    } else {
+        Ok(())
+    }
 }
 
 /// The lists of the introspection types that lead on to further types.
@@ -177,7 +210,9 @@ impl Measure {
         self.directives = self.directives.saturating_add(other.directives);
         self.spreads = self.spreads.saturating_add(other.spreads);
         self.lists = self.lists.max(other.lists);
-        self.introspection_fields = self.introspection_fields.saturating_add(other.introspection_fields);
+        self.introspection_fields = self
+            .introspection_fields
+            .saturating_add(other.introspection_fields);
         self.introspection_depth = self.introspection_depth.max(other.introspection_depth);
         self.introspection_lists = self.introspection_lists.max(other.introspection_lists);
     }
@@ -194,7 +229,9 @@ impl Measure {
         self.fields = self.fields.saturating_add(1);
         self.depth = self.depth.saturating_add(1);
         self.levels = self.levels.saturating_add(1);
-        self.lists = self.lists.saturating_add(usize::from(INTROSPECTION_LISTS.contains(&name)));
+        self.lists = self
+            .lists
+            .saturating_add(usize::from(INTROSPECTION_LISTS.contains(&name)));
         self
     }
 
@@ -205,13 +242,41 @@ impl Measure {
         within("fields, fragments expanded", self.fields, bounds.fields)?;
         within("fields inside one another", self.depth, bounds.depth)?;
         within("aliases, fragments expanded", self.aliases, bounds.aliases)?;
-        within("directives, fragments expanded", self.directives, bounds.directives)?;
-        within("fragment spreads, fragments expanded", self.spreads, bounds.spreads)?;
-        within("root fields in one operation", self.root_fields, bounds.root_fields)?;
-        within("fields of introspection", self.introspection_fields, bounds.introspection_fields)?;
-        within("fields of introspection inside one another", self.introspection_depth, bounds.introspection_depth)?;
-        within("lists of introspection inside one another", self.introspection_lists, bounds.introspection_lists)?;
-        within("fields and fragments inside one another", self.levels, LEVELS_MAX)
+        within(
+            "directives, fragments expanded",
+            self.directives,
+            bounds.directives,
+        )?;
+        within(
+            "fragment spreads, fragments expanded",
+            self.spreads,
+            bounds.spreads,
+        )?;
+        within(
+            "root fields in one operation",
+            self.root_fields,
+            bounds.root_fields,
+        )?;
+        within(
+            "fields of introspection",
+            self.introspection_fields,
+            bounds.introspection_fields,
+        )?;
+        within(
+            "fields of introspection inside one another",
+            self.introspection_depth,
+            bounds.introspection_depth,
+        )?;
+        within(
+            "lists of introspection inside one another",
+            self.introspection_lists,
+            bounds.introspection_lists,
+        )?;
+        within(
+            "fields and fragments inside one another",
+            self.levels,
+            LEVELS_MAX,
+        )
     }
 }
 
@@ -229,15 +294,27 @@ impl<'a> Ruler<'a> {
         for item in &set.items {
             let mut part = match &item.node {
                 Selection::Field(field) => {
-                    let mut inner = self.measure(&field.node.selection_set.node, stack + 1)?.inside(&field.node.name.node);
-                    inner.aliases = inner.aliases.saturating_add(usize::from(field.node.alias.is_some()));
+                    let mut inner = self
+                        .measure(&field.node.selection_set.node, stack + 1)?
+                        .inside(&field.node.name.node);
+                    inner.aliases = inner
+                        .aliases
+                        .saturating_add(usize::from(field.node.alias.is_some()));
                     inner
                 }
-                Selection::InlineFragment(inline) => self.measure(&inline.node.selection_set.node, stack + 1)?.spread(),
+                Selection::InlineFragment(inline) => self
+                    .measure(&inline.node.selection_set.node, stack + 1)?
+                    .spread(),
                 Selection::FragmentSpread(spread) => {
                     // An unknown fragment is for validation to name.
-                    match self.document.fragments.get_key_value(&spread.node.fragment_name.node) {
-                        Some((name, fragment)) => self.fragment(name, &fragment.node.selection_set.node, stack + 1)?.spread(),
+                    match self
+                        .document
+                        .fragments
+                        .get_key_value(&spread.node.fragment_name.node)
+                    {
+                        Some((name, fragment)) => self
+                            .fragment(name, &fragment.node.selection_set.node, stack + 1)?
+                            .spread(),
                         None => Measure::default().spread(),
                     }
                 }
@@ -248,7 +325,12 @@ impl<'a> Ruler<'a> {
         Ok(whole)
     }
 
-    fn fragment(&mut self, name: &'a Name, set: &'a SelectionSet, stack: usize) -> Result<Measure, GuardError> {
+    fn fragment(
+        &mut self,
+        name: &'a Name,
+        set: &'a SelectionSet,
+        stack: usize,
+    ) -> Result<Measure, GuardError> {
         if let Some(measure) = self.measured.get(name) {
             return Ok(*measure);
         }

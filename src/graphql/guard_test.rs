@@ -24,7 +24,10 @@ fn excess(text: &str) -> &'static str {
 fn bomb(fragments: usize) -> String {
     let mut text = "query{...a0}".to_owned();
     for number in 0..fragments {
-        text += &format!("fragment a{number} on Query{{...a{next} ...a{next}}}", next = number + 1);
+        text += &format!(
+            "fragment a{number} on Query{{...a{next} ...a{next}}}",
+            next = number + 1
+        );
     }
     text + &format!("fragment a{fragments} on Query{{b}}")
 }
@@ -38,15 +41,36 @@ fn an_ordinary_document_passes() {
 fn each_bound_holds_at_its_value_and_not_beyond() {
     let fields = |count: usize| format!("{{ a {{ {} }} }}", "b ".repeat(count - 1));
     let nested = |depth: usize| "{a".repeat(depth) + &"}".repeat(depth);
-    let aliases = |count: usize| format!("{{ a {{ {} }} }}", (0..count).map(|n| format!("x{n}: b ")).collect::<String>());
+    let aliases = |count: usize| {
+        format!(
+            "{{ a {{ {} }} }}",
+            (0..count).map(|n| format!("x{n}: b ")).collect::<String>()
+        )
+    };
     let directives = |count: usize| format!("{{ a {{ {} }} }}", "b @x ".repeat(count));
     let roots = |count: usize| format!("{{ __typename {} }}", "b ".repeat(count));
-    let spreads = |count: usize| format!("{{ a {{ {} }} }} fragment F on T {{ b }}", "...F ".repeat(count));
-    let operations = |count: usize| (0..count).map(|n| format!("query q{n} {{ a }} ")).collect::<String>();
+    let spreads = |count: usize| {
+        format!(
+            "{{ a {{ {} }} }} fragment F on T {{ b }}",
+            "...F ".repeat(count)
+        )
+    };
+    let operations = |count: usize| {
+        (0..count)
+            .map(|n| format!("query q{n} {{ a }} "))
+            .collect::<String>()
+    };
     let tokens = |count: usize| format!("{{ a(b: [{}]) }}", "1 ".repeat(count - 9));
     let bytes = |count: usize| format!("{{ a }}#{}", "x".repeat(count - 6));
-    let introspection = |count: usize| format!("{{ __schema {{ {} }} }}", "description ".repeat(count));
-    let deep = |depth: usize| format!("{{ __type(name: \"T\") {} {}", "{ ofType ".repeat(depth - 1), "}".repeat(depth));
+    let introspection =
+        |count: usize| format!("{{ __schema {{ {} }} }}", "description ".repeat(count));
+    let deep = |depth: usize| {
+        format!(
+            "{{ __type(name: \"T\") {} {}",
+            "{ ofType ".repeat(depth - 1),
+            "}".repeat(depth)
+        )
+    };
     type Make<'a> = &'a dyn Fn(usize) -> String;
     for (what, make, most) in [
         ("fields, fragments expanded", &fields as Make<'_>, 500),
@@ -70,7 +94,13 @@ fn each_bound_holds_at_its_value_and_not_beyond() {
 fn brackets_have_an_end_before_the_parser_sees_them() {
     let bounds = DocumentBounds::default();
     let text = format!("{{ a(b: {}{}) }}", "[".repeat(1_000), "]".repeat(900));
-    assert!(matches!(check_text(&text, &bounds), Err(GuardError::TooMuch { what: "brackets inside one another", .. })));
+    assert!(matches!(
+        check_text(&text, &bounds),
+        Err(GuardError::TooMuch {
+            what: "brackets inside one another",
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -84,7 +114,11 @@ fn a_bomb_of_fragments_is_refused_within_a_millisecond() {
     };
     // The best of several: the machine may be busy, and without optimisation all of it is slower.
     let best = (0..50).map(|_| refuse()).min().unwrap();
-    let most = if cfg!(debug_assertions) { Duration::from_millis(20) } else { Duration::from_millis(1) };
+    let most = if cfg!(debug_assertions) {
+        Duration::from_millis(20)
+    } else {
+        Duration::from_millis(1)
+    };
     assert!(best < most, "{best:?}");
 }
 
@@ -108,15 +142,25 @@ fn a_fragment_that_spreads_itself_is_refused_used_or_not() {
 
 #[test]
 fn a_chain_of_fragments_has_an_end() {
-    let chain: String = (0..300).map(|n| format!("fragment a{n} on Q{{...a{}}}", n + 1)).collect();
+    let chain: String = (0..300)
+        .map(|n| format!("fragment a{n} on Q{{...a{}}}", n + 1))
+        .collect();
     assert_eq!(excess(&format!("{{...a0}}{chain}")), "tokens");
-    let chain: String = (0..100).map(|n| format!("fragment a{n} on Q{{...a{}}}", n + 1)).collect();
-    assert_eq!(excess(&format!("{{...a0}}{chain}fragment a100 on Q{{b}}")), "fields and fragments inside one another");
+    let chain: String = (0..100)
+        .map(|n| format!("fragment a{n} on Q{{...a{}}}", n + 1))
+        .collect();
+    assert_eq!(
+        excess(&format!("{{...a0}}{chain}fragment a100 on Q{{b}}")),
+        "fields and fragments inside one another"
+    );
 }
 
 #[test]
 fn introspection_does_not_multiply_itself() {
-    assert_eq!(guard("{ __schema { types { fields { type { fields { name } } } } } }"), Ok(()));
+    assert_eq!(
+        guard("{ __schema { types { fields { type { fields { name } } } } } }"),
+        Ok(())
+    );
     let text = "{ __schema { types { fields { type { fields { type { fields { name } } } } } } } }";
     assert_eq!(excess(text), "lists of introspection inside one another");
     let hidden = "{ __type(name: \"T\") { ...A } } fragment A on __Type { fields { type { ...B } } } fragment B on __Type { fields { type { interfaces { name } } } }";
@@ -135,9 +179,13 @@ fn a_mutation_does_not_name_one_root_field_twice() {
         "mutation { send { id } ...F } fragment F on Mutation { ... on Mutation { send { body } } }",
         "mutation { x: send { id } x: send { id } }",
     ] {
-        assert!(matches!(guard(text), Err(GuardError::DuplicateMutation(_))), "{text}");
+        assert!(
+            matches!(guard(text), Err(GuardError::DuplicateMutation(_))),
+            "{text}"
+        );
     }
-    guard("mutation { __typename a: send { id } b: send { id } ... on Mutation { __typename } }").unwrap();
+    guard("mutation { __typename a: send { id } b: send { id } ... on Mutation { __typename } }")
+        .unwrap();
     guard("{ a { id } a { body } }").unwrap();
 }
 
@@ -154,7 +202,10 @@ const INTROSPECTION: &str = "query IntrospectionQuery { __schema { description q
 
 #[test]
 fn the_schema_is_told_to_nobody_where_introspection_is_off() {
-    let bounds = DocumentBounds { introspection: false, ..DocumentBounds::default() };
+    let bounds = DocumentBounds {
+        introspection: false,
+        ..DocumentBounds::default()
+    };
     let asked = |text: &str| check(&parse_query(text).unwrap(), &bounds);
     for text in [
         "{ __schema { types { name } } }",

@@ -61,13 +61,20 @@ impl GlobalId {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (&[VERSION, kind], rest) = bytes.split_first_chunk::<2>()? else { return None };
+        let (&[VERSION, kind], rest) = bytes.split_first_chunk::<2>()? else {
+            return None;
+        };
         match kind {
             b'u' => Some(Self::User(user(rest)?)),
-            b'c' => Some(Self::Conversation(ConversationId(Uuid::from_slice(rest).ok()?))),
+            b'c' => Some(Self::Conversation(ConversationId(
+                Uuid::from_slice(rest).ok()?,
+            ))),
             b'm' => {
                 let (conversation, message) = conversation(rest)?;
-                Some(Self::Message(conversation, MessageId::from_uuid(Uuid::from_slice(message).ok()?)?))
+                Some(Self::Message(
+                    conversation,
+                    MessageId::from_uuid(Uuid::from_slice(message).ok()?)?,
+                ))
             }
             b'p' => {
                 let (conversation, name) = conversation(rest)?;
@@ -95,7 +102,10 @@ fn user(bytes: &[u8]) -> Option<UserId> {
 pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
     match GlobalId::decode(id)? {
         GlobalId::Conversation(conversation) => Some(conversation),
-        GlobalId::User(_) | GlobalId::Message(..) | GlobalId::Participant(..) | GlobalId::InboxEntry(..) => None,
+        GlobalId::User(_)
+        | GlobalId::Message(..)
+        | GlobalId::Participant(..)
+        | GlobalId::InboxEntry(..) => None,
     }
 }
 
@@ -108,7 +118,10 @@ pub(super) fn conversation_of(id: &ID) -> Result<ConversationId> {
 pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
     match GlobalId::decode(id)? {
         GlobalId::Message(conversation, message) => Some((conversation, message)),
-        GlobalId::User(_) | GlobalId::Conversation(_) | GlobalId::Participant(..) | GlobalId::InboxEntry(..) => None,
+        GlobalId::User(_)
+        | GlobalId::Conversation(_)
+        | GlobalId::Participant(..)
+        | GlobalId::InboxEntry(..) => None,
     }
 }
 
@@ -135,7 +148,15 @@ mod tests {
     #[test]
     fn what_is_no_id_names_nothing() {
         let id = GlobalId::Conversation(ConversationId::random()).encode();
-        for text in ["", "x", "AWM", "hello world", &id[1..], &format!("{}A", *id), &"A".repeat(600)] {
+        for text in [
+            "",
+            "x",
+            "AWM",
+            "hello world",
+            &id[1..],
+            &format!("{}A", *id),
+            &"A".repeat(600),
+        ] {
             assert_eq!(GlobalId::decode(text), None, "{text}");
         }
     }

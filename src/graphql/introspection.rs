@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use async_graphql::Positioned;
-use async_graphql::parser::types::{BaseType, FieldDefinition, Type, TypeKind, TypeSystemDefinition};
+use async_graphql::parser::types::{
+    BaseType, FieldDefinition, Type, TypeKind, TypeSystemDefinition,
+};
 
 /// The scalars of GraphQL and the types of introspection, which the text of a schema does not name.
 const BUILT_IN_TYPES: usize = 13;
@@ -53,13 +55,19 @@ impl Census {
         for field in fields {
             self.list("args", field.node.arguments.len());
             self.wrappers(&field.node.ty.node);
-            field.node.arguments.iter().for_each(|argument| self.wrappers(&argument.node.ty.node));
+            field
+                .node
+                .arguments
+                .iter()
+                .for_each(|argument| self.wrappers(&argument.node.ty.node));
         }
     }
 
     fn wrappers(&mut self, of: &Type) {
         let wrappers = wrappers(of).min(WRAPPERS_MAX);
-        self.wrapped[..=wrappers].iter_mut().for_each(|count| *count += 1);
+        self.wrapped[..=wrappers]
+            .iter_mut()
+            .for_each(|count| *count += 1);
     }
 }
 
@@ -73,10 +81,15 @@ fn wrappers(of: &Type) -> usize {
 
 impl Introspection {
     pub(super) fn of<'a>(definitions: impl IntoIterator<Item = &'a TypeSystemDefinition>) -> Self {
-        let mut census = Census { types: BUILT_IN_TYPES, ..Census::default() };
+        let mut census = Census {
+            types: BUILT_IN_TYPES,
+            ..Census::default()
+        };
         census.lists.insert("fields", (BUILT_IN_FIELDS, 0));
         for definition in definitions {
-            let TypeSystemDefinition::Type(definition) = definition else { continue };
+            let TypeSystemDefinition::Type(definition) = definition else {
+                continue;
+            };
             census.types += 1;
             match &definition.node.kind {
                 TypeKind::Object(object) => {
@@ -91,7 +104,10 @@ impl Introspection {
                 TypeKind::Enum(values) => census.list("enumValues", values.values.len()),
                 TypeKind::InputObject(input) => {
                     census.list("inputFields", input.fields.len());
-                    input.fields.iter().for_each(|field| census.wrappers(&field.node.ty.node));
+                    input
+                        .fields
+                        .iter()
+                        .for_each(|field| census.wrappers(&field.node.ty.node));
                 }
                 TypeKind::Scalar => {}
             }
@@ -105,22 +121,50 @@ impl Introspection {
         if name == "ofType" {
             return self.wrapped.get(wrappers).copied().unwrap_or_default();
         }
-        self.sizes.get(name).map_or(1.0, |size| if is_one { size.most } else { size.mean })
+        self.sizes
+            .get(name)
+            .map_or(1.0, |size| if is_one { size.most } else { size.mean })
     }
 }
 
 impl From<Census> for Introspection {
     fn from(census: Census) -> Self {
-        let Census { types, lists, fields, wrapped } = census;
+        let Census {
+            types,
+            lists,
+            fields,
+            wrapped,
+        } = census;
         let ratio = |count: usize, of: usize| count as f64 / of.max(1) as f64;
         let size = |(name, (sum, most)): (&'static str, (usize, usize))| {
             let mean = ratio(sum, if name == "args" { fields } else { types });
-            (name, Size { mean, most: most as f64 })
+            (
+                name,
+                Size {
+                    mean,
+                    most: most as f64,
+                },
+            )
         };
         let mut sizes: HashMap<_, _> = lists.into_iter().map(size).collect();
-        for (name, count) in [("types", types as f64), ("directives", DIRECTIVES), ("locations", LOCATIONS)] {
-            sizes.insert(name, Size { mean: count, most: count });
+        for (name, count) in [
+            ("types", types as f64),
+            ("directives", DIRECTIVES),
+            ("locations", LOCATIONS),
+        ] {
+            sizes.insert(
+                name,
+                Size {
+                    mean: count,
+                    most: count,
+                },
+            );
         }
-        Self { sizes, wrapped: std::array::from_fn(|wrappers| ratio(wrapped[wrappers + 1], wrapped[wrappers])) }
+        Self {
+            sizes,
+            wrapped: std::array::from_fn(|wrappers| {
+                ratio(wrapped[wrappers + 1], wrapped[wrappers])
+            }),
+        }
     }
 }

@@ -28,7 +28,9 @@ pub(super) fn census(text: &str) -> Census {
             }
             b'"' => string(rest),
             b'.' if rest.starts_with(b"...") => 3,
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' => run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
+                run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            }
             b'0'..=b'9' | b'-' => number(rest),
             // The rest of a character that is no token of GraphQL, and the byte order mark: one token each, the parser judges them.
             0x80.. => run(rest, |byte| byte >= 0x80),
@@ -50,14 +52,18 @@ pub(super) fn census(text: &str) -> Census {
 }
 
 fn run(bytes: &[u8], mut belongs: impl FnMut(u8) -> bool) -> usize {
-    bytes.iter().position(|&byte| !belongs(byte)).unwrap_or(bytes.len())
+    bytes
+        .iter()
+        .position(|&byte| !belongs(byte))
+        .unwrap_or(bytes.len())
 }
 
 /// A sign belongs to it at its beginning and after an `e`: `[1-2]` is two numbers.
 fn number(bytes: &[u8]) -> usize {
     let mut last = b'0';
     1 + run(&bytes[1..], |byte| {
-        let belongs = matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E') || (matches!(byte, b'+' | b'-') && matches!(last, b'e' | b'E'));
+        let belongs = matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E')
+            || (matches!(byte, b'+' | b'-') && matches!(last, b'e' | b'E'));
         last = byte;
         belongs
     })
@@ -65,7 +71,11 @@ fn number(bytes: &[u8]) -> usize {
 
 /// The length of the string or block string that begins here. One without an end reaches to the end.
 fn string(bytes: &[u8]) -> usize {
-    let (quote, mut at) = if bytes.starts_with(b"\"\"\"") { (b"\"\"\"".as_slice(), 3) } else { (b"\"".as_slice(), 1) };
+    let (quote, mut at) = if bytes.starts_with(b"\"\"\"") {
+        (b"\"\"\"".as_slice(), 3)
+    } else {
+        (b"\"".as_slice(), 1)
+    };
     while let Some(&byte) = bytes.get(at) {
         let rest = &bytes[at..];
         if rest.starts_with(quote) {
@@ -95,7 +105,10 @@ mod tests {
             ("{ a }", 3),
             ("query Q($a: Int! = -1.5e+3) { b(c: $a) }", 20),
             ("{ ...F ... on T { a } }", 10),
-            (r#"{ a(b: "x \" y { z", c: """block "quoted" \""" { """) }"#, 11),
+            (
+                r#"{ a(b: "x \" y { z", c: """block "quoted" \""" { """) }"#,
+                11,
+            ),
             ("[1-2-3e+4-5]", 6),
             ("\"\"", 1),
             ("\"\"\"\"\"\"", 1),

@@ -8,8 +8,8 @@ use std::convert::Infallible;
 
 use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{
-    self, BaseType, Directive, ExecutableDocument, FieldDefinition, OperationType, Selection, SelectionSet, Type, TypeDefinition, TypeKind,
-    TypeSystemDefinition,
+    self, BaseType, Directive, ExecutableDocument, FieldDefinition, OperationType, Selection,
+    SelectionSet, Type, TypeDefinition, TypeKind, TypeSystemDefinition,
 };
 use async_graphql::{Name, Pos, Value};
 
@@ -37,7 +37,9 @@ pub(super) struct Misfit(pub(super) String, pub(super) Pos);
 impl Types {
     /// Those of a schema in its text form.
     pub(super) fn of(sdl: &str) -> Self {
-        let definitions = parse_schema(sdl).map(|schema| schema.definitions).unwrap_or_default();
+        let definitions = parse_schema(sdl)
+            .map(|schema| schema.definitions)
+            .unwrap_or_default();
         let mut roots = Vec::new();
         let mut types: Vec<&TypeDefinition> = Vec::new();
         for definition in &definitions {
@@ -45,9 +47,24 @@ impl Types {
                 TypeSystemDefinition::Type(definition) => types.push(&definition.node),
                 TypeSystemDefinition::Schema(schema) => {
                     let schema = &schema.node;
-                    roots.extend(schema.query.as_ref().map(|name| (OperationType::Query, name.node.clone())));
-                    roots.extend(schema.mutation.as_ref().map(|name| (OperationType::Mutation, name.node.clone())));
-                    roots.extend(schema.subscription.as_ref().map(|name| (OperationType::Subscription, name.node.clone())));
+                    roots.extend(
+                        schema
+                            .query
+                            .as_ref()
+                            .map(|name| (OperationType::Query, name.node.clone())),
+                    );
+                    roots.extend(
+                        schema
+                            .mutation
+                            .as_ref()
+                            .map(|name| (OperationType::Mutation, name.node.clone())),
+                    );
+                    roots.extend(
+                        schema
+                            .subscription
+                            .as_ref()
+                            .map(|name| (OperationType::Subscription, name.node.clone())),
+                    );
                 }
                 TypeSystemDefinition::Directive(_) => {}
             }
@@ -56,12 +73,23 @@ impl Types {
             let fields = match &definition.kind {
                 TypeKind::Object(object) => &object.fields,
                 TypeKind::Interface(interface) => &interface.fields,
-                TypeKind::Scalar | TypeKind::Union(_) | TypeKind::Enum(_) | TypeKind::InputObject(_) => return None,
+                TypeKind::Scalar
+                | TypeKind::Union(_)
+                | TypeKind::Enum(_)
+                | TypeKind::InputObject(_) => return None,
             };
-            let fields = fields.iter().map(|field| (field.node.name.node.clone(), Field::of(&field.node))).collect();
+            let fields = fields
+                .iter()
+                .map(|field| (field.node.name.node.clone(), Field::of(&field.node)))
+                .collect();
             Some((definition.name.node.clone(), fields))
         });
-        Self { fields: fields.collect(), inputs: Inputs::of(types.iter().copied()), introspection: Introspection::of(&definitions), roots }
+        Self {
+            fields: fields.collect(),
+            inputs: Inputs::of(types.iter().copied()),
+            introspection: Introspection::of(&definitions),
+            roots,
+        }
     }
 
     /// Why a document cannot be executed, whatever its variables. What is not known here is for validation to name.
@@ -71,16 +99,28 @@ impl Types {
                 let ty = &definition.node.var_type;
                 if !self.inputs.has(&ty.node) {
                     return Err(Misfit(
-                        format!("The type `{}` of the variable `${}` is none of the schema's inputs.", ty.node, definition.node.name.node),
+                        format!(
+                            "The type `{}` of the variable `${}` is none of the schema's inputs.",
+                            ty.node, definition.node.name.node
+                        ),
                         ty.pos,
                     ));
                 }
             }
-            let root = self.roots.iter().find(|(ty, _)| *ty == operation.node.ty).map(|(_, name)| name);
+            let root = self
+                .roots
+                .iter()
+                .find(|(ty, _)| *ty == operation.node.ty)
+                .map(|(_, name)| name);
             self.set(root, &operation.node.selection_set.node)?;
         }
         let mut fragments = document.fragments.values();
-        fragments.try_for_each(|fragment| self.set(Some(&fragment.node.type_condition.node.on.node), &fragment.node.selection_set.node))
+        fragments.try_for_each(|fragment| {
+            self.set(
+                Some(&fragment.node.type_condition.node.on.node),
+                &fragment.node.selection_set.node,
+            )
+        })
     }
 
     /// Fragments that are spread are looked at by themselves.
@@ -95,7 +135,11 @@ impl Types {
                     self.set(known.map(|known| &known.of), &field.node.selection_set.node)?;
                 }
                 Selection::InlineFragment(inline) => {
-                    let condition = inline.node.type_condition.as_ref().map(|condition| &condition.node.on.node);
+                    let condition = inline
+                        .node
+                        .type_condition
+                        .as_ref()
+                        .map(|condition| &condition.node.on.node);
                     self.set(condition.or(of), &inline.node.selection_set.node)?;
                 }
                 Selection::FragmentSpread(_) => {}
@@ -106,10 +150,17 @@ impl Types {
 
     fn arguments(&self, known: &[variable::Field], field: &types::Field) -> Result<(), Misfit> {
         for (name, value) in &field.arguments {
-            let Some(argument) = known.iter().find(|known| known.name == name.node) else { continue };
+            let Some(argument) = known.iter().find(|known| known.name == name.node) else {
+                continue;
+            };
             // A variable stands for whatever it will be.
-            let Ok(literal) = value.node.clone().into_const_with(|_| Ok::<_, Infallible>(Value::Binary(Default::default())));
-            self.inputs.value(&argument.ty, &literal, Place::Argument(&name.node)).map_err(|why| Misfit(why, value.pos))?;
+            let Ok(literal) = value
+                .node
+                .clone()
+                .into_const_with(|_| Ok::<_, Infallible>(Value::Binary(Default::default())));
+            self.inputs
+                .value(&argument.ty, &literal, Place::Argument(&name.node))
+                .map_err(|why| Misfit(why, value.pos))?;
         }
         Ok(())
     }
@@ -117,8 +168,15 @@ impl Types {
 
 impl Field {
     fn of(definition: &FieldDefinition) -> Self {
-        let arguments = definition.arguments.iter().map(|argument| variable::Field::of(&argument.node)).collect();
-        Self { arguments, of: innermost(&definition.ty.node).clone() }
+        let arguments = definition
+            .arguments
+            .iter()
+            .map(|argument| variable::Field::of(&argument.node))
+            .collect();
+        Self {
+            arguments,
+            of: innermost(&definition.ty.node).clone(),
+        }
     }
 }
 
@@ -132,11 +190,25 @@ fn innermost(ty: &Type) -> &Name {
 /// The variables that decide what is answered: those of `@include` and `@skip`.
 pub(super) fn conditions(document: &ExecutableDocument) -> Vec<Name> {
     let mut found = Vec::new();
-    let operations = document.operations.iter().map(|(_, operation)| &operation.node.selection_set.node);
-    let mut open: Vec<_> = operations.chain(document.fragments.values().map(|fragment| &fragment.node.selection_set.node)).collect();
+    let operations = document
+        .operations
+        .iter()
+        .map(|(_, operation)| &operation.node.selection_set.node);
+    let mut open: Vec<_> = operations
+        .chain(
+            document
+                .fragments
+                .values()
+                .map(|fragment| &fragment.node.selection_set.node),
+        )
+        .collect();
     while let Some(set) = open.pop() {
         for selection in &set.items {
-            selection.node.directives().iter().for_each(|directive| variables_of(&directive.node, &mut found));
+            selection
+                .node
+                .directives()
+                .iter()
+                .for_each(|directive| variables_of(&directive.node, &mut found));
             match &selection.node {
                 Selection::Field(field) => open.push(&field.node.selection_set.node),
                 Selection::InlineFragment(inline) => open.push(&inline.node.selection_set.node),
@@ -166,7 +238,9 @@ mod tests {
                        enum Role { A B } input By { name: String!, role: Role, or: By }";
 
     fn check(text: &str) -> Result<(), String> {
-        Types::of(SDL).check(&parse_query(text).unwrap()).map_err(|Misfit(why, _)| why)
+        Types::of(SDL)
+            .check(&parse_query(text).unwrap())
+            .map_err(|Misfit(why, _)| why)
     }
 
     #[test]
@@ -183,19 +257,34 @@ mod tests {
     #[test]
     fn others_are_named_whether_there_are_variables_in_them_or_not() {
         for (text, said) in [
-            ("{ find(by: {name: 1}) { node { id } } }", "The argument `by.name` must be of the type `String`."),
-            ("query($r: Role) { find(by: {role: $r}) { node { id } } }", "The argument `by.name` is missing; it is of the type `String!`."),
+            (
+                "{ find(by: {name: 1}) { node { id } } }",
+                "The argument `by.name` must be of the type `String`.",
+            ),
+            (
+                "query($r: Role) { find(by: {role: $r}) { node { id } } }",
+                "The argument `by.name` is missing; it is of the type `String!`.",
+            ),
             (
                 "query($a: String!) { find(by: {name: $a, nmae: 1}) { node { id } } }",
                 "The argument `by` has a field `nmae` that `By` does not have.",
             ),
-            ("{ node { id(of: C) } }", "The argument `of` must be one of A, B."),
+            (
+                "{ node { id(of: C) } }",
+                "The argument `of` must be one of A, B.",
+            ),
             (
                 "{ a { b } ...F } fragment F on Q { ... on Q { find(by: null) { node { id } } } }",
                 "The argument `by` must not be null; it is of the type `By!`.",
             ),
-            ("query($a: [Nowhere] = [1]) { node { id } }", "The type `[Nowhere]` of the variable `$a` is none of the schema's inputs."),
-            ("query($a: Q) { node { id } }", "The type `Q` of the variable `$a` is none of the schema's inputs."),
+            (
+                "query($a: [Nowhere] = [1]) { node { id } }",
+                "The type `[Nowhere]` of the variable `$a` is none of the schema's inputs.",
+            ),
+            (
+                "query($a: Q) { node { id } }",
+                "The type `Q` of the variable `$a` is none of the schema's inputs.",
+            ),
         ] {
             assert_eq!(check(text).unwrap_err(), said, "{text}");
         }

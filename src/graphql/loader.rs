@@ -13,7 +13,8 @@ use futures_util::future::BoxFuture;
 use super::error::Result;
 use crate::chat::{self, Chat};
 use crate::model::{
-    Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence, Profile, Reaction, Unread, UserId,
+    Conversation, ConversationId, InboxRow, Message, MessageId, OrderKey, Participant, Presence,
+    Profile, Reaction, Unread, UserId,
 };
 
 /// Keys of one batch.
@@ -29,8 +30,15 @@ impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for Bat
     /// Fills every key: one that is missing would be an error of the crate's own.
     async fn load(&mut self, keys: &[K]) -> HashMap<K, chat::Result<V>> {
         match (self.0)(keys.to_vec()).await {
-            Ok(values) => keys.iter().cloned().zip(values.into_iter().map(Ok)).collect(),
-            Err(error) => keys.iter().map(|key| (key.clone(), Err(error.clone()))).collect(),
+            Ok(values) => keys
+                .iter()
+                .cloned()
+                .zip(values.into_iter().map(Ok))
+                .collect(),
+            Err(error) => keys
+                .iter()
+                .map(|key| (key.clone(), Err(error.clone())))
+                .collect(),
         }
     }
 }
@@ -38,7 +46,9 @@ impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for Bat
 type Batches<K, V> = dataloader::cached::Loader<K, chat::Result<V>, Batch<K, V>>;
 
 fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: Read<K, V>) -> Batches<K, V> {
-    Batches::new(Batch(read)).with_max_batch_size(BATCH_MAX).with_yield_count(YIELDS)
+    Batches::new(Batch(read))
+        .with_max_batch_size(BATCH_MAX)
+        .with_yield_count(YIELDS)
 }
 
 /// Reads what these keys name, for a viewer.
@@ -54,19 +64,28 @@ pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone> {
 
 impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> Loader<K, V> {
     fn new(chat: &Chat, viewer: &UserId, read: ReadFor<K, V>) -> Self {
-        Self { chat: chat.clone(), viewer: viewer.clone(), read, batches: OnceLock::new() }
+        Self {
+            chat: chat.clone(),
+            viewer: viewer.clone(),
+            read,
+            batches: OnceLock::new(),
+        }
     }
 
     fn batches(&self) -> &Batches<K, V> {
         self.batches.get_or_init(|| {
             let (chat, viewer, read) = (self.chat.clone(), self.viewer.clone(), self.read);
-            batches(Box::new(move |keys| read(chat.clone(), viewer.clone(), keys)))
+            batches(Box::new(move |keys| {
+                read(chat.clone(), viewer.clone(), keys)
+            }))
         })
     }
 
     /// What was read otherwise need not be read again.
     pub(super) async fn know(&self, known: Vec<(K, V)>) {
-        self.batches().prime_many(known.into_iter().map(|(key, value)| (key, Ok(value)))).await;
+        self.batches()
+            .prime_many(known.into_iter().map(|(key, value)| (key, Ok(value))))
+            .await;
     }
 
     pub(super) async fn load(&self, key: K) -> Result<V> {
@@ -100,20 +119,42 @@ pub(super) struct Loaders {
 impl Loaders {
     pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
         Self {
-            conversations: Loader::new(chat, viewer, |chat, viewer, ids| Box::pin(async move { chat.conversations(&viewer, &ids).await })),
-            entries: Loader::new(chat, viewer, |chat, viewer, ids| Box::pin(async move { chat.entries(&viewer, &ids).await })),
-            last_messages: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.last_messages(&ids).await })),
-            messages: Loader::new(chat, viewer, |chat, _, keys| Box::pin(async move { chat.messages(&keys).await })),
-            messages_at: Loader::new(chat, viewer, |chat, _, places| Box::pin(async move { chat.messages_at(&places).await })),
-            message_counts: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.message_counts(&ids).await })),
+            conversations: Loader::new(chat, viewer, |chat, viewer, ids| {
+                Box::pin(async move { chat.conversations(&viewer, &ids).await })
+            }),
+            entries: Loader::new(chat, viewer, |chat, viewer, ids| {
+                Box::pin(async move { chat.entries(&viewer, &ids).await })
+            }),
+            last_messages: Loader::new(chat, viewer, |chat, _, ids| {
+                Box::pin(async move { chat.last_messages(&ids).await })
+            }),
+            messages: Loader::new(chat, viewer, |chat, _, keys| {
+                Box::pin(async move { chat.messages(&keys).await })
+            }),
+            messages_at: Loader::new(chat, viewer, |chat, _, places| {
+                Box::pin(async move { chat.messages_at(&places).await })
+            }),
+            message_counts: Loader::new(chat, viewer, |chat, _, ids| {
+                Box::pin(async move { chat.message_counts(&ids).await })
+            }),
             participants: Loader::new(chat, viewer, |chat, viewer, ids| {
                 Box::pin(async move { chat.all_participants(&viewer, &ids).await })
             }),
-            participant_counts: Loader::new(chat, viewer, |chat, _, ids| Box::pin(async move { chat.participant_counts(&ids).await })),
-            presences: Loader::new(chat, viewer, |chat, viewer, users| Box::pin(async move { chat.presences(&viewer, &users).await })),
-            profiles: Loader::new(chat, viewer, |chat, _, users| Box::pin(async move { chat.profiles(&users).await })),
-            reactions: Loader::new(chat, viewer, |chat, viewer, keys| Box::pin(async move { chat.reactions(&viewer, &keys).await })),
-            unread: Loader::new(chat, viewer, |chat, viewer, rows| Box::pin(async move { chat.unread(&viewer, &rows).await })),
+            participant_counts: Loader::new(chat, viewer, |chat, _, ids| {
+                Box::pin(async move { chat.participant_counts(&ids).await })
+            }),
+            presences: Loader::new(chat, viewer, |chat, viewer, users| {
+                Box::pin(async move { chat.presences(&viewer, &users).await })
+            }),
+            profiles: Loader::new(chat, viewer, |chat, _, users| {
+                Box::pin(async move { chat.profiles(&users).await })
+            }),
+            reactions: Loader::new(chat, viewer, |chat, viewer, keys| {
+                Box::pin(async move { chat.reactions(&viewer, &keys).await })
+            }),
+            unread: Loader::new(chat, viewer, |chat, viewer, rows| {
+                Box::pin(async move { chat.unread(&viewer, &rows).await })
+            }),
         }
     }
 }
@@ -137,7 +178,12 @@ mod tests {
             Box::pin(async move { Ok(keys) })
         }));
         join_all((0..50).map(|row| loader.try_load(row % 2))).await;
-        assert!(loader.try_load(1).await.is_ok_and(|value| value.is_ok_and(|value| value == 1)));
+        assert!(
+            loader
+                .try_load(1)
+                .await
+                .is_ok_and(|value| value.is_ok_and(|value| value == 1))
+        );
         assert_eq!(*reads.lock().unwrap(), [[0, 1]]);
     }
 }

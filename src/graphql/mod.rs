@@ -58,13 +58,25 @@ pub trait Executor: Send + Sync + 'static {
     fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, Refused>;
 
     /// Answers a query or a mutation. Where the text goes over the budget, the execution stops and the budget says so.
-    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Response;
+    async fn execute(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        budget: Arc<AnswerBudget>,
+    ) -> Response;
 
     /// A viewer has opened something that lasts: they are here until this is dropped.
     fn arrive(&self, viewer: &UserId) -> Here;
 
     /// Opens a subscription, which is answered until the stream is dropped.
-    async fn subscribe(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, terms: Terms) -> BoxStream<'static, Told>;
+    async fn subscribe(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        terms: Terms,
+    ) -> BoxStream<'static, Told>;
 }
 
 /// How much and how fast a subscription may answer.
@@ -80,16 +92,24 @@ pub struct Terms {
 pub type Here = Box<dyn Send + Sync>;
 
 fn schema(validation: ValidationMode) -> ChatSchema {
-    Schema::build(Query, Mutation, Subscription).disable_suggestions().validation_mode(validation).finish()
+    Schema::build(Query, Mutation, Subscription)
+        .disable_suggestions()
+        .validation_mode(validation)
+        .finish()
 }
 
 /// The schema in its text form.
 pub fn sdl() -> String {
-    let options = SDLExportOptions::new().include_specified_by().use_space_ident().indent_width(2);
+    let options = SDLExportOptions::new()
+        .include_specified_by()
+        .use_space_ident()
+        .indent_width(2);
     schema(ValidationMode::Strict).sdl_with_options(options.prefer_single_line_descriptions())
 }
 
 /// True where nothing was executed: errors of execution have a path, those of a request have none.
 pub fn is_refusal(response: &Response) -> bool {
-    response.data == Value::Null && !response.errors.is_empty() && response.errors.iter().all(|error| error.path.is_empty())
+    response.data == Value::Null
+        && !response.errors.is_empty()
+        && response.errors.iter().all(|error| error.path.is_empty())
 }

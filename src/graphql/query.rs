@@ -18,14 +18,25 @@ pub struct Query;
 #[Object]
 impl Query {
     /// Returns an object by its global id. Null if the viewer may see no such object.
-    async fn node(&self, ctx: &Context<'_>, #[graphql(desc = "Global id of the object.")] id: ID) -> Nullable<Node> {
+    async fn node(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Global id of the object.")] id: ID,
+    ) -> Nullable<Node> {
         nullable(async { Node::load(&Scope::shared(ctx)?, &id).await }).await
     }
 
     /// Returns objects by their global ids, in order. Null for each id of which the viewer may see no object.
-    async fn nodes(&self, ctx: &Context<'_>, #[graphql(desc = "Global ids, at most 100.")] ids: Vec<ID>) -> Result<Vec<Nullable<Node>>> {
+    async fn nodes(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Global ids, at most 100.")] ids: Vec<ID>,
+    ) -> Result<Vec<Nullable<Node>>> {
         if ids.len() > NODES_MAX {
-            return Err(Error::bad_input(&["ids"], format!("at most {NODES_MAX} ids in one call")));
+            return Err(Error::bad_input(
+                &["ids"],
+                format!("at most {NODES_MAX} ids in one call"),
+            ));
         }
         let scope = Scope::shared(ctx)?;
         let loads = ids.iter().map(|id| nullable(Node::load(&scope, id)));
@@ -40,7 +51,11 @@ impl Query {
     }
 
     /// Returns a conversation of the viewer by its global id.
-    async fn conversation(&self, ctx: &Context<'_>, #[graphql(desc = "Global id of the conversation.")] id: ID) -> Nullable<Conversation> {
+    async fn conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Global id of the conversation.")] id: ID,
+    ) -> Nullable<Conversation> {
         nullable(async {
             let scope = Scope::shared(ctx)?;
             match conversation_id(&id) {
@@ -55,16 +70,35 @@ impl Query {
     async fn inbox(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Number of entries from the most recently active or after `after`: 0 to 100. Default 20.")] first: Option<i32>,
-        #[graphql(desc = "Returns only entries less recently active than this cursor's.")] after: Option<String>,
-        #[graphql(desc = "Number of entries from the least recently active or before `before`: 0 to 100.")] last: Option<i32>,
-        #[graphql(desc = "Returns only entries more recently active than this cursor's.")] before: Option<String>,
-        #[graphql(desc = "Filter. Default: every entry that is not archived.")] filter: Option<InboxFilter>,
+        #[graphql(
+            desc = "Number of entries from the most recently active or after `after`: 0 to 100. Default 20."
+        )]
+        first: Option<i32>,
+        #[graphql(desc = "Returns only entries less recently active than this cursor's.")]
+        after: Option<String>,
+        #[graphql(
+            desc = "Number of entries from the least recently active or before `before`: 0 to 100."
+        )]
+        last: Option<i32>,
+        #[graphql(desc = "Returns only entries more recently active than this cursor's.")]
+        before: Option<String>,
+        #[graphql(desc = "Filter. Default: every entry that is not archived.")] filter: Option<
+            InboxFilter,
+        >,
     ) -> Result<InboxEntryConnection> {
         let scope = Scope::shared(ctx)?;
-        let request = PageArguments { first, after, last, before }.request(List::Inbox(&scope.viewer))?;
+        let request = PageArguments {
+            first,
+            after,
+            last,
+            before,
+        }
+        .request(List::Inbox(&scope.viewer))?;
         let updates_position = scope.chat.updates_position();
-        let page = scope.chat.inbox(&scope.viewer, &filter.unwrap_or_default().into(), &request).await?;
+        let page = scope
+            .chat
+            .inbox(&scope.viewer, &filter.unwrap_or_default().into(), &request)
+            .await?;
         scope.loaders.conversations.know(page.conversations()).await;
         Ok(InboxEntryConnection::new(&scope, page, updates_position))
     }

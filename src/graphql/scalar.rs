@@ -16,11 +16,18 @@ impl serde::Serialize for DateTime {
 
 /// Time in RFC 3339. Answers use UTC with six digits of a second. Inputs may have any offset; digits finer than a
 /// microsecond are cut off.
-#[Scalar(name = "DateTime", specified_by_url = "https://scalars.graphql.org/andimarek/date-time")]
+#[Scalar(
+    name = "DateTime",
+    specified_by_url = "https://scalars.graphql.org/andimarek/date-time"
+)]
 impl ScalarType for DateTime {
     fn parse(value: Value) -> InputValueResult<Self> {
-        let Value::String(text) = &value else { return Err(InputValueError::expected_type(value)) };
-        Timestamp::parse(text).map(Self).ok_or_else(|| "a DateTime looks like 2026-03-15T12:05:00Z, from 1970 to 9999".into())
+        let Value::String(text) = &value else {
+            return Err(InputValueError::expected_type(value));
+        };
+        Timestamp::parse(text)
+            .map(Self)
+            .ok_or_else(|| "a DateTime looks like 2026-03-15T12:05:00Z, from 1970 to 9999".into())
     }
 
     fn to_value(&self) -> Value {
@@ -32,11 +39,18 @@ impl ScalarType for DateTime {
 pub(super) struct Uuid(pub(super) uuid::Uuid);
 
 /// A UUID (RFC 4122) as lower-case text.
-#[Scalar(name = "UUID", specified_by_url = "https://www.rfc-editor.org/rfc/rfc4122")]
+#[Scalar(
+    name = "UUID",
+    specified_by_url = "https://www.rfc-editor.org/rfc/rfc4122"
+)]
 impl ScalarType for Uuid {
     fn parse(value: Value) -> InputValueResult<Self> {
-        let Value::String(text) = &value else { return Err(InputValueError::expected_type(value)) };
-        uuid::Uuid::try_parse(text).map(Self).map_err(|_| "not a UUID".into())
+        let Value::String(text) = &value else {
+            return Err(InputValueError::expected_type(value));
+        };
+        uuid::Uuid::try_parse(text)
+            .map(Self)
+            .map_err(|_| "not a UUID".into())
     }
 
     fn to_value(&self) -> Value {
@@ -49,7 +63,10 @@ impl ScalarType for Uuid {
 pub(super) struct Json(pub(super) String);
 
 /// Any JSON value.
-#[Scalar(name = "JSON", specified_by_url = "https://www.rfc-editor.org/rfc/rfc8259")]
+#[Scalar(
+    name = "JSON",
+    specified_by_url = "https://www.rfc-editor.org/rfc/rfc8259"
+)]
 impl ScalarType for Json {
     /// Keys stay in their order, and numbers are those that the library has read.
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -74,7 +91,11 @@ impl serde::Serialize for Literal<'_> {
             Value::Binary(bytes) => serializer.serialize_bytes(bytes),
             Value::Enum(name) => serializer.serialize_str(name),
             Value::List(items) => serializer.collect_seq(items.iter().map(Literal)),
-            Value::Object(entries) => serializer.collect_map(entries.iter().map(|(key, value)| (key.as_str(), Literal(value)))),
+            Value::Object(entries) => serializer.collect_map(
+                entries
+                    .iter()
+                    .map(|(key, value)| (key.as_str(), Literal(value))),
+            ),
         }
     }
 }
@@ -96,7 +117,14 @@ mod tests {
         // Of two spellings of a number the library keeps one, and of a key that is there twice the last value.
         assert_eq!(text(r#"{"a":1e2,"b":0.10,"a":2}"#), r#"{"a":2,"b":0.1}"#);
         let key = crate::model::metadata::RESERVED_KEY;
-        assert_eq!(text(&format!(r#"{{"{key}":"not json"}}"#)), format!(r#"{{"{key}":"not json"}}"#));
-        assert_eq!(text(&format!(r#"[{{"{key}":"[1]"}}]"#)), format!(r#"[{{"{key}":"[1]"}}]"#), "a key of a client stands for nothing");
+        assert_eq!(
+            text(&format!(r#"{{"{key}":"not json"}}"#)),
+            format!(r#"{{"{key}":"not json"}}"#)
+        );
+        assert_eq!(
+            text(&format!(r#"[{{"{key}":"[1]"}}]"#)),
+            format!(r#"[{{"{key}":"[1]"}}]"#),
+            "a key of a client stands for nothing"
+        );
     }
 }

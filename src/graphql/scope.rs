@@ -31,17 +31,42 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(chat: Chat, viewer: Option<UserId>, terms: Terms) -> Self {
         let Terms { budget, pace } = terms;
-        Self { chat, viewer, scope: OnceLock::new(), budget, desk: None, pace }
+        Self {
+            chat,
+            viewer,
+            scope: OnceLock::new(),
+            budget,
+            desk: None,
+            pace,
+        }
     }
 
     /// The driver of the desk pays for its executions.
-    pub(super) fn at(chat: Chat, viewer: Option<UserId>, budget: Arc<AnswerBudget>, desk: Desk) -> Self {
-        Self { desk: Some(desk), ..Self::new(chat, viewer, Terms { budget, pace: Pace::free() }) }
+    pub(super) fn at(
+        chat: Chat,
+        viewer: Option<UserId>,
+        budget: Arc<AnswerBudget>,
+        desk: Desk,
+    ) -> Self {
+        Self {
+            desk: Some(desk),
+            ..Self::new(
+                chat,
+                viewer,
+                Terms {
+                    budget,
+                    pace: Pace::free(),
+                },
+            )
+        }
     }
 
     /// Charges text that the library holds until the answer is whole.
     pub(super) fn charge(ctx: &Context<'_>, bytes: usize) -> Result<()> {
-        ctx.data_unchecked::<Self>().budget.spend(bytes).map_err(|_| Error::answer_too_large())
+        ctx.data_unchecked::<Self>()
+            .budget
+            .spend(bytes)
+            .map_err(|_| Error::answer_too_large())
     }
 
     fn viewer(&self) -> Result<&UserId> {
@@ -76,29 +101,49 @@ impl Scope {
     }
 
     fn with(chat: &Chat, viewer: &UserId, withheld: Option<Withheld>) -> Self {
-        Self(Arc::new(Inner { chat: chat.clone(), viewer: viewer.clone(), loaders: Loaders::new(chat, viewer), withheld }))
+        Self(Arc::new(Inner {
+            chat: chat.clone(),
+            viewer: viewer.clone(),
+            loaders: Loaders::new(chat, viewer),
+            withheld,
+        }))
     }
 
     /// The key of a message's send, where the viewer may see it.
     pub(super) fn client_key<'a>(&self, message: &'a Message) -> Option<&'a str> {
-        let Some(withheld) = &self.withheld else { return chat::client_key(&self.viewer, message) };
+        let Some(withheld) = &self.withheld else {
+            return chat::client_key(&self.viewer, message);
+        };
         if message.client_key.is_some() {
-            withheld.lock().expect("no panic while it is noted").insert(message.sender.clone());
+            withheld
+                .lock()
+                .expect("no panic while it is noted")
+                .insert(message.sender.clone());
         }
         None
     }
 
     /// The senders whose `clientKey` was left out until now.
     pub(super) fn withheld(&self) -> Box<[UserId]> {
-        let take = |withheld: &Withheld| std::mem::take(&mut *withheld.lock().expect("no panic while it is noted"));
-        self.withheld.as_ref().map(take).unwrap_or_default().into_iter().collect()
+        let take = |withheld: &Withheld| {
+            std::mem::take(&mut *withheld.lock().expect("no panic while it is noted"))
+        };
+        self.withheld
+            .as_ref()
+            .map(take)
+            .unwrap_or_default()
+            .into_iter()
+            .collect()
     }
 
     /// The scope that all fields of a query share.
     pub(super) fn shared(ctx: &Context<'_>) -> Result<Self> {
         let session = ctx.data_unchecked::<Session>();
         let viewer = session.viewer()?;
-        Ok(session.scope.get_or_init(|| Self::new(&session.chat, viewer)).clone())
+        Ok(session
+            .scope
+            .get_or_init(|| Self::new(&session.chat, viewer))
+            .clone())
     }
 
     /// A scope that has read nothing yet.

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use async_graphql::parser::types::{Directive, ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet};
+use async_graphql::parser::types::{
+    Directive, ExecutableDocument, Field, OperationDefinition, Selection, SelectionSet,
+};
 use async_graphql::{Name, Request, Response, Value, Variables};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
@@ -40,7 +42,10 @@ use crate::rate::{Pace, Paid};
 /// What a subscriber is told.
 #[derive(Debug, serde::Serialize)]
 #[serde(untagged)]
-#[expect(clippy::large_enum_variant, reason = "an answer is moved as it always was; in a box it would cost more")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an answer is moved as it always was; in a box it would cost more"
+)]
 pub enum Told {
     Own(Response),
     /// Without errors, and the same bytes as others get.
@@ -139,9 +144,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(super) fn new(schemas: Schemas, chat: Chat) -> Arc<Self> {
-        let memo = || Mutex::new(Memo { shown: LruCache::unbounded(), bytes: 0 });
+        let memo = || {
+            Mutex::new(Memo {
+                shown: LruCache::unbounded(),
+                bytes: 0,
+            })
+        };
         let memos = std::array::from_fn(|_| memo());
-        Arc::new(Self { schemas, chat, shapes: Mutex::default(), memos })
+        Arc::new(Self {
+            schemas,
+            chat,
+            shapes: Mutex::default(),
+            memos,
+        })
     }
 
     fn request(&self, prepared: &Prepared, variables: Variables, session: Session) -> Request {
@@ -158,8 +173,18 @@ impl Shared {
         terms: Terms,
     ) -> BoxStream<'static, Told> {
         let slot = Arc::default();
-        let session = Session::at(self.chat.clone(), viewer, Arc::clone(&terms.budget), Desk::Opening(Arc::clone(&slot)));
-        let answer = self.schemas.of(&prepared).execute_stream(self.request(&prepared, variables.clone(), session)).next().await;
+        let session = Session::at(
+            self.chat.clone(),
+            viewer,
+            Arc::clone(&terms.budget),
+            Desk::Opening(Arc::clone(&slot)),
+        );
+        let answer = self
+            .schemas
+            .of(&prepared)
+            .execute_stream(self.request(&prepared, variables.clone(), session))
+            .next()
+            .await;
         match (answer, Desk::take_over(&slot)) {
             (Some(refusal), _) => stream::iter([Told::Own(refusal)]).boxed(),
             (None, Some(updates)) => {
@@ -173,13 +198,25 @@ impl Shared {
     }
 
     fn shape(self: &Arc<Self>, prepared: Prepared, free: Free, variables: Variables) -> Arc<Shape> {
-        let key = (Arc::clone(prepared.text()), prepared.name.clone(), deciding(&prepared, &variables));
+        let key = (
+            Arc::clone(prepared.text()),
+            prepared.name.clone(),
+            deciding(&prepared, &variables),
+        );
         let mut shapes = lock(&self.shapes);
         if let Some(shape) = shapes.get(&key).and_then(Weak::upgrade) {
             return shape;
         }
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-        let shape = Shape { shared: Arc::clone(self), key: key.clone(), serial, free, prepared, variables, presses: Mutex::default() };
+        let shape = Shape {
+            shared: Arc::clone(self),
+            key: key.clone(),
+            serial,
+            free,
+            prepared,
+            variables,
+            presses: Mutex::default(),
+        };
         let shape = Arc::new(shape);
         shapes.insert(key, Arc::downgrade(&shape));
         shape
@@ -194,7 +231,12 @@ impl Shared {
 
 impl Shown {
     fn new(same: &Same) -> Self {
-        Self { is_begun: AtomicBool::new(false), printed: OnceCell::new(), done: Notify::new(), _same: same.clone() }
+        Self {
+            is_begun: AtomicBool::new(false),
+            printed: OnceCell::new(),
+            done: Notify::new(),
+            _same: same.clone(),
+        }
     }
 }
 
@@ -223,7 +265,9 @@ impl Memo {
 
     fn forget(&mut self) {
         while self.shown.len() > MEMO_ENTRIES_MAX || self.bytes > MEMO_BYTES_MAX {
-            let Some((_, (_, weight))) = self.shown.pop_lru() else { break };
+            let Some((_, (_, weight))) = self.shown.pop_lru() else {
+                break;
+            };
             self.bytes -= weight;
         }
     }
@@ -231,14 +275,28 @@ impl Memo {
 
 /// The variables, as text, without those that say nothing but where the stream begins.
 fn deciding(prepared: &Prepared, variables: &Variables) -> String {
-    let begin = prepared.definition().map(|operation| begins(&prepared.document, operation)).unwrap_or_default();
-    let deciding: BTreeMap<_, _> = variables.iter().filter(|(name, _)| !begin.contains(name)).collect();
+    let begin = prepared
+        .definition()
+        .map(|operation| begins(&prepared.document, operation))
+        .unwrap_or_default();
+    let deciding: BTreeMap<_, _> = variables
+        .iter()
+        .filter(|(name, _)| !begin.contains(name))
+        .collect();
     serde_json::to_string(&deciding).expect("variables are a tree of text and numbers")
 }
 
 /// The variables that stand in the `after` of the root field, and nowhere else.
 fn begins(document: &ExecutableDocument, operation: &OperationDefinition) -> Vec<Name> {
-    let Some(Selection::Field(root)) = operation.selection_set.node.items.first().map(|item| &item.node) else { return Vec::new() };
+    let Some(Selection::Field(root)) = operation
+        .selection_set
+        .node
+        .items
+        .first()
+        .map(|item| &item.node)
+    else {
+        return Vec::new();
+    };
     let root = &root.node;
     let (mut begin, mut others) = (Vec::new(), Vec::new());
     variables_in(root, |argument| argument == "after", &mut begin);
@@ -252,7 +310,10 @@ fn used_inside(document: &ExecutableDocument, root: &Field, used: &mut Vec<Name>
     let mut open: Vec<&SelectionSet> = vec![&root.selection_set.node];
     while let Some(set) = open.pop() {
         for item in &set.items {
-            item.node.directives().iter().for_each(|directive| variables_in_directive(&directive.node, used));
+            item.node
+                .directives()
+                .iter()
+                .for_each(|directive| variables_in_directive(&directive.node, used));
             match &item.node {
                 Selection::Field(field) => {
                     variables_in(&field.node, |_| true, used);
@@ -260,7 +321,12 @@ fn used_inside(document: &ExecutableDocument, root: &Field, used: &mut Vec<Name>
                 }
                 Selection::InlineFragment(inline) => open.push(&inline.node.selection_set.node),
                 Selection::FragmentSpread(spread) => {
-                    open.extend(document.fragments.get(&spread.node.fragment_name.node).map(|fragment| &fragment.node.selection_set.node));
+                    open.extend(
+                        document
+                            .fragments
+                            .get(&spread.node.fragment_name.node)
+                            .map(|fragment| &fragment.node.selection_set.node),
+                    );
                 }
             }
         }
@@ -268,7 +334,11 @@ fn used_inside(document: &ExecutableDocument, root: &Field, used: &mut Vec<Name>
 }
 
 fn variables_in(field: &Field, is_wanted: impl Fn(&str) -> bool, found: &mut Vec<Name>) {
-    for (_, value) in field.arguments.iter().filter(|(argument, _)| is_wanted(&argument.node)) {
+    for (_, value) in field
+        .arguments
+        .iter()
+        .filter(|(argument, _)| is_wanted(&argument.node))
+    {
         let Ok(_) = value.node.clone().into_const_with(|name| note(name, found));
     }
 }
@@ -288,7 +358,10 @@ impl Drop for Shape {
     fn drop(&mut self) {
         let mut shapes = lock(&self.shared.shapes);
         // Another one may have taken its place already.
-        if shapes.get(&self.key).is_some_and(|shape| shape.strong_count() == 0) {
+        if shapes
+            .get(&self.key)
+            .is_some_and(|shape| shape.strong_count() == 0)
+        {
             shapes.remove(&self.key);
         }
     }
@@ -313,7 +386,9 @@ fn told(shape: Arc<Shape>, updates: Updates, terms: Terms) -> BoxStream<'static,
                 // The stream ends with its error: the client comes back with its cursor.
                 Err(error) => {
                     let scope = shape.scope(updates);
-                    break Told::Own(Box::pin(shape.print(updates, Err(error), scope, &terms.budget)).await);
+                    break Told::Own(
+                        Box::pin(shape.print(updates, Err(error), scope, &terms.budget)).await,
+                    );
                 }
             }
         };
@@ -339,8 +414,14 @@ impl Told {
             data: &'a Value,
         }
         let is_plain = response.errors.is_empty() && response.extensions.is_empty();
-        let plain = Plain { data: &response.data };
-        is_plain.then(|| serde_json::value::to_raw_value(&plain).expect("an answer is a tree of text and numbers").into())
+        let plain = Plain {
+            data: &response.data,
+        };
+        is_plain.then(|| {
+            serde_json::value::to_raw_value(&plain)
+                .expect("an answer is a tree of text and numbers")
+                .into()
+        })
     }
 }
 
@@ -362,12 +443,20 @@ enum Unshared {
 
 impl Shape {
     /// `None`: the viewer left while the update waited for its tokens.
-    async fn show(self: &Arc<Self>, updates: &Updates, terms: &mut Terms, update: Update) -> Option<Told> {
+    async fn show(
+        self: &Arc<Self>,
+        updates: &Updates,
+        terms: &mut Terms,
+        update: Update,
+    ) -> Option<Told> {
         let viewer = updates.watch().viewer();
         // A subscriber that is alone shares with nobody, and neither does a sender who is shown more than others.
-        let is_alone = Arc::strong_count(self) == 1 || (self.free.senders && update.is_keyed_by(viewer));
+        let is_alone =
+            Arc::strong_count(self) == 1 || (self.free.senders && update.is_keyed_by(viewer));
         let same = if is_alone { None } else { update.same() };
-        let Some((position, same)) = same else { return Box::pin(self.show_alone(updates, terms, update)).await };
+        let Some((position, same)) = same else {
+            return Box::pin(self.show_alone(updates, terms, update)).await;
+        };
         if let Some(printed) = self.left(position, same) {
             if printed.is_for(viewer) {
                 return Some(Told::Shared(Arc::clone(&printed.payload)));
@@ -393,12 +482,20 @@ impl Shape {
     }
 
     /// Executes it for this viewer only.
-    async fn show_alone(&self, updates: &Updates, terms: &mut Terms, update: Update) -> Option<Told> {
+    async fn show_alone(
+        &self,
+        updates: &Updates,
+        terms: &mut Terms,
+        update: Update,
+    ) -> Option<Told> {
         let paid = terms.pace.pay().await;
         if !updates.may_show(&update, paid).await {
             return None;
         }
-        Some(Told::Own(self.print(updates, Ok(update), self.scope(updates), &terms.budget).await))
+        Some(Told::Own(
+            self.print(updates, Ok(update), self.scope(updates), &terms.budget)
+                .await,
+        ))
     }
 
     fn left<'a>(&self, position: OrderKey, same: &'a Same) -> Option<&'a Printed> {
@@ -423,18 +520,34 @@ impl Shape {
             && let Some(place) = same.shown()
         {
             // Where another shape was first, it stays with that.
-            let _ = place.set(Arc::new(Left { serial: self.serial, position, printed: printed.clone() }));
+            let _ = place.set(Arc::new(Left {
+                serial: self.serial,
+                position,
+                printed: printed.clone(),
+            }));
         }
     }
 
     /// Executes it for all, or waits for one who does.
-    async fn show_first(&self, key: MemoKey, shown: &Shown, updates: &Updates, terms: &mut Terms, update: Update) -> Option<Told> {
+    async fn show_first(
+        &self,
+        key: MemoKey,
+        shown: &Shown,
+        updates: &Updates,
+        terms: &mut Terms,
+        update: Update,
+    ) -> Option<Told> {
         let viewer = updates.watch().viewer();
         let mut is_paid = false;
         loop {
             let execute = async || {
                 is_paid = is_paid || terms.pace.try_pay();
-                if is_paid { self.print_for_all(key, updates, &update, &terms.budget).await } else { Err(Unshared::Unpaid) }
+                if is_paid {
+                    self.print_for_all(key, updates, &update, &terms.budget)
+                        .await
+                } else {
+                    Err(Unshared::Unpaid)
+                }
             };
             match timeout(OTHERS_MAX, shown.printed.get_or_try_init(execute)).await {
                 Ok(Ok(printed)) => {
@@ -445,7 +558,9 @@ impl Shape {
                     return self.show_alone(updates, terms, update).await;
                 }
                 Ok(Err(Unshared::Own(response))) => return Some(Told::Own(*response)),
-                Ok(Err(Unshared::Withheld)) => return self.show_alone(updates, terms, update).await,
+                Ok(Err(Unshared::Withheld)) => {
+                    return self.show_alone(updates, terms, update).await;
+                }
                 Ok(Err(Unshared::Unpaid)) => {
                     is_paid = wait_for_either(shown, &mut terms.pace).await;
                     if !updates.may_show(&update, Paid::AfterWait).await {
@@ -453,17 +568,30 @@ impl Shape {
                     }
                 }
                 // Whoever executes it goes on only as far as its reader does, and nobody else must wait for that.
-                Err(_) if is_paid => return Some(Told::Own(self.print(updates, Ok(update), self.scope(updates), &terms.budget).await)),
+                Err(_) if is_paid => {
+                    return Some(Told::Own(
+                        self.print(updates, Ok(update), self.scope(updates), &terms.budget)
+                            .await,
+                    ));
+                }
                 Err(_) => return self.show_alone(updates, terms, update).await,
             }
         }
     }
 
     /// Executes it for the plain viewer, and leaves what it came to for the others.
-    async fn print_for_all(&self, key: MemoKey, updates: &Updates, update: &Update, budget: &AnswerBudget) -> Result<Printed, Unshared> {
+    async fn print_for_all(
+        &self,
+        key: MemoKey,
+        updates: &Updates,
+        update: &Update,
+        budget: &AnswerBudget,
+    ) -> Result<Printed, Unshared> {
         let is_read = self.free.reads || update.is_read();
         let scope = Scope::plain(&self.shared.chat, updates.watch().viewer());
-        let response = self.print(updates, Ok(update.clone()), scope.clone(), budget).await;
+        let response = self
+            .print(updates, Ok(update.clone()), scope.clone(), budget)
+            .await;
         let withheld = scope.withheld();
         match Told::shared(&response) {
             // Escapes make text longer than what was charged for it.
@@ -473,11 +601,16 @@ impl Shape {
             }
             // A viewer who was removed meanwhile may have been shown less than others are.
             Some(payload) if !is_read || updates.watch().is_in().await => {
-                let printed = Printed { payload, withheld: withheld.into() };
+                let printed = Printed {
+                    payload,
+                    withheld: withheld.into(),
+                };
                 self.keep(&key, update, &printed);
                 Ok(printed)
             }
-            Some(_) | None if withheld.contains(updates.watch().viewer()) => Err(Unshared::Withheld),
+            Some(_) | None if withheld.contains(updates.watch().viewer()) => {
+                Err(Unshared::Withheld)
+            }
             Some(_) | None => Err(Unshared::Own(Box::new(response))),
         }
     }
@@ -490,14 +623,29 @@ impl Shape {
     /// Executes the document for one update. Where this is dropped in the midst of it, so is the execution.
     ///
     /// The budget is that of its subscriber, and learns that the event was too large.
-    async fn print(&self, updates: &Updates, update: chat::Result<Update>, scope: Scope, budget: &AnswerBudget) -> Response {
+    async fn print(
+        &self,
+        updates: &Updates,
+        update: chat::Result<Update>,
+        scope: Scope,
+        budget: &AnswerBudget,
+    ) -> Response {
         let watch = updates.watch();
         let waiting = lock(&self.presses).pop();
         let mut press = waiting.unwrap_or_else(|| self.press(watch.viewer(), budget.bytes_max()));
         let fed = press.feed.try_send((scope, update));
-        let answer = if fed.is_ok() { self.shared.chat.reading_for(watch.viewer(), press.answers.next()).await } else { None };
+        let answer = if fed.is_ok() {
+            self.shared
+                .chat
+                .reading_for(watch.viewer(), press.answers.next())
+                .await
+        } else {
+            None
+        };
         let Some(answer) = answer else {
-            tracing::error!("a shared execution ended before its subscription. Report this as a bug");
+            tracing::error!(
+                "a shared execution ended before its subscription. Report this as a bug"
+            );
             return Response::from_errors(vec![Error::internal().into()]);
         };
         if let Some(exceeded) = press.budget.exceeded() {
@@ -513,10 +661,28 @@ impl Shape {
 
     fn press(&self, viewer: &UserId, bytes_max: usize) -> Press {
         let (feed, updates): (_, Feed) = mpsc::channel(1);
-        let (budget, desk) = (Arc::new(AnswerBudget::new(bytes_max)), Desk::Showing(Mutex::new(Some(updates))));
-        let session = Session::at(self.shared.chat.clone(), Some(viewer.clone()), Arc::clone(&budget), desk);
-        let request = self.shared.request(&self.prepared, self.variables.clone(), session);
-        Press { feed, budget, answers: self.shared.schemas.of(&self.prepared).execute_stream(request) }
+        let (budget, desk) = (
+            Arc::new(AnswerBudget::new(bytes_max)),
+            Desk::Showing(Mutex::new(Some(updates))),
+        );
+        let session = Session::at(
+            self.shared.chat.clone(),
+            Some(viewer.clone()),
+            Arc::clone(&budget),
+            desk,
+        );
+        let request = self
+            .shared
+            .request(&self.prepared, self.variables.clone(), session);
+        Press {
+            feed,
+            budget,
+            answers: self
+                .shared
+                .schemas
+                .of(&self.prepared)
+                .execute_stream(request),
+        }
     }
 }
 

@@ -11,10 +11,13 @@ use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use super::id::{GlobalId, conversation_of};
 use super::scope::{Scope, Session};
-use super::types::{Conversation, InboxEntryEdge, Message, MessageEdge, Participant, Presence, User, message_edge};
+use super::types::{
+    Conversation, InboxEntryEdge, Message, MessageEdge, Participant, Presence, User, message_edge,
+};
 use super::updates::{Desk, Feed, Update, Updates};
 use crate::chat::{
-    self, ConversationUpdate, ConversationUpdates, InboxUpdate, MessageUpdate, MessageUpdates, PresenceUpdate, TypingUpdate, TypingUpdates,
+    self, ConversationUpdate, ConversationUpdates, InboxUpdate, MessageUpdate, MessageUpdates,
+    PresenceUpdate, TypingUpdate, TypingUpdates,
 };
 use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
 
@@ -172,7 +175,11 @@ trait Shown: Sized + Send + 'static {
     /// `None` for what another stream tells.
     fn of(update: Update) -> Option<Self>;
 
-    fn show(self, scope: &Scope, conversation: ConversationId) -> impl Future<Output = Result<Self::Payload>> + Send;
+    fn show(
+        self,
+        scope: &Scope,
+        conversation: ConversationId,
+    ) -> impl Future<Output = Result<Self::Payload>> + Send;
 }
 
 impl Shown for MessageUpdate {
@@ -184,11 +191,17 @@ impl Shown for MessageUpdate {
     }
 
     fn of(update: Update) -> Option<Self> {
-        if let Update::Message(update) = update { Some(update) } else { None }
+        if let Update::Message(update) = update {
+            Some(update)
+        } else {
+            None
+        }
     }
 
     async fn show(self, scope: &Scope, _: ConversationId) -> Result<MessageAddedPayload> {
-        Ok(MessageAddedPayload { message_edge: message_edge(scope, self.message) })
+        Ok(MessageAddedPayload {
+            message_edge: message_edge(scope, self.message),
+        })
     }
 }
 
@@ -201,10 +214,18 @@ impl Shown for ConversationUpdate {
     }
 
     fn of(update: Update) -> Option<Self> {
-        if let Update::Event(update) = update { Some(update) } else { None }
+        if let Update::Event(update) = update {
+            Some(update)
+        } else {
+            None
+        }
     }
 
-    async fn show(self, scope: &Scope, conversation: ConversationId) -> Result<ConversationEventPayload> {
+    async fn show(
+        self,
+        scope: &Scope,
+        conversation: ConversationId,
+    ) -> Result<ConversationEventPayload> {
         conversation_payload(scope, conversation, self).await
     }
 }
@@ -218,11 +239,18 @@ impl Shown for TypingUpdate {
     }
 
     fn of(update: Update) -> Option<Self> {
-        if let Update::Typing(update) = update { Some(update) } else { None }
+        if let Update::Typing(update) = update {
+            Some(update)
+        } else {
+            None
+        }
     }
 
     async fn show(self, scope: &Scope, _: ConversationId) -> Result<TypingPayload> {
-        Ok(TypingPayload { user: User::new(scope, self.user), is_typing: self.is_typing })
+        Ok(TypingPayload {
+            user: User::new(scope, self.user),
+            is_typing: self.is_typing,
+        })
     }
 }
 
@@ -265,31 +293,42 @@ async fn payloads<U: Shown>(
 /// How much and how fast this subscription may answer.
 fn terms_of(ctx: &Context<'_>) -> Terms {
     let session = ctx.data_unchecked::<Session>();
-    Terms { budget: Arc::clone(&session.budget), pace: session.pace.clone() }
+    Terms {
+        budget: Arc::clone(&session.budget),
+        pace: session.pace.clone(),
+    }
 }
 
 /// Each payload has a scope of its own. The stream ends with its error: the client comes back with its cursor.
-fn own<U: Shown>(scope: Scope, conversation: ConversationId, updates: Updates, terms: Terms) -> BoxStream<'static, Result<U::Payload>> {
-    stream::unfold(Some((updates, scope, terms)), move |state: Option<(Updates, Scope, Terms)>| async move {
-        let (mut updates, scope, mut terms) = state?;
-        let payload = loop {
-            match updates.next().await? {
-                Ok(update) => {
-                    let paid = terms.pace.pay().await;
-                    if !updates.may_show(&update, paid).await {
-                        continue;
+fn own<U: Shown>(
+    scope: Scope,
+    conversation: ConversationId,
+    updates: Updates,
+    terms: Terms,
+) -> BoxStream<'static, Result<U::Payload>> {
+    stream::unfold(
+        Some((updates, scope, terms)),
+        move |state: Option<(Updates, Scope, Terms)>| async move {
+            let (mut updates, scope, mut terms) = state?;
+            let payload = loop {
+                match updates.next().await? {
+                    Ok(update) => {
+                        let paid = terms.pace.pay().await;
+                        if !updates.may_show(&update, paid).await {
+                            continue;
+                        }
+                        if let Some(position) = update.position() {
+                            terms.budget.pass(position);
+                        }
+                        break U::of(update)?.show(&scope.renewed(), conversation).await;
                     }
-                    if let Some(position) = update.position() {
-                        terms.budget.pass(position);
-                    }
-                    break U::of(update)?.show(&scope.renewed(), conversation).await;
+                    Err(error) => break Err(error.into()),
                 }
-                Err(error) => break Err(error.into()),
-            }
-        };
-        let state = payload.is_ok().then_some((updates, scope, terms));
-        Some((payload, state))
-    })
+            };
+            let state = payload.is_ok().then_some((updates, scope, terms));
+            Some((payload, state))
+        },
+    )
     .boxed()
 }
 
@@ -304,11 +343,21 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
-        #[graphql(desc = "Cursor of `Conversation.messages`, of this subscription, or an `eventsCursor`.")] after: Option<String>,
+        #[graphql(
+            desc = "Cursor of `Conversation.messages`, of this subscription, or an `eventsCursor`."
+        )]
+        after: Option<String>,
     ) -> Result<BoxStream<'static, Result<MessageAddedPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
-        let after = after.map(|text| message_place(conversation, &text)).transpose()?;
-        let open = async |scope: &Scope| scope.chat.message_updates(&scope.viewer, conversation, after).await;
+        let after = after
+            .map(|text| message_place(conversation, &text))
+            .transpose()?;
+        let open = async |scope: &Scope| {
+            scope
+                .chat
+                .message_updates(&scope.viewer, conversation, after)
+                .await
+        };
         payloads::<MessageUpdate>(ctx, conversation, open).await
     }
 
@@ -318,11 +367,20 @@ impl Subscription {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
-        #[graphql(desc = "An `eventsCursor`, or a cursor of this subscription.")] after: Option<String>,
+        #[graphql(desc = "An `eventsCursor`, or a cursor of this subscription.")] after: Option<
+            String,
+        >,
     ) -> Result<BoxStream<'static, Result<ConversationEventPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
-        let after = after.map(|text| events_place(conversation, &text)).transpose()?;
-        let open = async |scope: &Scope| scope.chat.conversation_updates(&scope.viewer, conversation, after).await;
+        let after = after
+            .map(|text| events_place(conversation, &text))
+            .transpose()?;
+        let open = async |scope: &Scope| {
+            scope
+                .chat
+                .conversation_updates(&scope.viewer, conversation, after)
+                .await
+        };
         payloads::<ConversationUpdate>(ctx, conversation, open).await
     }
 
@@ -331,27 +389,32 @@ impl Subscription {
     async fn inbox_updated(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "An `updatesCursor`, or a cursor of this subscription.")] after: Option<String>,
+        #[graphql(desc = "An `updatesCursor`, or a cursor of this subscription.")] after: Option<
+            String,
+        >,
     ) -> Result<impl Stream<Item = Result<InboxUpdatedPayload>> + use<>> {
         let scope = Scope::fresh(ctx)?;
         let after = after.map(|text| inbox_place(&scope, &text)).transpose()?;
         let updates = scope.chat.inbox_updates(&scope.viewer, after).await?;
         let terms = terms_of(ctx);
         terms.budget.track(List::Updates(&scope.viewer).cursors());
-        Ok(stream::unfold(Some((updates, scope, terms)), async |state| {
-            let (mut updates, scope, mut terms) = state?;
-            let update = match updates.next().await? {
-                Ok(update) => {
-                    // The entry is read after the wait, as it is then.
-                    let _ = terms.pace.pay().await;
-                    terms.budget.pass(update.position);
-                    inbox_payload(&scope.renewed(), update).await
-                }
-                Err(error) => Err(error.into()),
-            };
-            let state = update.is_ok().then_some((updates, scope, terms));
-            Some((update, state))
-        }))
+        Ok(stream::unfold(
+            Some((updates, scope, terms)),
+            async |state| {
+                let (mut updates, scope, mut terms) = state?;
+                let update = match updates.next().await? {
+                    Ok(update) => {
+                        // The entry is read after the wait, as it is then.
+                        let _ = terms.pace.pay().await;
+                        terms.budget.pass(update.position);
+                        inbox_payload(&scope.renewed(), update).await
+                    }
+                    Err(error) => Err(error.into()),
+                };
+                let state = update.is_ok().then_some((updates, scope, terms));
+                Some((update, state))
+            },
+        ))
     }
 
     /// Delivers typing users of a conversation, the viewer included. Typing ends with a call, with a message, or after
@@ -362,7 +425,8 @@ impl Subscription {
         #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
     ) -> Result<BoxStream<'static, Result<TypingPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
-        let open = async |scope: &Scope| scope.chat.typing_updates(&scope.viewer, conversation).await;
+        let open =
+            async |scope: &Scope| scope.chat.typing_updates(&scope.viewer, conversation).await;
         payloads::<TypingUpdate>(ctx, conversation, open).await
     }
 
@@ -374,35 +438,65 @@ impl Subscription {
         #[graphql(desc = "Usernames: at most 100.")] usernames: Vec<String>,
     ) -> Result<impl Stream<Item = Result<PresencePayload>> + use<>> {
         let scope = Scope::fresh(ctx)?;
-        let updates = scope.chat.presence_updates(&scope.viewer, &usernames).await?;
-        Ok(stream::unfold(Some((updates, scope, terms_of(ctx).pace)), async |state| {
-            let (mut updates, scope, mut pace) = state?;
-            // Before the state is taken, which would be old after a wait.
-            let _ = pace.pay().await;
-            match updates.next().await? {
-                Ok(PresenceUpdate { user, presence }) => {
-                    let user = User::new(&scope.renewed(), user);
-                    Some((Ok(PresencePayload { user, presence: presence.into() }), Some((updates, scope, pace))))
+        let updates = scope
+            .chat
+            .presence_updates(&scope.viewer, &usernames)
+            .await?;
+        Ok(stream::unfold(
+            Some((updates, scope, terms_of(ctx).pace)),
+            async |state| {
+                let (mut updates, scope, mut pace) = state?;
+                // Before the state is taken, which would be old after a wait.
+                let _ = pace.pay().await;
+                match updates.next().await? {
+                    Ok(PresenceUpdate { user, presence }) => {
+                        let user = User::new(&scope.renewed(), user);
+                        Some((
+                            Ok(PresencePayload {
+                                user,
+                                presence: presence.into(),
+                            }),
+                            Some((updates, scope, pace)),
+                        ))
+                    }
+                    Err(error) => Some((Err(error.into()), None)),
                 }
-                Err(error) => Some((Err(error.into()), None)),
-            }
-        }))
+            },
+        ))
     }
 }
 
-async fn conversation_payload(scope: &Scope, conversation: ConversationId, update: ConversationUpdate) -> Result<ConversationEventPayload> {
+async fn conversation_payload(
+    scope: &Scope,
+    conversation: ConversationId,
+    update: ConversationUpdate,
+) -> Result<ConversationEventPayload> {
     let cursor = update.position.encode(List::Events(conversation));
     let event = match update.event {
         None => None,
         Some(chat::ConversationEvent::MessageAdded(message)) => {
-            Some(ConversationEvent::MessageAdded(MessageAddedEvent { message_edge: message_edge(scope, message) }))
+            Some(ConversationEvent::MessageAdded(MessageAddedEvent {
+                message_edge: message_edge(scope, message),
+            }))
         }
         Some(chat::ConversationEvent::MessageChanged(kind, message)) => {
             let message = Message::new(scope, message);
             match kind {
-                ChangeKind::MessageEdited => Some(ConversationEvent::MessageEdited(MessageEditedEvent { message })),
-                ChangeKind::MessageDeleted => Some(ConversationEvent::MessageDeleted(MessageDeletedEvent { message })),
-                ChangeKind::ReactionsChanged => Some(ConversationEvent::ReactionsChanged(ReactionsChangedEvent { message })),
+                ChangeKind::MessageEdited => {
+                    Some(ConversationEvent::MessageEdited(MessageEditedEvent {
+                        message,
+                    }))
+                }
+                ChangeKind::MessageDeleted => {
+                    Some(ConversationEvent::MessageDeleted(MessageDeletedEvent {
+                        message,
+                    }))
+                }
+                ChangeKind::ReactionsChanged => {
+                    Some(ConversationEvent::ReactionsChanged(ReactionsChangedEvent {
+                        message,
+                    }))
+                }
                 // A late message comes as the message, and the others are changes of none.
                 ChangeKind::MessageLate
                 | ChangeKind::ParticipantAdded
@@ -413,38 +507,61 @@ async fn conversation_payload(scope: &Scope, conversation: ConversationId, updat
         }
         Some(chat::ConversationEvent::ParticipantAdded(user)) => {
             let participant = participant_or_gone(scope, conversation, &user).await?;
-            participant.map(|participant| ConversationEvent::ParticipantAdded(ParticipantAddedEvent { participant }))
+            participant.map(|participant| {
+                ConversationEvent::ParticipantAdded(ParticipantAddedEvent { participant })
+            })
         }
-        Some(chat::ConversationEvent::ParticipantRemoved(user)) => {
-            Some(ConversationEvent::ParticipantRemoved(ParticipantRemovedEvent { user: User::new(scope, user) }))
-        }
+        Some(chat::ConversationEvent::ParticipantRemoved(user)) => Some(
+            ConversationEvent::ParticipantRemoved(ParticipantRemovedEvent {
+                user: User::new(scope, user),
+            }),
+        ),
         Some(chat::ConversationEvent::RoleChanged(user)) => {
             let participant = participant_or_gone(scope, conversation, &user).await?;
-            participant.map(|participant| ConversationEvent::RoleChanged(RoleChangedEvent { participant }))
+            participant
+                .map(|participant| ConversationEvent::RoleChanged(RoleChangedEvent { participant }))
         }
         Some(chat::ConversationEvent::Renamed) => {
             let conversation = Conversation::load(scope, conversation).await?;
-            conversation.map(|conversation| ConversationEvent::Renamed(ConversationRenamedEvent { conversation }))
+            conversation.map(|conversation| {
+                ConversationEvent::Renamed(ConversationRenamedEvent { conversation })
+            })
         }
         // One who is gone by now has no marker: then it is the position alone.
         Some(chat::ConversationEvent::MarkerMoved(user)) => {
-            let participant = scope.chat.participant(&scope.viewer, conversation, &user).await?;
-            participant
-                .map(|participant| ConversationEvent::MarkerMoved(MarkerMovedEvent { participant: Participant::new(scope, participant) }))
+            let participant = scope
+                .chat
+                .participant(&scope.viewer, conversation, &user)
+                .await?;
+            participant.map(|participant| {
+                ConversationEvent::MarkerMoved(MarkerMovedEvent {
+                    participant: Participant::new(scope, participant),
+                })
+            })
         }
     };
     Ok(ConversationEventPayload { cursor, event })
 }
 
-async fn participant_or_gone(scope: &Scope, conversation: ConversationId, user: &UserId) -> Result<Option<Participant>> {
-    let found = scope.chat.participant_or_gone(&scope.viewer, conversation, user).await?;
+async fn participant_or_gone(
+    scope: &Scope,
+    conversation: ConversationId,
+    user: &UserId,
+) -> Result<Option<Participant>> {
+    let found = scope
+        .chat
+        .participant_or_gone(&scope.viewer, conversation, user)
+        .await?;
     Ok(found.map(|participant| Participant::new(scope, participant)))
 }
 
 async fn inbox_payload(scope: &Scope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {
     let cursor = update.position.encode(List::Updates(&scope.viewer));
     let Some(conversation) = update.conversation else {
-        return Ok(InboxUpdatedPayload { cursor, event: None });
+        return Ok(InboxUpdatedPayload {
+            cursor,
+            event: None,
+        });
     };
     let event = match InboxEntryEdge::load(scope, conversation).await? {
         Some(inbox_entry_edge) => InboxEvent::Changed(InboxEntryChangedEvent { inbox_entry_edge }),
@@ -453,13 +570,23 @@ async fn inbox_payload(scope: &Scope, update: InboxUpdate) -> Result<InboxUpdate
             conversation_id: GlobalId::Conversation(conversation).encode(),
         }),
     };
-    Ok(InboxUpdatedPayload { cursor, event: Some(event) })
+    Ok(InboxUpdatedPayload {
+        cursor,
+        event: Some(event),
+    })
 }
 
 fn message_place(conversation: ConversationId, text: &str) -> Result<OrderKey> {
     let lists = [List::Messages(conversation), List::Events(conversation)];
-    let place = lists.into_iter().find_map(|list| OrderKey::decode(text, list));
-    place.ok_or_else(|| Error::bad_input(&["after"], "`after` is neither a cursor of this conversation's messages nor its eventsCursor"))
+    let place = lists
+        .into_iter()
+        .find_map(|list| OrderKey::decode(text, list));
+    place.ok_or_else(|| {
+        Error::bad_input(
+            &["after"],
+            "`after` is neither a cursor of this conversation's messages nor its eventsCursor",
+        )
+    })
 }
 
 /// Not a cursor of history: changes of the messages before it may lie behind it.
@@ -472,5 +599,10 @@ fn events_place(conversation: ConversationId, text: &str) -> Result<OrderKey> {
 
 fn inbox_place(scope: &Scope, text: &str) -> Result<OrderKey> {
     let place = OrderKey::decode(text, List::Updates(&scope.viewer));
-    place.ok_or_else(|| Error::bad_input(&["after"], "`after` is neither an updatesCursor nor a cursor of this subscription"))
+    place.ok_or_else(|| {
+        Error::bad_input(
+            &["after"],
+            "`after` is neither an updatesCursor nor a cursor of this subscription",
+        )
+    })
 }

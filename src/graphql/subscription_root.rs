@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use async_graphql::parser::types::{
-    DocumentOperations, ExecutableDocument, Field, OperationDefinition, OperationType, Selection, SelectionSet,
+    DocumentOperations, ExecutableDocument, Field, OperationDefinition, OperationType, Selection,
+    SelectionSet,
 };
 use async_graphql::{Name, Positioned};
 
@@ -14,7 +15,11 @@ const SUBSCRIPTION: &str = "Subscription";
 
 /// Writes out the fragments at the root of each subscription, which must come to one field.
 pub(super) fn flatten(document: &mut ExecutableDocument) -> Result<(), GuardError> {
-    if !document.operations.iter().any(|(_, operation)| operation.node.ty == OperationType::Subscription) {
+    if !document
+        .operations
+        .iter()
+        .any(|(_, operation)| operation.node.ty == OperationType::Subscription)
+    {
         return Ok(());
     }
     let used_before = used_fragments(document);
@@ -30,16 +35,23 @@ pub(super) fn flatten(document: &mut ExecutableDocument) -> Result<(), GuardErro
     };
     match &mut document.operations {
         DocumentOperations::Single(operation) => flatten(&mut operation.node)?,
-        DocumentOperations::Multiple(operations) => operations.values_mut().try_for_each(|operation| flatten(&mut operation.node))?,
+        DocumentOperations::Multiple(operations) => operations
+            .values_mut()
+            .try_for_each(|operation| flatten(&mut operation.node))?,
     }
     // A fragment that is used no more has been written out. One that never was used is for validation to name.
     let used_after = used_fragments(document);
-    document.fragments.retain(|name, _| used_after.contains(name) || !used_before.contains(name));
+    document
+        .fragments
+        .retain(|name, _| used_after.contains(name) || !used_before.contains(name));
     Ok(())
 }
 
 /// The one field at this root. Where it stands several times with the same arguments, the selections are put together.
-fn single_root_field(document: &ExecutableDocument, root: &SelectionSet) -> Result<Positioned<Field>, GuardError> {
+fn single_root_field(
+    document: &ExecutableDocument,
+    root: &SelectionSet,
+) -> Result<Positioned<Field>, GuardError> {
     let mut fields = Vec::new();
     collect_root_fields(document, root, &mut fields)?;
     let mut fields = fields.into_iter();
@@ -54,7 +66,12 @@ fn single_root_field(document: &ExecutableDocument, root: &SelectionSet) -> Resu
         if !is_same {
             return Err(GuardError::SubscriptionRoots);
         }
-        single.node.selection_set.node.items.extend(other.node.selection_set.node.items.iter().cloned());
+        single
+            .node
+            .selection_set
+            .node
+            .items
+            .extend(other.node.selection_set.node.items.iter().cloned());
     }
     Ok(single)
 }
@@ -66,7 +83,12 @@ fn collect_root_fields<'a>(
     fields: &mut Vec<&'a Positioned<Field>>,
 ) -> Result<(), GuardError> {
     for item in &root.items {
-        if item.node.directives().iter().any(|directive| matches!(directive.node.name.node.as_str(), "skip" | "include")) {
+        if item
+            .node
+            .directives()
+            .iter()
+            .any(|directive| matches!(directive.node.name.node.as_str(), "skip" | "include"))
+        {
             return Err(GuardError::SubscriptionDirective);
         }
         let (condition, set) = match &item.node {
@@ -74,11 +96,19 @@ fn collect_root_fields<'a>(
                 fields.push(field);
                 continue;
             }
-            Selection::InlineFragment(inline) => (inline.node.type_condition.as_ref(), &inline.node.selection_set.node),
-            Selection::FragmentSpread(spread) => match document.fragments.get(&spread.node.fragment_name.node) {
-                Some(fragment) => (Some(&fragment.node.type_condition), &fragment.node.selection_set.node),
-                None => return Err(GuardError::SubscriptionFragment),
-            },
+            Selection::InlineFragment(inline) => (
+                inline.node.type_condition.as_ref(),
+                &inline.node.selection_set.node,
+            ),
+            Selection::FragmentSpread(spread) => {
+                match document.fragments.get(&spread.node.fragment_name.node) {
+                    Some(fragment) => (
+                        Some(&fragment.node.type_condition),
+                        &fragment.node.selection_set.node,
+                    ),
+                    None => return Err(GuardError::SubscriptionFragment),
+                }
+            }
         };
         if condition.is_some_and(|condition| condition.node.on.node != SUBSCRIPTION) {
             return Err(GuardError::SubscriptionFragment);
@@ -91,7 +121,11 @@ fn collect_root_fields<'a>(
 /// The fragments that some operation reaches.
 fn used_fragments(document: &ExecutableDocument) -> HashSet<Name> {
     let mut used = HashSet::new();
-    let mut open: Vec<_> = document.operations.iter().map(|(_, operation)| &operation.node.selection_set.node).collect();
+    let mut open: Vec<_> = document
+        .operations
+        .iter()
+        .map(|(_, operation)| &operation.node.selection_set.node)
+        .collect();
     while let Some(set) = open.pop() {
         for item in &set.items {
             match &item.node {
@@ -100,7 +134,12 @@ fn used_fragments(document: &ExecutableDocument) -> HashSet<Name> {
                 Selection::FragmentSpread(spread) => {
                     let name = &spread.node.fragment_name.node;
                     if used.insert(name.clone()) {
-                        open.extend(document.fragments.get(name).map(|fragment| &fragment.node.selection_set.node));
+                        open.extend(
+                            document
+                                .fragments
+                                .get(name)
+                                .map(|fragment| &fragment.node.selection_set.node),
+                        );
                     }
                 }
             }
@@ -127,7 +166,14 @@ mod tests {
             Selection::Field(field) => field.node.response_key().node.to_string(),
             Selection::FragmentSpread(_) | Selection::InlineFragment(_) => "...".to_owned(),
         };
-        operation.node.selection_set.node.items.iter().map(name).collect()
+        operation
+            .node
+            .selection_set
+            .node
+            .items
+            .iter()
+            .map(name)
+            .collect()
     }
 
     #[test]
@@ -142,16 +188,22 @@ mod tests {
 
     #[test]
     fn a_fragment_that_never_was_used_stays_for_validation_to_name() {
-        let document = flattened("subscription { ...A } fragment A on Subscription { told } fragment B on T { id }").unwrap();
+        let document = flattened(
+            "subscription { ...A } fragment A on Subscription { told } fragment B on T { id }",
+        )
+        .unwrap();
         assert!(document.fragments.contains_key("B"));
     }
 
     #[test]
     fn the_same_root_field_twice_is_one() {
-        let document = flattened("subscription { told(a: 1) { id } ... { told(a: 1) { body } } }").unwrap();
+        let document =
+            flattened("subscription { told(a: 1) { id } ... { told(a: 1) { body } } }").unwrap();
         assert_eq!(root(&document), ["told"]);
         let (_, operation) = document.operations.iter().next().unwrap();
-        let Selection::Field(field) = &operation.node.selection_set.node.items[0].node else { panic!() };
+        let Selection::Field(field) = &operation.node.selection_set.node.items[0].node else {
+            panic!()
+        };
         assert_eq!(field.node.selection_set.node.items.len(), 2);
     }
 

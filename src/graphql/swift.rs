@@ -27,7 +27,10 @@ const CHARGE_BYTES: usize = 4 << 10;
 
 /// Wraps JSON text as a value: an object whose only key is the reserved one.
 pub(super) fn verbatim(text: String) -> Value {
-    Value::Object(IndexMap::from_iter([(Name::new(RESERVED_KEY), Value::String(text))]))
+    Value::Object(IndexMap::from_iter([(
+        Name::new(RESERVED_KEY),
+        Value::String(text),
+    )]))
 }
 
 type Fragments = HashMap<Name, Positioned<FragmentDefinition>>;
@@ -61,7 +64,11 @@ impl<T: Plain + OutputType> OutputType for Swift<T> {
         T::create_type_info(registry)
     }
 
-    async fn resolve(&self, set: &ContextSelectionSet<'_>, _: &Positioned<Field>) -> ServerResult<Value> {
+    async fn resolve(
+        &self,
+        set: &ContextSelectionSet<'_>,
+        _: &Positioned<Field>,
+    ) -> ServerResult<Value> {
         if is_merged(set) {
             return resolve_container(set, &self.0).await;
         }
@@ -87,11 +94,17 @@ impl<T: Plain + OutputType> OutputType for SwiftList<T> {
         Vec::<T>::create_type_info(registry)
     }
 
-    async fn resolve(&self, set: &ContextSelectionSet<'_>, field: &Positioned<Field>) -> ServerResult<Value> {
+    async fn resolve(
+        &self,
+        set: &ContextSelectionSet<'_>,
+        field: &Positioned<Field>,
+    ) -> ServerResult<Value> {
         if is_merged(set) {
             return resolve_list(set, field, &self.0, Some(self.0.len())).await;
         }
-        let contexts: Vec<_> = (0..self.0.len()).map(|index| set.with_index(index)).collect();
+        let contexts: Vec<_> = (0..self.0.len())
+            .map(|index| set.with_index(index))
+            .collect();
         let mut rows = Rows::new(set);
         rows.json.text.push(b'[');
         for (index, (context, object)) in contexts.iter().zip(&self.0).enumerate() {
@@ -115,14 +128,17 @@ pub(super) struct JsonText<'a> {
 impl JsonText<'_> {
     /// Writes anything that is a value. `true`, for [`Plain::plain`].
     pub(super) fn put(&mut self, value: impl Serialize) -> bool {
-        serde_json::to_writer(&mut self.text, &value).expect("what a field holds has a text in JSON");
+        serde_json::to_writer(&mut self.text, &value)
+            .expect("what a field holds has a text in JSON");
         true
     }
 
     /// Writes an object of which nothing is asked that must be waited for. Of another one nothing is written.
     pub(super) fn object<T: Plain>(&mut self, object: &T, field: &Field) -> bool {
         let begin = self.text.len();
-        let is_plain = self.fields::<T>(&field.selection_set.node, &mut |json, field| object.plain(&field.node, json));
+        let is_plain = self.fields::<T>(&field.selection_set.node, &mut |json, field| {
+            object.plain(&field.node, json)
+        });
         if !is_plain {
             self.text.truncate(begin);
         }
@@ -130,7 +146,11 @@ impl JsonText<'_> {
     }
 
     /// Writes the fields of an object as `write` does, for as long as it says so.
-    fn fields<'s, T: Plain>(&mut self, set: &'s SelectionSet, write: &mut Write<'_, 's, Self>) -> bool
+    fn fields<'s, T: Plain>(
+        &mut self,
+        set: &'s SelectionSet,
+        write: &mut Write<'_, 's, Self>,
+    ) -> bool
     where
         Self: 's,
     {
@@ -142,20 +162,33 @@ impl JsonText<'_> {
 
     /// The document was validated, or is being executed by a schema that does: fragments are there, and those on another type are for
     /// others.
-    fn selected<'s, T: Plain>(&mut self, set: &'s SelectionSet, keys: &mut Vec<&'s str>, write: &mut Write<'_, 's, Self>) -> bool
+    fn selected<'s, T: Plain>(
+        &mut self,
+        set: &'s SelectionSet,
+        keys: &mut Vec<&'s str>,
+        write: &mut Write<'_, 's, Self>,
+    ) -> bool
     where
         Self: 's,
     {
         set.items.iter().all(|item| {
             let (condition, inner) = match &item.node {
                 Selection::Field(field) => return self.field::<T>(field, keys, write),
-                selection @ (Selection::InlineFragment(_) | Selection::FragmentSpread(_)) => fragment(self.fragments, selection),
+                selection @ (Selection::InlineFragment(_) | Selection::FragmentSpread(_)) => {
+                    fragment(self.fragments, selection)
+                }
             };
-            !condition.is_none_or(|condition| T::TYPES.contains(&condition)) || self.selected::<T>(inner, keys, write)
+            !condition.is_none_or(|condition| T::TYPES.contains(&condition))
+                || self.selected::<T>(inner, keys, write)
         })
     }
 
-    fn field<'s, T: Plain>(&mut self, field: &'s Positioned<Field>, keys: &mut Vec<&'s str>, write: &mut Write<'_, 's, Self>) -> bool {
+    fn field<'s, T: Plain>(
+        &mut self,
+        field: &'s Positioned<Field>,
+        keys: &mut Vec<&'s str>,
+        write: &mut Write<'_, 's, Self>,
+    ) -> bool {
         let key = field.node.response_key().node.as_str();
         // A value that is asked for twice is one.
         if keys.contains(&key) {
@@ -167,7 +200,11 @@ impl JsonText<'_> {
         keys.push(key);
         self.put(key);
         self.text.push(b':');
-        if field.node.name.node == "__typename" { self.put(T::TYPES[0]) } else { write(self, field) }
+        if field.node.name.node == "__typename" {
+            self.put(T::TYPES[0])
+        } else {
+            write(self, field)
+        }
     }
 }
 
@@ -175,17 +212,29 @@ impl JsonText<'_> {
 type Write<'w, 's, J> = dyn FnMut(&mut J, &'s Positioned<Field>) -> bool + 'w;
 
 /// The condition of a fragment, and what it selects.
-fn fragment<'s>(fragments: &'s Fragments, selection: &'s Selection) -> (Option<&'s str>, &'s SelectionSet) {
+fn fragment<'s>(
+    fragments: &'s Fragments,
+    selection: &'s Selection,
+) -> (Option<&'s str>, &'s SelectionSet) {
     static NOTHING: SelectionSet = SelectionSet { items: Vec::new() };
     let (condition, set) = match selection {
-        Selection::InlineFragment(inline) => (inline.node.type_condition.as_ref(), &inline.node.selection_set.node),
+        Selection::InlineFragment(inline) => (
+            inline.node.type_condition.as_ref(),
+            &inline.node.selection_set.node,
+        ),
         Selection::FragmentSpread(spread) => match fragments.get(&spread.node.fragment_name.node) {
-            Some(fragment) => (Some(&fragment.node.type_condition), &fragment.node.selection_set.node),
+            Some(fragment) => (
+                Some(&fragment.node.type_condition),
+                &fragment.node.selection_set.node,
+            ),
             None => (None, &NOTHING),
         },
         Selection::Field(_) => (None, &NOTHING),
     };
-    (condition.map(|condition| condition.node.on.node.as_str()), set)
+    (
+        condition.map(|condition| condition.node.on.node.as_str()),
+        set,
+    )
 }
 
 /// Objects that are written, with gaps for what is waited for.
@@ -200,18 +249,37 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     fn new(set: &ContextSelectionSet<'a>) -> Self {
-        let json = JsonText { text: Vec::new(), fragments: &set.query_env.fragments };
+        let json = JsonText {
+            text: Vec::new(),
+            fragments: &set.query_env.fragments,
+        };
         let budget = &set.data_unchecked::<Session>().budget;
-        Self { json, budget, charged: 0, gaps: Vec::new(), waiting: Vec::new() }
+        Self {
+            json,
+            budget,
+            charged: 0,
+            gaps: Vec::new(),
+            waiting: Vec::new(),
+        }
     }
 
     fn push<T: Plain>(&mut self, context: &ContextSelectionSet<'a>, object: &'a T) {
-        let Self { json, gaps, waiting, .. } = self;
+        let Self {
+            json,
+            gaps,
+            waiting,
+            ..
+        } = self;
         json.fields::<T>(&context.item.node, &mut |json, field| {
             if !object.plain(&field.node, json) {
                 gaps.push(json.text.len());
                 let context = context.clone();
-                waiting.push(Box::pin(async move { Ok(object.resolve_field(&context.with_field(field)).await?.unwrap_or_default()) }));
+                waiting.push(Box::pin(async move {
+                    Ok(object
+                        .resolve_field(&context.with_field(field))
+                        .await?
+                        .unwrap_or_default())
+                }));
             }
             true
         });
@@ -229,9 +297,17 @@ impl<'a> Rows<'a> {
 
     async fn finish(mut self) -> ServerResult<Value> {
         self.charge(1)?;
-        let Self { mut json, gaps, waiting, .. } = self;
+        let Self {
+            mut json,
+            gaps,
+            waiting,
+            ..
+        } = self;
         let mut rest = 0;
-        let mut whole = JsonText { text: Vec::new(), fragments: json.fragments };
+        let mut whole = JsonText {
+            text: Vec::new(),
+            fragments: json.fragments,
+        };
         for (gap, value) in gaps.into_iter().zip(try_join_all(waiting).await?) {
             whole.text.extend_from_slice(&json.text[rest..gap]);
             whole.put(value);
@@ -249,7 +325,10 @@ impl<'a> Rows<'a> {
 /// Whether an object is asked for twice under one key, and its two answers are to be put together: somewhere in the operation, so that no
 /// text is among what is.
 fn is_merged(set: &ContextSelectionSet<'_>) -> bool {
-    let merger = Merger { fragments: &set.query_env.fragments, types: &set.schema_env.registry.types };
+    let merger = Merger {
+        fragments: &set.query_env.fragments,
+        types: &set.schema_env.registry.types,
+    };
     merger.is_merged(&set.query_env.operation.node.selection_set.node)
 }
 
@@ -269,18 +348,28 @@ impl<'a> Merger<'a> {
                 may_be_one && other.response_key() == one.response_key()
             })
         };
-        objects.iter().enumerate().any(is_again) || objects.iter().any(|(field, _)| self.is_merged(&field.selection_set.node))
+        objects.iter().enumerate().any(is_again)
+            || objects
+                .iter()
+                .any(|(field, _)| self.is_merged(&field.selection_set.node))
     }
 
     /// The fields that are objects, each with the type of object that its fragments are for, where they say one.
-    fn gather(&self, set: &'a SelectionSet, of: Option<&'a str>, objects: &mut Vec<(&'a Field, Option<&'a str>)>) {
+    fn gather(
+        &self,
+        set: &'a SelectionSet,
+        of: Option<&'a str>,
+        objects: &mut Vec<(&'a Field, Option<&'a str>)>,
+    ) {
         for item in &set.items {
             match &item.node {
                 Selection::Field(field) if field.node.selection_set.node.items.is_empty() => {}
                 Selection::Field(field) => objects.push((&field.node, of)),
                 selection @ (Selection::InlineFragment(_) | Selection::FragmentSpread(_)) => {
                     let (condition, inner) = fragment(self.fragments, selection);
-                    let is_object = |condition: &&str| matches!(self.types.get(*condition), Some(MetaType::Object { .. }));
+                    let is_object = |condition: &&str| {
+                        matches!(self.types.get(*condition), Some(MetaType::Object { .. }))
+                    };
                     self.gather(inner, condition.filter(is_object).or(of), objects);
                 }
             }

@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 
 use super::scope::Scope;
 use crate::chat::{
-    self, ConversationEvent, ConversationUpdate, ConversationUpdates, MessageUpdate, MessageUpdates, Same, TypingUpdate, TypingUpdates,
-    Watch,
+    self, ConversationEvent, ConversationUpdate, ConversationUpdates, MessageUpdate,
+    MessageUpdates, Same, TypingUpdate, TypingUpdates, Watch,
 };
 use crate::model::{OrderKey, UserId};
 use crate::rate::Paid;
@@ -96,7 +96,10 @@ impl Update {
         let message = match self {
             Self::Message(update) => Some(&update.message),
             Self::Event(update) => match &update.event {
-                Some(ConversationEvent::MessageAdded(message) | ConversationEvent::MessageChanged(_, message)) => Some(message),
+                Some(
+                    ConversationEvent::MessageAdded(message)
+                    | ConversationEvent::MessageChanged(_, message),
+                ) => Some(message),
                 None
                 | Some(
                     ConversationEvent::ParticipantAdded(_)
@@ -118,7 +121,9 @@ impl Update {
             Self::Event(update) => match &update.event {
                 None
                 | Some(
-                    ConversationEvent::MessageAdded(_) | ConversationEvent::MessageChanged(..) | ConversationEvent::ParticipantRemoved(_),
+                    ConversationEvent::MessageAdded(_)
+                    | ConversationEvent::MessageChanged(..)
+                    | ConversationEvent::ParticipantRemoved(_),
                 ) => false,
                 Some(
                     ConversationEvent::ParticipantAdded(_)
@@ -148,6 +153,8 @@ impl Desk {
     }
 
     pub(super) fn take_over(slot: &Mutex<Option<Updates>>) -> Option<Updates> {
-        slot.lock().expect("nobody panics while handing over").take()
+        slot.lock()
+            .expect("nobody panics while handing over")
+            .take()
     }
 }

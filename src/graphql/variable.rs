@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::fmt;
 
 use async_graphql::indexmap::IndexMap;
-use async_graphql::parser::types::{BaseType, InputValueDefinition, OperationDefinition, Type, TypeDefinition, TypeKind};
+use async_graphql::parser::types::{
+    BaseType, InputValueDefinition, OperationDefinition, Type, TypeDefinition, TypeKind,
+};
 use async_graphql::{Name, Value, Variables};
 
 /// A name that a client made up is cut to so many characters.
@@ -39,18 +41,34 @@ impl Inputs {
         let inputs = types.into_iter().filter_map(|definition| {
             let input = match &definition.kind {
                 TypeKind::Scalar => Input::Scalar,
-                TypeKind::Enum(one) => Input::Enum(one.values.iter().map(|value| value.node.value.node.clone()).collect()),
-                TypeKind::InputObject(object) => Input::Object(object.fields.iter().map(|field| Field::of(&field.node)).collect()),
+                TypeKind::Enum(one) => Input::Enum(
+                    one.values
+                        .iter()
+                        .map(|value| value.node.value.node.clone())
+                        .collect(),
+                ),
+                TypeKind::InputObject(object) => Input::Object(
+                    object
+                        .fields
+                        .iter()
+                        .map(|field| Field::of(&field.node))
+                        .collect(),
+                ),
                 TypeKind::Object(_) | TypeKind::Interface(_) | TypeKind::Union(_) => return None,
             };
             Some((definition.name.node.clone(), input))
         });
-        let built_in = ["Int", "Float", "String", "Boolean", "ID"].map(|name| (Name::new(name), Input::Scalar));
+        let built_in = ["Int", "Float", "String", "Boolean", "ID"]
+            .map(|name| (Name::new(name), Input::Scalar));
         Self(inputs.chain(built_in).collect())
     }
 
     /// What an operation declares, and nothing else, from what was given and from its defaults; or why that cannot be, in a sentence.
-    pub(super) fn accept(&self, operation: &OperationDefinition, mut given: Variables) -> Result<Variables, String> {
+    pub(super) fn accept(
+        &self,
+        operation: &OperationDefinition,
+        mut given: Variables,
+    ) -> Result<Variables, String> {
         let mut accepted = Variables::default();
         for definition in &operation.variable_definitions {
             let (name, ty) = (&definition.node.name.node, &definition.node.var_type.node);
@@ -80,10 +98,13 @@ impl Inputs {
             // JSON has none of these: a variable stands here, which has its own type.
             (Value::Binary(_), _) => Ok(()),
             (Value::Null, _) if ty.nullable => Ok(()),
-            (Value::Null, _) => Err(place.said(format_args!("must not be null; it is of the type `{ty}`"))),
-            (Value::List(values), BaseType::List(of)) => {
-                values.iter().enumerate().try_for_each(|(index, value)| self.value(of, value, Place::Item(&place, index)))
+            (Value::Null, _) => {
+                Err(place.said(format_args!("must not be null; it is of the type `{ty}`")))
             }
+            (Value::List(values), BaseType::List(of)) => values
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, value)| self.value(of, value, Place::Item(&place, index))),
             // One stands for a list of one.
             (one, BaseType::List(of)) => self.value(of, one, place),
             (value, BaseType::Named(name)) => self.named(name, value, place),
@@ -92,11 +113,16 @@ impl Inputs {
 
     fn named(&self, name: &Name, value: &Value, place: Place<'_>) -> Result<(), String> {
         let is_of_its_kind = match (name.as_str(), self.0.get(name)) {
-            ("Int", _) => matches!(value, Value::Number(number) if number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())),
+            ("Int", _) => {
+                matches!(value, Value::Number(number) if number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()))
+            }
             ("Float", _) => matches!(value, Value::Number(_)),
             ("String", _) => matches!(value, Value::String(_)),
             ("Boolean", _) => matches!(value, Value::Boolean(_)),
-            ("ID", _) => matches!(value, Value::String(_)) || matches!(value, Value::Number(number) if number.is_i64()),
+            ("ID", _) => {
+                matches!(value, Value::String(_))
+                    || matches!(value, Value::Number(number) if number.is_i64())
+            }
             (_, Some(Input::Enum(names))) => return one_of(names, value, place),
             (_, Some(Input::Object(fields))) => {
                 if let Value::Object(values) = value {
@@ -107,10 +133,20 @@ impl Inputs {
             // A type that is none was refused with its document.
             (_, Some(Input::Scalar) | None) => true,
         };
-        if is_of_its_kind { Ok(()) } else { Err(place.said(format_args!("must be of the type `{name}`"))) }
+        if is_of_its_kind {
+            Ok(())
+        } else {
+            Err(place.said(format_args!("must be of the type `{name}`")))
+        }
     }
 
-    fn object(&self, name: &Name, fields: &[Field], values: &IndexMap<Name, Value>, place: Place<'_>) -> Result<(), String> {
+    fn object(
+        &self,
+        name: &Name,
+        fields: &[Field],
+        values: &IndexMap<Name, Value>,
+        place: Place<'_>,
+    ) -> Result<(), String> {
         for field in fields {
             let place = Place::Field(&place, &field.name);
             match values.get(&field.name) {
@@ -119,10 +155,14 @@ impl Inputs {
                 None => return Err(place.missing(&field.ty)),
             }
         }
-        let unknown = values.keys().find(|key| fields.iter().all(|field| field.name != **key));
+        let unknown = values
+            .keys()
+            .find(|key| fields.iter().all(|field| field.name != **key));
         unknown.map_or(Ok(()), |unknown| {
             let unknown: String = unknown.chars().take(NAME_CHARS_MAX).collect();
-            Err(place.said(format_args!("has a field `{unknown}` that `{name}` does not have")))
+            Err(place.said(format_args!(
+                "has a field `{unknown}` that `{name}` does not have"
+            )))
         })
     }
 }
@@ -130,7 +170,11 @@ impl Inputs {
 impl Field {
     pub(super) fn of(definition: &InputValueDefinition) -> Self {
         let (name, ty) = (definition.name.node.clone(), definition.ty.node.clone());
-        Self { name, ty, has_default: definition.default_value.is_some() }
+        Self {
+            name,
+            ty,
+            has_default: definition.default_value.is_some(),
+        }
     }
 }
 
@@ -189,10 +233,15 @@ mod tests {
         let document = parse_query(format!("query ({declared}) {{ a }}")).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
         let schema = parse_schema(SDL).unwrap();
-        let types = schema.definitions.iter().map(|definition| match definition {
-            TypeSystemDefinition::Type(definition) => &definition.node,
-            TypeSystemDefinition::Schema(_) | TypeSystemDefinition::Directive(_) => panic!("it has types alone"),
-        });
+        let types = schema
+            .definitions
+            .iter()
+            .map(|definition| match definition {
+                TypeSystemDefinition::Type(definition) => &definition.node,
+                TypeSystemDefinition::Schema(_) | TypeSystemDefinition::Directive(_) => {
+                    panic!("it has types alone")
+                }
+            });
         Inputs::of(types).accept(&operation.node, Variables::from_json(variables))
     }
 
@@ -206,34 +255,97 @@ mod tests {
             ("$a: Float, $b: Boolean", json!({ "a": 1, "b": true })),
             ("$a: ID, $b: ID", json!({ "a": 1, "b": "1" })),
             ("$a: Any", json!({ "a": { "x": [1, { "y": null }] } })),
-            ("$a: Draft", json!({ "a": { "id": "1", "parts": [{ "url": "u" }], "role": "OWNER", "draft": { "id": 2 } } })),
+            (
+                "$a: Draft",
+                json!({ "a": { "id": "1", "parts": [{ "url": "u" }], "role": "OWNER", "draft": { "id": 2 } } }),
+            ),
         ] {
-            assert_eq!(accept(declared, variables.clone()).unwrap(), Variables::from_json(variables), "{declared}");
+            assert_eq!(
+                accept(declared, variables.clone()).unwrap(),
+                Variables::from_json(variables),
+                "{declared}"
+            );
         }
     }
 
     #[test]
     fn defaults_are_filled_in_and_what_was_not_declared_is_left_out() {
-        let accepted = accept("$a: Int = 7, $b: Int = 7, $c: Int", json!({ "b": 1, "unknown": [0, 0] })).unwrap();
+        let accepted = accept(
+            "$a: Int = 7, $b: Int = 7, $c: Int",
+            json!({ "b": 1, "unknown": [0, 0] }),
+        )
+        .unwrap();
         assert_eq!(accepted, Variables::from_json(json!({ "a": 7, "b": 1 })));
     }
 
     #[test]
     fn what_is_not_is_named_by_its_place() {
         for (declared, variables, said) in [
-            ("$a: Int!", json!({}), "The variable `$a` is missing; it is of the type `Int!`."),
-            ("$a: Int!", json!({ "a": null }), "The variable `$a` must not be null; it is of the type `Int!`."),
-            ("$b: Int! = 1", json!({ "b": null }), "The variable `$b` must not be null; it is of the type `Int!`."),
-            ("$a: [Int!]", json!({ "a": [1, null] }), "The variable `$a[1]` must not be null; it is of the type `Int!`."),
-            ("$a: Int", json!({ "a": 2_147_483_648_u64 }), "The variable `$a` must be of the type `Int`."),
-            ("$a: Int", json!({ "a": 1.5 }), "The variable `$a` must be of the type `Int`."),
-            ("$a: Int", json!({ "a": [1] }), "The variable `$a` must be of the type `Int`."),
-            ("$a: String", json!({ "a": 1 }), "The variable `$a` must be of the type `String`."),
-            ("$a: Boolean", json!({ "a": "true" }), "The variable `$a` must be of the type `Boolean`."),
-            ("$a: ID", json!({ "a": 1.5 }), "The variable `$a` must be of the type `ID`."),
-            ("$a: Role", json!({ "a": "KING" }), "The variable `$a` must be one of OWNER, MEMBER."),
-            ("$a: Draft", json!({ "a": "text" }), "The variable `$a` must be of the type `Draft`."),
-            ("$a: Draft", json!({ "a": {} }), "The variable `$a.id` is missing; it is of the type `ID!`."),
+            (
+                "$a: Int!",
+                json!({}),
+                "The variable `$a` is missing; it is of the type `Int!`.",
+            ),
+            (
+                "$a: Int!",
+                json!({ "a": null }),
+                "The variable `$a` must not be null; it is of the type `Int!`.",
+            ),
+            (
+                "$b: Int! = 1",
+                json!({ "b": null }),
+                "The variable `$b` must not be null; it is of the type `Int!`.",
+            ),
+            (
+                "$a: [Int!]",
+                json!({ "a": [1, null] }),
+                "The variable `$a[1]` must not be null; it is of the type `Int!`.",
+            ),
+            (
+                "$a: Int",
+                json!({ "a": 2_147_483_648_u64 }),
+                "The variable `$a` must be of the type `Int`.",
+            ),
+            (
+                "$a: Int",
+                json!({ "a": 1.5 }),
+                "The variable `$a` must be of the type `Int`.",
+            ),
+            (
+                "$a: Int",
+                json!({ "a": [1] }),
+                "The variable `$a` must be of the type `Int`.",
+            ),
+            (
+                "$a: String",
+                json!({ "a": 1 }),
+                "The variable `$a` must be of the type `String`.",
+            ),
+            (
+                "$a: Boolean",
+                json!({ "a": "true" }),
+                "The variable `$a` must be of the type `Boolean`.",
+            ),
+            (
+                "$a: ID",
+                json!({ "a": 1.5 }),
+                "The variable `$a` must be of the type `ID`.",
+            ),
+            (
+                "$a: Role",
+                json!({ "a": "KING" }),
+                "The variable `$a` must be one of OWNER, MEMBER.",
+            ),
+            (
+                "$a: Draft",
+                json!({ "a": "text" }),
+                "The variable `$a` must be of the type `Draft`.",
+            ),
+            (
+                "$a: Draft",
+                json!({ "a": {} }),
+                "The variable `$a.id` is missing; it is of the type `ID!`.",
+            ),
             (
                 "$a: Draft",
                 json!({ "a": { "id": "1", "parts": [{ "url": "u" }, { "url": "u", "size": "big" }] } }),

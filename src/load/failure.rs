@@ -40,7 +40,10 @@ impl Failure {
 
     /// Failure that an HTTP answer without success describes.
     pub(super) fn from_answer(status: u16, body: &[u8]) -> Self {
-        match serde_json::from_slice::<AnswerErrors>(body).ok().and_then(|answer| answer.errors.into_iter().next()) {
+        match serde_json::from_slice::<AnswerErrors>(body)
+            .ok()
+            .and_then(|answer| answer.errors.into_iter().next())
+        {
             Some(error) => error.into(),
             None => Self::Unexpected(format!("HTTP status {status} without a GraphQL error")),
         }
@@ -48,7 +51,10 @@ impl Failure {
 
     /// Failure that the `error` message of a subscription describes.
     pub(super) fn from_subscription_error(text: &str) -> Self {
-        match serde_json::from_str::<SubscriptionErrors>(text).ok().and_then(|message| message.payload.into_iter().next()) {
+        match serde_json::from_str::<SubscriptionErrors>(text)
+            .ok()
+            .and_then(|message| message.payload.into_iter().next())
+        {
             Some(error) => error.into(),
             None => Self::Unexpected("it ended a subscription without an error".to_owned()),
         }
@@ -56,7 +62,10 @@ impl Failure {
 
     pub(super) fn from_close(frame: Option<CloseFrame>) -> Self {
         match frame {
-            Some(frame) => Self::Refused { code: format!("CLOSED_{}", u16::from(frame.code)), sentence: frame.reason.to_string() },
+            Some(frame) => Self::Refused {
+                code: format!("CLOSED_{}", u16::from(frame.code)),
+                sentence: frame.reason.to_string(),
+            },
             None => Self::Disconnected("the server closed it without a code".to_owned()),
         }
     }
@@ -86,18 +95,25 @@ struct ErrorExtensions {
 impl From<GraphqlError> for Failure {
     fn from(error: GraphqlError) -> Self {
         // Reports embed the sentence in longer ones.
-        Self::Refused { code: error.extensions.code, sentence: error.message.trim_end_matches('.').to_owned() }
+        Self::Refused {
+            code: error.extensions.code,
+            sentence: error.message.trim_end_matches('.').to_owned(),
+        }
     }
 }
 
 /// Advice for the operator, for codes with a known remedy.
 pub(super) fn advice(code: &str) -> Option<&'static str> {
     match code {
-        "UNAUTHENTICATED" | "CLOSED_4403" => {
-            Some("name the server's data folder with --data, or its token secret with --token-secret-file")
+        "UNAUTHENTICATED" | "CLOSED_4403" => Some(
+            "name the server's data folder with --data, or its token secret with --token-secret-file",
+        ),
+        "RATE_LIMITED" | "CLOSED_4291" | "CLOSED_4429" => {
+            Some("start the server with --rates off to measure such a load")
         }
-        "RATE_LIMITED" | "CLOSED_4291" | "CLOSED_4429" => Some("start the server with --rates off to measure such a load"),
-        "CLOSED_4290" => Some("this machine reads too slowly for this load: lower the load, or run the bench on another machine"),
+        "CLOSED_4290" => Some(
+            "this machine reads too slowly for this load: lower the load, or run the bench on another machine",
+        ),
         _ => None,
     }
 }
@@ -110,16 +126,28 @@ pub enum Error {
     #[error("cannot connect to {url}: {source}; check that the server is running")]
     Unreachable { url: String, source: io::Error },
     #[error("{url}: {code}: {sentence}{advice}")]
-    Refused { url: String, code: String, sentence: String, advice: String },
+    Refused {
+        url: String,
+        code: String,
+        sentence: String,
+        advice: String,
+    },
     #[error("{failed} of {all} operations failed: {codes}{advice}")]
-    Failed { failed: u64, all: u64, codes: String, advice: String },
+    Failed {
+        failed: u64,
+        all: u64,
+        codes: String,
+        advice: String,
+    },
     /// The server broke a guarantee, such as lost or repeated messages.
     #[error("{0}")]
     Incorrect(String),
     /// The options contradict each other.
     #[error("{0}")]
     Options(String),
-    #[error("this load needs {wanted} open files and the limit is {most}: raise the limit with `ulimit -n {wanted}`, or lower the load")]
+    #[error(
+        "this load needs {wanted} open files and the limit is {most}: raise the limit with `ulimit -n {wanted}`, or lower the load"
+    )]
     FileLimit { wanted: u64, most: u64 },
     #[error("--pid: {0}")]
     Pid(String),
@@ -135,9 +163,19 @@ impl Error {
         let url = url.to_owned();
         match failure {
             Failure::Connect(source) => Self::Unreachable { url, source },
-            failure @ (Failure::Refused { .. } | Failure::Disconnected(_) | Failure::Timeout | Failure::Unexpected(_)) => {
-                let advice = advice(failure.code()).map(|advice| format!("; {advice}")).unwrap_or_default();
-                Self::Refused { url, code: failure.code().to_owned(), sentence: failure.to_string(), advice }
+            failure @ (Failure::Refused { .. }
+            | Failure::Disconnected(_)
+            | Failure::Timeout
+            | Failure::Unexpected(_)) => {
+                let advice = advice(failure.code())
+                    .map(|advice| format!("; {advice}"))
+                    .unwrap_or_default();
+                Self::Refused {
+                    url,
+                    code: failure.code().to_owned(),
+                    sentence: failure.to_string(),
+                    advice,
+                }
             }
         }
     }
@@ -151,14 +189,23 @@ mod tests {
     fn an_error_is_counted_by_its_code() {
         let body = br#"{"errors":[{"message":"Too fast.","extensions":{"code":"RATE_LIMITED","retryAfterMs":9}}],"data":null}"#;
         let failure = Failure::from_answer(429, body);
-        assert_eq!((failure.code(), failure.to_string().as_str()), ("RATE_LIMITED", "Too fast"));
+        assert_eq!(
+            (failure.code(), failure.to_string().as_str()),
+            ("RATE_LIMITED", "Too fast")
+        );
         let text = r#"{"type":"error","id":"1","payload":[{"message":"Who?","extensions":{"code":"UNAUTHENTICATED"}}]}"#;
-        assert_eq!(Failure::from_subscription_error(text).code(), "UNAUTHENTICATED");
+        assert_eq!(
+            Failure::from_subscription_error(text).code(),
+            "UNAUTHENTICATED"
+        );
     }
 
     #[test]
     fn an_answer_of_another_server_is_unexpected() {
         let failure = Failure::from_answer(404, b"<html>");
-        assert_eq!(failure.to_string(), "this is not an answer of a Wideroom server: HTTP status 404 without a GraphQL error");
+        assert_eq!(
+            failure.to_string(),
+            "this is not an answer of a Wideroom server: HTTP status 404 without a GraphQL error"
+        );
     }
 }

@@ -18,4 +18,6 @@ pub use self::failure::{Error, Failure};
 pub use self::measurement::Process;
 pub use self::report::LoadReport;
 pub use self::run::{LoadRun, Progress};
-pub use self::workload::{FanoutLoad, IdleLoad, InboxLoad, MarkReadLoad, PageLoad, SendLoad, StormLoad, Workload};
+pub use self::workload::{
+    FanoutLoad, IdleLoad, InboxLoad, MarkReadLoad, PageLoad, SendLoad, StormLoad, Workload,
+};

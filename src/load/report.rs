@@ -57,7 +57,19 @@ impl LoadReport {
         let settings = serde_json::to_value(settings).expect("settings are plain values");
         let (url, is_interrupted) = (run.target.url().to_owned(), run.stop.is_cancelled());
         let run = run.id().to_owned();
-        Self { workload, url, run, settings, description, operation, stats, usage, figures: Vec::new(), faults: Vec::new(), is_interrupted }
+        Self {
+            workload,
+            url,
+            run,
+            settings,
+            description,
+            operation,
+            stats,
+            usage,
+            figures: Vec::new(),
+            faults: Vec::new(),
+            is_interrupted,
+        }
     }
 
     #[must_use]
@@ -82,21 +94,33 @@ impl LoadReport {
 
     /// CPU time of the server for each operation, in µs.
     fn cpu_micros_each(&self) -> Option<f64> {
-        self.usage.cpu_micros.filter(|_| self.stats.count() > 0).map(|micros| micros / self.stats.count() as f64)
+        self.usage
+            .cpu_micros
+            .filter(|_| self.stats.count() > 0)
+            .map(|micros| micros / self.stats.count() as f64)
     }
 
     fn cores(&self) -> Option<f64> {
-        self.usage.cpu_micros.map(|micros| micros / 1e6 / self.seconds().max(1e-6))
+        self.usage
+            .cpu_micros
+            .map(|micros| micros / 1e6 / self.seconds().max(1e-6))
     }
 
     fn resident_mib(&self) -> Option<f64> {
-        self.usage.resident_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
+        self.usage
+            .resident_bytes
+            .map(|bytes| bytes as f64 / f64::from(1 << 20))
     }
 
     /// One JSON object. A figure that was not measured has no key.
     pub fn json(&self) -> Value {
         let mut object = Map::new();
-        let failures: Map<_, _> = self.stats.failures.iter().map(|(code, (count, _))| (code.clone(), json!(count))).collect();
+        let failures: Map<_, _> = self
+            .stats
+            .failures
+            .iter()
+            .map(|(code, (count, _))| (code.clone(), json!(count)))
+            .collect();
         let always = [
             ("workload", json!(self.workload)),
             ("url", json!(self.url)),
@@ -114,36 +138,74 @@ impl LoadReport {
         object.extend(always.map(|(name, value)| (name.to_owned(), value)));
         let mut add = |name: &str, value: f64| drop(object.insert(name.to_owned(), rounded(value)));
         if let Some(percentiles) = self.stats.percentiles() {
-            for (name, value) in
-                [("p50Ms", percentiles.p50), ("p90Ms", percentiles.p90), ("p99Ms", percentiles.p99), ("maxMs", percentiles.max)]
-            {
+            for (name, value) in [
+                ("p50Ms", percentiles.p50),
+                ("p90Ms", percentiles.p90),
+                ("p99Ms", percentiles.p99),
+                ("maxMs", percentiles.max),
+            ] {
                 add(name, value);
             }
         }
-        let server = [("cpuMicrosEach", self.cpu_micros_each()), ("cpuCores", self.cores()), ("residentMib", self.resident_mib())];
+        let server = [
+            ("cpuMicrosEach", self.cpu_micros_each()),
+            ("cpuCores", self.cores()),
+            ("residentMib", self.resident_mib()),
+        ];
         for (name, value) in server {
             value.into_iter().for_each(|value| add(name, value));
         }
-        self.figures.iter().for_each(|figure| add(figure.name, figure.value));
+        self.figures
+            .iter()
+            .for_each(|figure| add(figure.name, figure.value));
         Value::Object(object)
     }
 
     pub fn text(&self) -> String {
-        let OperationName { singular, plural, timed } = self.operation;
+        let OperationName {
+            singular,
+            plural,
+            timed,
+        } = self.operation;
         let mut text = format!("{}: {}\n", self.workload, self.description);
-        let mut line = |name: &str, value: &str| writeln!(text, "  {name:<10}  {value}").expect("writing to a string does not fail");
-        let (count, rate, seconds) = (grouped(self.stats.count()), grouped(self.rate().round() as u64), self.seconds());
-        line(plural, &format!("{count} in {seconds:.1} s, {rate} a second"));
+        let mut line = |name: &str, value: &str| {
+            writeln!(text, "  {name:<10}  {value}").expect("writing to a string does not fail")
+        };
+        let (count, rate, seconds) = (
+            grouped(self.stats.count()),
+            grouped(self.rate().round() as u64),
+            self.seconds(),
+        );
+        line(
+            plural,
+            &format!("{count} in {seconds:.1} s, {rate} a second"),
+        );
         if let Some(percentiles) = self.stats.percentiles() {
-            let [p50, p90, p99, max] =
-                [percentiles.p50, percentiles.p90, percentiles.p99, percentiles.max].map(|value| format!("{value:.1}"));
-            line("ms", &format!("p50 {p50}, p90 {p90}, p99 {p99}, max {max}: {timed}"));
+            let [p50, p90, p99, max] = [
+                percentiles.p50,
+                percentiles.p90,
+                percentiles.p99,
+                percentiles.max,
+            ]
+            .map(|value| format!("{value:.1}"));
+            line(
+                "ms",
+                &format!("p50 {p50}, p90 {p90}, p99 {p99}, max {max}: {timed}"),
+            );
         }
         if let (Some(cores), Some(resident)) = (self.cores(), self.resident_mib()) {
-            let cost = self.cpu_micros_each().map(|micros| format!("{micros:.1} µs of CPU for each {singular}, ")).unwrap_or_default();
-            line("server", &format!("{cost}{cores:.2} cores busy, {resident:.1} MiB resident"));
+            let cost = self
+                .cpu_micros_each()
+                .map(|micros| format!("{micros:.1} µs of CPU for each {singular}, "))
+                .unwrap_or_default();
+            line(
+                "server",
+                &format!("{cost}{cores:.2} cores busy, {resident:.1} MiB resident"),
+            );
         }
-        self.figures.iter().for_each(|figure| line("", &figure.text));
+        self.figures
+            .iter()
+            .for_each(|figure| line("", &figure.text));
         self.faults.iter().for_each(|fault| line("WRONG", fault));
         if self.stats.failures.is_empty() {
             line("failed", "none");
@@ -159,10 +221,19 @@ impl LoadReport {
     pub fn verdict(&self) -> Result<(), Error> {
         let failed = self.stats.failed();
         let codes: Vec<_> = self.stats.failures.keys().map(String::as_str).collect();
-        let advice = codes.iter().find_map(|code| advice(code)).map(|advice| format!("; {advice}")).unwrap_or_default();
+        let advice = codes
+            .iter()
+            .find_map(|code| advice(code))
+            .map(|advice| format!("; {advice}"))
+            .unwrap_or_default();
         match self.faults.first() {
             Some(fault) => Err(Error::Incorrect(format!("{fault}{advice}"))),
-            None if failed > 0 => Err(Error::Failed { failed, all: failed + self.stats.count(), codes: codes.join(", "), advice }),
+            None if failed > 0 => Err(Error::Failed {
+                failed,
+                all: failed + self.stats.count(),
+                codes: codes.join(", "),
+                advice,
+            }),
             None if self.is_interrupted => Err(Error::Partial),
             None => Ok(()),
         }

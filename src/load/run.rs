@@ -30,10 +30,21 @@ pub struct LoadRun<'a> {
 }
 
 impl<'a> LoadRun<'a> {
-    pub fn new(target: Target, process: Option<Process>, stop: CancellationToken, on_progress: &'a mut dyn FnMut(&Progress<'_>)) -> Self {
+    pub fn new(
+        target: Target,
+        process: Option<Process>,
+        stop: CancellationToken,
+        on_progress: &'a mut dyn FnMut(&Progress<'_>),
+    ) -> Self {
         let mut id = Uuid::new_v4().simple().to_string();
         id.truncate(8);
-        Self { target: Arc::new(target), process, stop, on_progress, id }
+        Self {
+            target: Arc::new(target),
+            process,
+            stop,
+            on_progress,
+            id,
+        }
     }
 
     /// Random id that makes usernames, group names and idempotency keys of this run unique.
@@ -46,7 +57,12 @@ impl<'a> LoadRun<'a> {
     }
 
     pub(crate) fn report_progress(&mut self, activity: &str, done: u64, total: u64, line: &str) {
-        (self.on_progress)(&Progress { activity, done, total, line });
+        (self.on_progress)(&Progress {
+            activity,
+            done,
+            total,
+            line,
+        });
     }
 
     /// Starts to measure the time and the resources that the server spends.
@@ -55,7 +71,10 @@ impl<'a> LoadRun<'a> {
     }
 
     /// Runs a preparation step. A cancelled run has nothing to report at this stage, so cancellation is an error.
-    pub(crate) async fn unless_cancelled<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Error> {
+    pub(crate) async fn unless_cancelled<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Error> {
         tokio::select! {
             done = work => done.map_err(|failure| Error::refused(self.target.url(), failure)),
             () = self.stop.cancelled() => Err(Error::Interrupted),

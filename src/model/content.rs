@@ -29,9 +29,16 @@ impl Body {
     }
 
     /// Text that an export has: earlier versions took control characters too.
-    pub fn from_history(text: String, bytes_max: usize, may_be_empty: bool) -> Result<Self, TextError> {
+    pub fn from_history(
+        text: String,
+        bytes_max: usize,
+        may_be_empty: bool,
+    ) -> Result<Self, TextError> {
         if text.len() > bytes_max {
-            return Err(TextError::TooLong { bytes: text.len(), bytes_max });
+            return Err(TextError::TooLong {
+                bytes: text.len(),
+                bytes_max,
+            });
         }
         if text.chars().all(char::is_whitespace) && !(text.is_empty() && may_be_empty) {
             return Err(TextError::Blank);
@@ -84,7 +91,13 @@ mod tests {
         assert_eq!(parse("", false), Err(TextError::Blank));
         assert!(parse("", true).is_ok());
         assert_eq!(parse("\u{2003}\n", true), Err(TextError::Blank));
-        assert_eq!(parse("ninebytes", false), Err(TextError::TooLong { bytes: 9, bytes_max: 8 }));
+        assert_eq!(
+            parse("ninebytes", false),
+            Err(TextError::TooLong {
+                bytes: 9,
+                bytes_max: 8
+            })
+        );
     }
 
     #[test]
@@ -93,9 +106,16 @@ mod tests {
         assert!(parse("a\tb\r\nc").is_ok());
         for code in (0..0x20).chain(0x7f..0xa0) {
             let char = char::from(code);
-            let expected = if matches!(char, '\t' | '\n' | '\r') { None } else { Some(TextError::ControlInBody) };
+            let expected = if matches!(char, '\t' | '\n' | '\r') {
+                None
+            } else {
+                Some(TextError::ControlInBody)
+            };
             assert_eq!(parse(&format!("a{char}b")).err(), expected, "{code:x}");
-            assert!(Body::from_history(format!("a{char}b"), 64, false).is_ok(), "history stays");
+            assert!(
+                Body::from_history(format!("a{char}b"), 64, false).is_ok(),
+                "history stays"
+            );
         }
         // What shapes words of many scripts, and their direction, is text.
         assert!(parse("نگار\u{200c}ها \u{2067}שלום\u{2069}").is_ok());

@@ -87,7 +87,11 @@ pub struct Membership {
 
 impl Membership {
     pub const fn joined(role: Role) -> Self {
-        Self { state: MembershipState::Joined, role, since: None }
+        Self {
+            state: MembershipState::Joined,
+            role,
+            since: None,
+        }
     }
 
     pub fn is_joined(&self) -> bool {

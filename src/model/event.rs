@@ -32,7 +32,12 @@ pub struct Notice {
 
 impl Notice {
     pub fn new(id: TimeUuid, settled: OrderKey, event: Event) -> Self {
-        Self { id, settled, event, shown: OnceLock::new() }
+        Self {
+            id,
+            settled,
+            event,
+            shown: OnceLock::new(),
+        }
     }
 }
 
@@ -56,8 +61,12 @@ impl Event {
     /// `None` for events without a conversation.
     pub fn conversation(&self) -> Option<ConversationId> {
         match self {
-            Self::MessageAdded(message) | Self::MessageChanged(_, message) => Some(message.conversation),
-            Self::Changed(conversation, _) | Self::MarkerMoved(conversation, _) | Self::Typing(conversation, ..) => Some(*conversation),
+            Self::MessageAdded(message) | Self::MessageChanged(_, message) => {
+                Some(message.conversation)
+            }
+            Self::Changed(conversation, _)
+            | Self::MarkerMoved(conversation, _)
+            | Self::Typing(conversation, ..) => Some(*conversation),
             Self::Inbox(change) => Some(change.conversation),
             Self::Presence(_) => None,
         }

@@ -19,7 +19,9 @@ const REST_MAX: u64 = u64::MAX >> 2;
 const NAMESPACE: Uuid = Uuid::from_u128(0x8f6c_2a1e_4b0d_5c3a_9e77_5d1f_60b2_c4e8);
 
 /// A conversation: the partition key of its messages.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct ConversationId(pub Uuid);
 
@@ -30,12 +32,19 @@ impl ConversationId {
 
     /// The UUIDv5 of two names: ids of direct conversations that were made before there were [`DirectIds`]. Those stay good.
     pub fn direct(one: &UserId, other: &UserId) -> Self {
-        Self(Uuid::new_v5(&NAMESPACE, &[b"direct".as_slice(), &pair_key(one, other)].concat()))
+        Self(Uuid::new_v5(
+            &NAMESPACE,
+            &[b"direct".as_slice(), &pair_key(one, other)].concat(),
+        ))
     }
 
     /// Whether the id itself says that this is the user's direct conversation with themselves: an import then waits for nobody else.
     pub fn is_with_oneself(self, user: &UserId) -> bool {
-        let (head, tail) = self.0.as_bytes().split_first_chunk::<8>().expect("sixteen bytes");
+        let (head, tail) = self
+            .0
+            .as_bytes()
+            .split_first_chunk::<8>()
+            .expect("sixteen bytes");
         self == Self::direct(user, user) || (head[6] >> 4 == 8 && tail == check_of(head, user))
     }
 
@@ -86,10 +95,16 @@ impl DirectIds {
 
     /// The direct conversation of two users: the same one whoever asks.
     pub fn id(&self, one: &UserId, other: &UserId) -> ConversationId {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
         mac.update(b"direct");
         mac.update(&pair_key(one, other));
-        let (mut bytes, _) = mac.finalize().into_bytes().split_first_chunk::<16>().map(|(head, rest)| (*head, rest)).expect("32 bytes");
+        let (mut bytes, _) = mac
+            .finalize()
+            .into_bytes()
+            .split_first_chunk::<16>()
+            .map(|(head, rest)| (*head, rest))
+            .expect("32 bytes");
         if one == other {
             // Half of it is a check of the other half, so that an import under another secret knows it as well.
             bytes = Builder::from_custom_bytes(bytes).into_uuid().into_bytes();
@@ -120,7 +135,11 @@ fn check_of(head: &[u8; 8], user: &UserId) -> [u8; 8] {
 
 /// Two names in byte order, each behind its length: no two pairs share a key.
 pub fn pair_key(one: &UserId, other: &UserId) -> Vec<u8> {
-    let (first, second) = if one <= other { (one, other) } else { (other, one) };
+    let (first, second) = if one <= other {
+        (one, other)
+    } else {
+        (other, one)
+    };
     let mut key = Vec::with_capacity(first.as_str().len() + second.as_str().len() + 4);
     push_name(&mut key, first.as_str());
     push_name(&mut key, second.as_str());
@@ -146,7 +165,9 @@ impl fmt::Debug for ConversationId {
 }
 
 /// Sixteen bytes that sort as Cassandra sorts timeuuids: the time, then the other eight bytes as signed ones.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct OrderKey(pub [u8; 16]);
 
@@ -191,7 +212,9 @@ impl fmt::Debug for OrderKey {
 }
 
 /// A UUID of version 1, ordered by its order key: the id of a message or of a change.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct TimeUuid(OrderKey);
 
@@ -239,7 +262,8 @@ impl TimeUuid {
         let candidate = Self(key);
         let (time, rest) = key.0.split_first_chunk::<8>().expect("sixteen bytes");
         let ticks = u64::from_be_bytes(*time);
-        let is_one = (TICKS_BEFORE_1970..=TICKS_MAX).contains(&ticks) && (rest[0] ^ 0x80) >> 6 == 0b10;
+        let is_one =
+            (TICKS_BEFORE_1970..=TICKS_MAX).contains(&ticks) && (rest[0] ^ 0x80) >> 6 == 0b10;
         is_one.then_some(candidate)
     }
 
@@ -255,8 +279,14 @@ impl TimeUuid {
         } else {
             (ticks.saturating_add(1), 0)
         };
-        let (ticks, rest) = if ticks > TICKS_MAX { (TICKS_MAX, REST_MAX) } else { (ticks, rest) };
-        Self(OrderKey((u128::from(ticks) << 64 | u128::from(rest)).to_be_bytes()))
+        let (ticks, rest) = if ticks > TICKS_MAX {
+            (TICKS_MAX, REST_MAX)
+        } else {
+            (ticks, rest)
+        };
+        Self(OrderKey(
+            (u128::from(ticks) << 64 | u128::from(rest)).to_be_bytes(),
+        ))
     }
 
     pub const fn order_key(self) -> OrderKey {
@@ -304,8 +334,15 @@ mod tests {
     #[test]
     fn other_versions_and_variants_are_no_timeuuids() {
         assert_eq!(TimeUuid::from_uuid(Uuid::new_v4()), None);
-        assert_eq!(TimeUuid::parse("a3e39830-e29b-11ef-c001-000000000005"), None);
-        assert_eq!(TimeUuid::parse("00000000-0000-1000-8000-000000000000"), None, "1582 lies before 1970");
+        assert_eq!(
+            TimeUuid::parse("a3e39830-e29b-11ef-c001-000000000005"),
+            None
+        );
+        assert_eq!(
+            TimeUuid::parse("00000000-0000-1000-8000-000000000000"),
+            None,
+            "1582 lies before 1970"
+        );
         assert_eq!(TimeUuid::parse("nonsense"), None);
     }
 
@@ -323,12 +360,24 @@ mod tests {
         let id = |text| TimeUuid::parse(text).unwrap();
         let at = id("a3e39830-e29b-11ef-8001-000000000005");
         assert_eq!(TimeUuid::first_after(at.order_key().before()), at);
-        assert_eq!(TimeUuid::first_after(at.order_key()), id("a3e39830-e29b-11ef-8001-000000000006"));
-        let (last_of_tick, next_tick) = (id("a3e39830-e29b-11ef-bf7f-7f7f7f7f7f7f"), id("a3e39831-e29b-11ef-8080-808080808080"));
+        assert_eq!(
+            TimeUuid::first_after(at.order_key()),
+            id("a3e39830-e29b-11ef-8001-000000000006")
+        );
+        let (last_of_tick, next_tick) = (
+            id("a3e39830-e29b-11ef-bf7f-7f7f7f7f7f7f"),
+            id("a3e39831-e29b-11ef-8080-808080808080"),
+        );
         assert_eq!(TimeUuid::first_after(last_of_tick.order_key()), next_tick);
-        assert_eq!(TimeUuid::first_after(next_tick.order_key().before()), next_tick);
+        assert_eq!(
+            TimeUuid::first_after(next_tick.order_key().before()),
+            next_tick
+        );
         let first = TimeUuid::first_after(OrderKey::MIN);
-        assert_eq!((TimeUuid::from_uuid(first.uuid()), first.moment()), (Some(first), Timestamp::ZERO));
+        assert_eq!(
+            (TimeUuid::from_uuid(first.uuid()), first.moment()),
+            (Some(first), Timestamp::ZERO)
+        );
         let last = TimeUuid::first_after(OrderKey::MAX);
         assert_eq!(TimeUuid::from_uuid(last.uuid()), Some(last));
     }
@@ -336,8 +385,14 @@ mod tests {
     #[test]
     fn a_direct_conversation_has_one_id_from_both_sides() {
         let (a, b) = (UserId::parse("a").unwrap(), UserId::parse("b").unwrap());
-        assert_eq!(ConversationId::direct(&a, &b), ConversationId::direct(&b, &a));
-        assert_ne!(ConversationId::direct(&a, &a), ConversationId::direct(&a, &b));
+        assert_eq!(
+            ConversationId::direct(&a, &b),
+            ConversationId::direct(&b, &a)
+        );
+        assert_ne!(
+            ConversationId::direct(&a, &a),
+            ConversationId::direct(&a, &b)
+        );
     }
 
     #[test]
@@ -345,10 +400,17 @@ mod tests {
         let (a, b) = (UserId::parse("a").unwrap(), UserId::parse("b").unwrap());
         let (ids, other) = (DirectIds::new([7; 32]), DirectIds::new([8; 32]));
         assert_eq!(ids.id(&a, &b), ids.id(&b, &a));
-        assert_ne!(ids.id(&a, &b), other.id(&a, &b), "nobody computes it without the secret");
+        assert_ne!(
+            ids.id(&a, &b),
+            other.id(&a, &b),
+            "nobody computes it without the secret"
+        );
         assert_ne!(ids.id(&a, &a), ids.id(&a, &b));
         for id in [ids.id(&a, &b), ids.id(&a, &a)] {
-            assert_eq!((id.0.get_version_num(), id.0.get_variant()), (8, uuid::Variant::RFC4122));
+            assert_eq!(
+                (id.0.get_version_num(), id.0.get_variant()),
+                (8, uuid::Variant::RFC4122)
+            );
         }
         let same = DirectIds::parse(&ids.secret_text()).unwrap();
         assert_eq!(same.id(&a, &b), ids.id(&a, &b));
@@ -363,6 +425,9 @@ mod tests {
             assert!(!ids.id(&a, &a).is_with_oneself(&b) && !ids.id(&a, &b).is_with_oneself(&a));
         }
         assert!(ConversationId::direct(&a, &a).is_with_oneself(&a));
-        assert!(!ConversationId::direct(&a, &b).is_with_oneself(&a) && !ConversationId::random().is_with_oneself(&a));
+        assert!(
+            !ConversationId::direct(&a, &b).is_with_oneself(&a)
+                && !ConversationId::random().is_with_oneself(&a)
+        );
     }
 }

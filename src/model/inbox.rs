@@ -47,25 +47,35 @@ impl ReadMarker {
 
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let (epoch, up_to) = bytes.split_first_chunk::<8>().expect("24 bytes");
-        Self { epoch: u64::from_be_bytes(*epoch), up_to: OrderKey(up_to.try_into().expect("16 bytes")) }
+        Self {
+            epoch: u64::from_be_bytes(*epoch),
+            up_to: OrderKey(up_to.try_into().expect("16 bytes")),
+        }
     }
 
     /// Marker of a user who joins or rejoins. Everything up to the SYSTEM message of the joining counts as read, even after a mark as unread.
     pub fn at_joining(message: MessageId) -> Self {
-        Self { epoch: message.moment().micros().cast_unsigned(), up_to: message.order_key() }
+        Self {
+            epoch: message.moment().micros().cast_unsigned(),
+            up_to: message.order_key(),
+        }
     }
 
     /// Effective marker: sending a message also reads up to it, unless the user has marked it as unread since.
     pub fn with_sent(self, sent_up_to: Option<MessageId>) -> OrderKey {
         match sent_up_to {
-            Some(sent) if sent.moment().micros().cast_unsigned() > self.epoch => self.up_to.max(sent.order_key()),
+            Some(sent) if sent.moment().micros().cast_unsigned() > self.epoch => {
+                self.up_to.max(sent.order_key())
+            }
             _ => self.up_to,
         }
     }
 }
 
 /// Settings of a user on an inbox entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct Flags {
     pub is_muted: bool,
     pub is_pinned: bool,
@@ -85,7 +95,10 @@ pub struct InboxRow {
 
 impl InboxRow {
     pub fn key(&self) -> InboxKey {
-        InboxKey { activity: self.last_activity, conversation: self.conversation }
+        InboxKey {
+            activity: self.last_activity,
+            conversation: self.conversation,
+        }
     }
 
     pub fn read_up_to(&self) -> OrderKey {
@@ -96,7 +109,10 @@ impl InboxRow {
     pub fn is_answered(&self) -> bool {
         let joined = self.marker.epoch;
         let has_moved = self.marker.up_to.moment().micros().cast_unsigned() != joined;
-        has_moved || self.sent_up_to.is_some_and(|sent| sent.moment().micros().cast_unsigned() > joined)
+        has_moved
+            || self
+                .sent_up_to
+                .is_some_and(|sent| sent.moment().micros().cast_unsigned() > joined)
     }
 
     /// Which of a user's large conversations their inbox shows, where it does not show all: the smallest ranks first.
@@ -106,12 +122,18 @@ impl InboxRow {
 
     /// Whether the last message is newer than the marker. If not, the unread count is 0 without a read of messages.
     pub fn may_be_unread(&self) -> bool {
-        self.last_message.is_some_and(|last| last.order_key() > self.read_up_to())
+        self.last_message
+            .is_some_and(|last| last.order_key() > self.read_up_to())
     }
 
     /// A newer message ends the archiving, unless the entry is muted.
     pub fn is_archived(&self) -> bool {
-        self.flags.archived_at.is_some_and(|archived| self.flags.is_muted || self.last_message.is_none_or(|last| last.moment() <= archived))
+        self.flags.archived_at.is_some_and(|archived| {
+            self.flags.is_muted
+                || self
+                    .last_message
+                    .is_none_or(|last| last.moment() <= archived)
+        })
     }
 }
 
@@ -143,8 +165,15 @@ impl Unread {
 pub fn hidden_larges(rows: impl IntoIterator<Item = InboxRow>) -> HashSet<ConversationId> {
     let mut rows: Vec<_> = rows.into_iter().collect();
     rows.sort_unstable_by_key(InboxRow::large_rank);
-    let shown = rows.iter().filter(|row| row.is_answered()).count().max(Conversation::LARGE_MERGED_MAX);
-    rows.into_iter().skip(shown).map(|row| row.conversation).collect()
+    let shown = rows
+        .iter()
+        .filter(|row| row.is_answered())
+        .count()
+        .max(Conversation::LARGE_MERGED_MAX);
+    rows.into_iter()
+        .skip(shown)
+        .map(|row| row.conversation)
+        .collect()
 }
 
 #[cfg(test)]
@@ -157,42 +186,95 @@ mod tests {
 
     #[test]
     fn a_later_epoch_wins_over_a_later_position() {
-        let read = ReadMarker { epoch: 5, up_to: id(900).order_key() };
-        let unread = ReadMarker { epoch: 6, up_to: id(100).order_key() };
+        let read = ReadMarker {
+            epoch: 5,
+            up_to: id(900).order_key(),
+        };
+        let unread = ReadMarker {
+            epoch: 6,
+            up_to: id(100).order_key(),
+        };
         assert!(unread.to_bytes() > read.to_bytes());
         assert_eq!(ReadMarker::from_bytes(unread.to_bytes()), unread);
     }
 
     fn row(marker: ReadMarker, sent_up_to: Option<MessageId>) -> InboxRow {
         let conversation = ConversationId::random();
-        InboxRow { conversation, last_activity: Timestamp::ZERO, last_message: None, marker, sent_up_to, flags: Flags::default() }
+        InboxRow {
+            conversation,
+            last_activity: Timestamp::ZERO,
+            last_message: None,
+            marker,
+            sent_up_to,
+            flags: Flags::default(),
+        }
     }
 
     #[test]
     fn only_what_comes_after_joining_is_an_answer() {
         let (made, joined) = (ReadMarker::default(), ReadMarker::at_joining(id(500)));
         assert!(!row(made, None).is_answered() && !row(joined, None).is_answered());
-        assert!(!row(joined, Some(id(400))).is_answered(), "sent before the user left and came back");
+        assert!(
+            !row(joined, Some(id(400))).is_answered(),
+            "sent before the user left and came back"
+        );
         assert!(row(made, Some(id(1))).is_answered() && row(joined, Some(id(600))).is_answered());
-        assert!(row(ReadMarker { up_to: id(600).order_key(), ..joined }, None).is_answered(), "read");
-        assert!(row(ReadMarker { epoch: 700, up_to: id(100).order_key() }, None).is_answered(), "marked unread");
+        assert!(
+            row(
+                ReadMarker {
+                    up_to: id(600).order_key(),
+                    ..joined
+                },
+                None
+            )
+            .is_answered(),
+            "read"
+        );
+        assert!(
+            row(
+                ReadMarker {
+                    epoch: 700,
+                    up_to: id(100).order_key()
+                },
+                None
+            )
+            .is_answered(),
+            "marked unread"
+        );
     }
 
     #[test]
     fn a_conversation_that_was_answered_is_hidden_by_none_that_was_not() {
-        let answered: Vec<_> = (0..3).map(|n| row(ReadMarker::default(), Some(id(n + 1)))).collect();
+        let answered: Vec<_> = (0..3)
+            .map(|n| row(ReadMarker::default(), Some(id(n + 1))))
+            .collect();
         let unasked = (0..200).map(|n| row(ReadMarker::at_joining(id(1_000 + n)), None));
         let all: Vec<_> = unasked.chain(answered.clone()).collect();
         let hidden = hidden_larges(all.clone());
-        assert!(hidden.len() == 3 && answered.iter().all(|row| !hidden.contains(&row.conversation)));
-        assert_eq!(hidden, all[..3].iter().map(|row| row.conversation).collect(), "the oldest of the others");
+        assert!(
+            hidden.len() == 3
+                && answered
+                    .iter()
+                    .all(|row| !hidden.contains(&row.conversation))
+        );
+        assert_eq!(
+            hidden,
+            all[..3].iter().map(|row| row.conversation).collect(),
+            "the oldest of the others"
+        );
         let many = (0..250).map(|n| row(ReadMarker::default(), Some(id(n + 1))));
-        assert!(hidden_larges(many).is_empty(), "whatever is answered is shown");
+        assert!(
+            hidden_larges(many).is_empty(),
+            "whatever is answered is shown"
+        );
     }
 
     #[test]
     fn a_send_before_marking_as_unread_does_not_count_as_read() {
-        let marker = ReadMarker { epoch: 500, up_to: id(100).order_key() };
+        let marker = ReadMarker {
+            epoch: 500,
+            up_to: id(100).order_key(),
+        };
         assert_eq!(marker.with_sent(Some(id(400))), id(100).order_key());
         assert_eq!(marker.with_sent(Some(id(600))), id(600).order_key());
     }

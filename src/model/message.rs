@@ -48,7 +48,10 @@ impl IdempotencyKey {
             return Err(TextError::Blank);
         }
         if text.len() > Self::BYTES_MAX {
-            return Err(TextError::TooLong { bytes: text.len(), bytes_max: Self::BYTES_MAX });
+            return Err(TextError::TooLong {
+                bytes: text.len(),
+                bytes_max: Self::BYTES_MAX,
+            });
         }
         if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
             return Err(TextError::Control);
@@ -71,14 +74,22 @@ impl InputHash {
     pub fn of_send(content: &Content, reply_to: Option<MessageId>) -> Self {
         // Metadata counts by its value: the order of keys and the spelling of numbers make no other send.
         let metadata = content.metadata.as_ref().map(Metadata::canonical);
-        let input = (content.body.as_str(), &content.attachments, metadata, reply_to);
+        let input = (
+            content.body.as_str(),
+            &content.attachments,
+            metadata,
+            reply_to,
+        );
         Self::of(&input)
     }
 
     /// Hash of the send that an imported message came from, computed from its current content. No client can send the empty content of a
     /// deleted message, so a retry of a deleted one conflicts instead of creating a second message.
     pub fn of_imported(message: &Message) -> Self {
-        Self::of_send(&message.content.clone().unwrap_or_default(), message.reply_to)
+        Self::of_send(
+            &message.content.clone().unwrap_or_default(),
+            message.reply_to,
+        )
     }
 
     /// Hash of a new group: its name and its participants in any order.

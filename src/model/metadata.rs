@@ -54,7 +54,10 @@ impl Metadata {
     fn checked(text: &str, bytes_max: usize, depth_max: usize) -> Result<Self, MetadataError> {
         let compacted = compact(text);
         if compacted.len() > bytes_max {
-            return Err(MetadataError::TooLong { bytes: compacted.len(), bytes_max });
+            return Err(MetadataError::TooLong {
+                bytes: compacted.len(),
+                bytes_max,
+            });
         }
         // Check the text as sent: without its white space, `1 2` would pass as `12`.
         check(text, depth_max)?;
@@ -102,7 +105,12 @@ fn compact(text: &str) -> String {
 fn check(text: &str, depth_max: usize) -> Result<(), MetadataError> {
     let mut refusal = None;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let checked = Checker { depth_left: depth_max, depth_max, refusal: &mut refusal }.deserialize(&mut deserializer);
+    let checked = Checker {
+        depth_left: depth_max,
+        depth_max,
+        refusal: &mut refusal,
+    }
+    .deserialize(&mut deserializer);
     let ended = checked.and_then(|()| deserializer.end());
     ended.map_err(|_| refusal.unwrap_or(MetadataError::NotJson))
 }
@@ -122,7 +130,11 @@ impl Checker<'_> {
     }
 
     fn inner(&mut self) -> Checker<'_> {
-        Checker { depth_left: self.depth_left - 1, depth_max: self.depth_max, refusal: &mut *self.refusal }
+        Checker {
+            depth_left: self.depth_left - 1,
+            depth_max: self.depth_max,
+            refusal: &mut *self.refusal,
+        }
     }
 }
 
@@ -216,7 +228,10 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap(), text);
         }
-        assert_eq!(parse(" { \"a b\" :\t[ 1 ,\r\n2 ] } ").unwrap(), r#"{"a b":[1,2]}"#);
+        assert_eq!(
+            parse(" { \"a b\" :\t[ 1 ,\r\n2 ] } ").unwrap(),
+            r#"{"a b":[1,2]}"#
+        );
         assert_eq!(parse(r#""\\" "#).unwrap(), r#""\\""#);
     }
 
@@ -230,19 +245,43 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(MetadataError::ReservedKey), "{text}");
         }
-        assert!(parse(r#"{"a":"$serde_json::private::RawValue"}"#).is_ok(), "it is a key that is refused");
+        assert!(
+            parse(r#"{"a":"$serde_json::private::RawValue"}"#).is_ok(),
+            "it is a key that is refused"
+        );
     }
 
     #[test]
     fn depth_length_and_keys_have_their_bounds() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(parse(&nested(64)).is_ok());
-        assert_eq!(parse(&nested(65)), Err(MetadataError::TooDeep { depth_max: 64 }));
+        assert_eq!(
+            parse(&nested(65)),
+            Err(MetadataError::TooDeep { depth_max: 64 })
+        );
         assert!(Metadata::from_history(&nested(100), 2_048).is_ok());
-        assert_eq!(Metadata::from_history(&nested(200), 2_048), Err(MetadataError::NotJson));
+        assert_eq!(
+            Metadata::from_history(&nested(200), 2_048),
+            Err(MetadataError::NotJson)
+        );
         assert_eq!(parse(r#"{"a":1,"a":2}"#), Err(MetadataError::DuplicateKey));
-        assert_eq!(parse(&format!("\"{}\"", "x".repeat(2_047))), Err(MetadataError::TooLong { bytes: 2_049, bytes_max: 2_048 }));
-        for text in ["", "{", "nope", "1 2", "[1,]", "{1:2}", "1e999", "\"\u{1}\""] {
+        assert_eq!(
+            parse(&format!("\"{}\"", "x".repeat(2_047))),
+            Err(MetadataError::TooLong {
+                bytes: 2_049,
+                bytes_max: 2_048
+            })
+        );
+        for text in [
+            "",
+            "{",
+            "nope",
+            "1 2",
+            "[1,]",
+            "{1:2}",
+            "1e999",
+            "\"\u{1}\"",
+        ] {
             assert_eq!(parse(text), Err(MetadataError::NotJson), "{text:?}");
         }
     }
@@ -261,7 +300,9 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
-            any::<f64>().prop_filter("JSON has no others", |number| number.is_finite()).prop_map(Value::from),
+            any::<f64>()
+                .prop_filter("JSON has no others", |number| number.is_finite())
+                .prop_map(Value::from),
             ".{0,8}".prop_map(Value::from),
         ];
         leaf.prop_recursive(6, 32, 4, |inner| {

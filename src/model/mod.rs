@@ -17,7 +17,9 @@ pub mod user;
 
 pub use change::{Change, ChangeKind, Revision};
 pub use content::{Attachment, Body, Content};
-pub use conversation::{Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role};
+pub use conversation::{
+    Conversation, ConversationKind, GroupName, Membership, MembershipState, Participant, Role,
+};
 pub use event::{Event, InboxChange, Notice, Topic};
 pub use id::{ChangeId, ConversationId, DirectIds, MessageId, OrderKey, TimeUuid};
 pub use inbox::{Flags, InboxKey, InboxRow, ReadMarker, Unread, hidden_larges};

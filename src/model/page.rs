@@ -25,21 +25,37 @@ impl<K> PageRequest<K> {
     pub const COUNT_MAX: usize = 100;
 
     pub const fn first(count: usize) -> Self {
-        Self { direction: Direction::Forward, count, after: None, before: None }
+        Self {
+            direction: Direction::Forward,
+            count,
+            after: None,
+            before: None,
+        }
     }
 
     pub const fn last(count: usize) -> Self {
-        Self { direction: Direction::Backward, count, after: None, before: None }
+        Self {
+            direction: Direction::Backward,
+            count,
+            after: None,
+            before: None,
+        }
     }
 
     #[must_use]
     pub fn after(self, key: K) -> Self {
-        Self { after: Some(key), ..self }
+        Self {
+            after: Some(key),
+            ..self
+        }
     }
 
     #[must_use]
     pub fn before(self, key: K) -> Self {
-        Self { before: Some(key), ..self }
+        Self {
+            before: Some(key),
+            ..self
+        }
     }
 
     /// Number of rows that an engine reads. The extra row shows whether the list continues.
@@ -52,7 +68,9 @@ impl<K> PageRequest<K> {
     /// `None` for a page that begins at an end of the list, and for a request with both cursors: the flags then describe the window between.
     pub const fn begins_at(&self) -> Option<&K> {
         match (self.direction, &self.after, &self.before) {
-            (Direction::Forward, Some(key), None) | (Direction::Backward, None, Some(key)) => Some(key),
+            (Direction::Forward, Some(key), None) | (Direction::Backward, None, Some(key)) => {
+                Some(key)
+            }
             _ => None,
         }
     }
@@ -67,7 +85,10 @@ pub struct Cut<K> {
 
 impl<K> Default for Cut<K> {
     fn default() -> Self {
-        Self { start: Bound::Unbounded, end: Bound::Unbounded }
+        Self {
+            start: Bound::Unbounded,
+            end: Bound::Unbounded,
+        }
     }
 }
 
@@ -86,15 +107,27 @@ impl<T> Page<T> {
         let has_more = read.len() > request.count;
         read.truncate(request.count);
         match request.direction {
-            Direction::Forward => Self { items: read, has_previous: has_behind, has_next: has_more },
+            Direction::Forward => Self {
+                items: read,
+                has_previous: has_behind,
+                has_next: has_more,
+            },
             Direction::Backward => {
                 read.reverse();
-                Self { items: read, has_previous: has_more, has_next: has_behind }
+                Self {
+                    items: read,
+                    has_previous: has_more,
+                    has_next: has_behind,
+                }
             }
         }
     }
 
     pub fn map<U>(self, each: impl FnMut(T) -> U) -> Page<U> {
-        Page { items: self.items.into_iter().map(each).collect(), has_previous: self.has_previous, has_next: self.has_next }
+        Page {
+            items: self.items.into_iter().map(each).collect(),
+            has_previous: self.has_previous,
+            has_next: self.has_next,
+        }
     }
 }

@@ -8,8 +8,12 @@ use super::UserId;
 
 /// All emoji in their full spelling, indexed by that spelling without U+FE0F. The library's own lookup would accept a digit as a keycap.
 static ALL: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
-    let toned = |emoji: &'static emojis::Emoji| emoji.skin_tones().into_iter().flatten().chain([emoji]);
-    emojis::iter().flat_map(toned).map(|emoji| (bare(emoji.as_str()), emoji.as_str())).collect()
+    let toned =
+        |emoji: &'static emojis::Emoji| emoji.skin_tones().into_iter().flatten().chain([emoji]);
+    emojis::iter()
+        .flat_map(toned)
+        .map(|emoji| (bare(emoji.as_str()), emoji.as_str()))
+        .collect()
 });
 
 fn bare(text: &str) -> String {
@@ -17,7 +21,9 @@ fn bare(text: &str) -> String {
 }
 
 /// One Unicode emoji in its fully qualified spelling, with U+FE0F if the spelling includes it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct Emoji(Arc<str>);
 
@@ -38,7 +44,9 @@ impl Emoji {
         if text.len() > Self::BYTES_MAX {
             return Err(EmojiError);
         }
-        let known = ALL.get(bare(text).as_str()).filter(|_| has_whole_spelling(text));
+        let known = ALL
+            .get(bare(text).as_str())
+            .filter(|_| has_whole_spelling(text));
         known.map(|emoji| Self((*emoji).into())).ok_or(EmojiError)
     }
 
@@ -88,17 +96,24 @@ mod tests {
     use super::*;
 
     fn kind(text: &str) -> Option<String> {
-        Emoji::parse(text).ok().map(|emoji| emoji.as_str().to_owned())
+        Emoji::parse(text)
+            .ok()
+            .map(|emoji| emoji.as_str().to_owned())
     }
 
     #[test]
     fn every_spelling_of_an_emoji_is_one_kind() {
         assert_eq!(kind("❤"), kind("❤\u{fe0f}"));
         assert_eq!(kind("❤").as_deref(), Some("❤\u{fe0f}"));
-        let skins = |emoji: &'static emojis::Emoji| emoji.skin_tones().into_iter().flatten().chain([emoji]);
+        let skins =
+            |emoji: &'static emojis::Emoji| emoji.skin_tones().into_iter().flatten().chain([emoji]);
         for emoji in emojis::iter().flat_map(skins) {
             let full = Some(emoji.as_str().to_owned());
-            assert_eq!((kind(emoji.as_str()), kind(&bare(emoji.as_str()))), (full.clone(), full), "{emoji}");
+            assert_eq!(
+                (kind(emoji.as_str()), kind(&bare(emoji.as_str()))),
+                (full.clone(), full),
+                "{emoji}"
+            );
             assert!(emoji.as_str().len() <= Emoji::BYTES_MAX);
         }
         assert!(ALL.len() > 3_700, "{}", ALL.len());
@@ -106,7 +121,8 @@ mod tests {
 
     #[test]
     fn skin_tones_flags_families_and_keycaps_are_emoji() {
-        for text in ["👍", "👍🏽", "🇪🇺", "🏴󠁧󠁢󠁳󠁣󠁴󠁿", "👨‍👩‍👧‍👦", "1️⃣", "🫩"] {
+        for text in ["👍", "👍🏽", "🇪🇺", "🏴󠁧󠁢󠁳󠁣󠁴󠁿", "👨‍👩‍👧‍👦", "1️⃣", "🫩"]
+        {
             assert!(kind(text).is_some(), "{text}");
         }
         assert_ne!(kind("👍"), kind("👍🏽"));
@@ -115,9 +131,23 @@ mod tests {
     #[test]
     fn a_text_other_than_one_emoji_is_refused() {
         let long = "👨‍👩‍👧‍👦".repeat(4);
-        for text in
-            ["", " ", "1", "1\u{fe0f}", "#", "a", "ok", ":+1:", "👍👍", "👍 ", "🇪", "\u{fe0f}", "\u{fe0f}👍", "❤\u{fe0f}\u{fe0f}", &long]
-        {
+        for text in [
+            "",
+            " ",
+            "1",
+            "1\u{fe0f}",
+            "#",
+            "a",
+            "ok",
+            ":+1:",
+            "👍👍",
+            "👍 ",
+            "🇪",
+            "\u{fe0f}",
+            "\u{fe0f}👍",
+            "❤\u{fe0f}\u{fe0f}",
+            &long,
+        ] {
             assert_eq!(kind(text), None, "{text:?}");
         }
     }

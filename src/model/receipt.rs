@@ -13,7 +13,10 @@ pub enum DeliveryStatus {
 impl Participant {
     /// Whether this participant is a recipient of the message: not its sender, joined before it and still joined.
     pub fn receives(&self, message: MessageId, sender: &UserId) -> bool {
-        let was_there = self.membership.since.is_none_or(|since| since <= message.moment());
+        let was_there = self
+            .membership
+            .since
+            .is_none_or(|since| since <= message.moment());
         self.membership.is_joined() && was_there && self.user != *sender
     }
 
@@ -32,9 +35,17 @@ impl Participant {
 
 impl DeliveryStatus {
     /// Least advanced status over all recipients. `None` without a recipient.
-    pub fn least(participants: &[Participant], message: MessageId, sender: &UserId) -> Option<Self> {
-        let recipients = participants.iter().filter(|participant| participant.receives(message, sender));
-        recipients.map(|participant| participant.status_of(message)).min()
+    pub fn least(
+        participants: &[Participant],
+        message: MessageId,
+        sender: &UserId,
+    ) -> Option<Self> {
+        let recipients = participants
+            .iter()
+            .filter(|participant| participant.receives(message, sender));
+        recipients
+            .map(|participant| participant.status_of(message))
+            .min()
     }
 }
 
@@ -52,7 +63,13 @@ mod tests {
     }
 
     fn participant(name: &str, read: i64, delivered: i64) -> Participant {
-        let position = |micros| if micros == 0 { OrderKey::MIN } else { id(micros).order_key() };
+        let position = |micros| {
+            if micros == 0 {
+                OrderKey::MIN
+            } else {
+                id(micros).order_key()
+            }
+        };
         Participant {
             conversation: ConversationId(uuid::Uuid::nil()),
             user: user(name),
@@ -64,19 +81,46 @@ mod tests {
 
     #[test]
     fn the_least_advanced_state_counts() {
-        let status = |participants: &[Participant]| DeliveryStatus::least(participants, id(50), &user("ann"));
-        let (ann, read, delivered) = (participant("ann", 0, 0), participant("ben", 50, 0), participant("cat", 49, 50));
-        assert_eq!(status(std::slice::from_ref(&ann)), None, "the sender is not a recipient");
-        assert_eq!(status(&[ann.clone(), read.clone()]), Some(DeliveryStatus::Read), "a read message counts as delivered");
-        assert_eq!(status(&[ann.clone(), read.clone(), delivered.clone()]), Some(DeliveryStatus::Delivered));
-        assert_eq!(status(&[ann, read, delivered, participant("dan", 49, 49)]), Some(DeliveryStatus::Sent));
+        let status = |participants: &[Participant]| {
+            DeliveryStatus::least(participants, id(50), &user("ann"))
+        };
+        let (ann, read, delivered) = (
+            participant("ann", 0, 0),
+            participant("ben", 50, 0),
+            participant("cat", 49, 50),
+        );
+        assert_eq!(
+            status(std::slice::from_ref(&ann)),
+            None,
+            "the sender is not a recipient"
+        );
+        assert_eq!(
+            status(&[ann.clone(), read.clone()]),
+            Some(DeliveryStatus::Read),
+            "a read message counts as delivered"
+        );
+        assert_eq!(
+            status(&[ann.clone(), read.clone(), delivered.clone()]),
+            Some(DeliveryStatus::Delivered)
+        );
+        assert_eq!(
+            status(&[ann, read, delivered, participant("dan", 49, 49)]),
+            Some(DeliveryStatus::Sent)
+        );
     }
 
     #[test]
     fn participants_who_joined_later_or_left_are_not_recipients() {
         let with = |state, since: i64| {
-            let membership = Membership { state, since: Some(Timestamp::from_micros(since)), ..Membership::joined(Role::Member) };
-            Participant { membership, ..participant("ben", 0, 0) }
+            let membership = Membership {
+                state,
+                since: Some(Timestamp::from_micros(since)),
+                ..Membership::joined(Role::Member)
+            };
+            Participant {
+                membership,
+                ..participant("ben", 0, 0)
+            }
         };
         let receives = |participant: Participant| participant.receives(id(50), &user("ann"));
         assert!(receives(with(MembershipState::Joined, 50)));

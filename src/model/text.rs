@@ -10,14 +10,19 @@ pub enum TextError {
     Control,
     #[error("must not hold control characters other than tab, line feed and carriage return")]
     ControlInBody,
-    #[error("must not hold invisible or bidirectional format characters; U+200C and U+200D may be in it")]
+    #[error(
+        "must not hold invisible or bidirectional format characters; U+200C and U+200D may be in it"
+    )]
     Invisible,
 }
 
 /// A short line of text, as history may hold it: not blank, bounded, no control characters.
 pub fn parse_line(text: &str, bytes_max: usize) -> Result<(), TextError> {
     if text.len() > bytes_max {
-        return Err(TextError::TooLong { bytes: text.len(), bytes_max });
+        return Err(TextError::TooLong {
+            bytes: text.len(),
+            bytes_max,
+        });
     }
     if text.chars().all(char::is_whitespace) {
         return Err(TextError::Blank);
@@ -34,7 +39,10 @@ pub fn parse_name(text: &str, bytes_max: usize) -> Result<(), TextError> {
     if text.chars().any(is_invisible) {
         return Err(TextError::Invisible);
     }
-    if text.chars().all(|char| char.is_whitespace() || is_joiner(char) || is_variation_selector(char)) {
+    if text
+        .chars()
+        .all(|char| char.is_whitespace() || is_joiner(char) || is_variation_selector(char))
+    {
         return Err(TextError::Blank);
     }
     Ok(())
@@ -94,8 +102,15 @@ mod tests {
     #[test]
     fn a_name_shows_all_that_it_holds() {
         let parse = |text: &str| parse_name(text, 64);
-        for name in ["Zoë", "Ann-Marie O’Neil", "نگار\u{200c}ها", "👩\u{200d}👩\u{200d}👧 ❤\u{fe0f}", "葛\u{e0100}城", "שרה", "\u{600}١"]
-        {
+        for name in [
+            "Zoë",
+            "Ann-Marie O’Neil",
+            "نگار\u{200c}ها",
+            "👩\u{200d}👩\u{200d}👧 ❤\u{fe0f}",
+            "葛\u{e0100}城",
+            "שרה",
+            "\u{600}١",
+        ] {
             assert_eq!(parse(name), Ok(()), "{name}");
         }
         for char in [
@@ -124,13 +139,21 @@ mod tests {
             '\u{e0020}',
             '\u{e007f}',
         ] {
-            assert_eq!(parse(&format!("bo{char}b")), Err(TextError::Invisible), "{:?}", char.escape_unicode().to_string());
+            assert_eq!(
+                parse(&format!("bo{char}b")),
+                Err(TextError::Invisible),
+                "{:?}",
+                char.escape_unicode().to_string()
+            );
         }
         for blank in ["", " ", "\u{2003}", "\u{200d}", " \u{200c}\u{200d}\u{fe0f}"] {
             assert_eq!(parse(blank), Err(TextError::Blank), "{blank:?}");
         }
         assert_eq!(parse("a\tb"), Err(TextError::Control));
-        assert!(matches!(parse(&"x".repeat(65)), Err(TextError::TooLong { .. })));
+        assert!(matches!(
+            parse(&"x".repeat(65)),
+            Err(TextError::TooLong { .. })
+        ));
     }
 
     #[test]

@@ -6,7 +6,19 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 /// Microseconds since 1970-01-01T00:00:00Z. Never negative, and never after the year 9999.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -44,14 +56,25 @@ impl Timestamp {
 impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC, always with six fractional digits, so equal timestamps have equal texts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).map_err(|_| fmt::Error)?;
-        let (date, [hour, minute, second]) = (moment.date(), [moment.hour(), moment.minute(), moment.second()].map(u32::from));
+        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000)
+            .map_err(|_| fmt::Error)?;
+        let (date, [hour, minute, second]) = (
+            moment.date(),
+            [moment.hour(), moment.minute(), moment.second()].map(u32::from),
+        );
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         // Each row of a page has a timestamp, and interpreting a format description costs several times as much.
-        let numbers = [(0..4, date.year().unsigned_abs()), (5..7, u8::from(date.month()).into()), (8..10, date.day().into())];
-        for (range, mut number) in
-            numbers.into_iter().chain([(11..13, hour), (14..16, minute), (17..19, second), (20..26, moment.microsecond())])
-        {
+        let numbers = [
+            (0..4, date.year().unsigned_abs()),
+            (5..7, u8::from(date.month()).into()),
+            (8..10, date.day().into()),
+        ];
+        for (range, mut number) in numbers.into_iter().chain([
+            (11..13, hour),
+            (14..16, minute),
+            (17..19, second),
+            (20..26, moment.microsecond()),
+        ]) {
             for digit in text[range].iter_mut().rev() {
                 *digit = b'0' + u8::try_from(number % 10).expect("a digit is less than 10");
                 number /= 10;

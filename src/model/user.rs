@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::Timestamp;
 
 /// Username: the `sub` claim of the token. Compared bytewise.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct UserId(Arc<str>);
 

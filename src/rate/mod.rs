@@ -27,12 +27,20 @@ pub struct Rate {
 
 impl Rate {
     pub const fn per_second(count: u32, burst: u32) -> Self {
-        Self { count, per: Duration::from_secs(1), burst }
+        Self {
+            count,
+            per: Duration::from_secs(1),
+            burst,
+        }
     }
 
     /// All of an hour's at once, if one likes.
     pub const fn per_hour(count: u32) -> Self {
-        Self { count, per: Duration::from_secs(3_600), burst: count }
+        Self {
+            count,
+            per: Duration::from_secs(3_600),
+            burst: count,
+        }
     }
 }
 
@@ -93,14 +101,24 @@ impl Buckets {
 
     /// Position of a bucket: its shard, and the first place of its set.
     fn position(hash: u64) -> (usize, usize) {
-        ((hash >> 32) as usize % SHARDS, (hash as u32) as usize % SETS * WAYS)
+        (
+            (hash >> 32) as usize % SHARDS,
+            (hash as u32) as usize % SETS * WAYS,
+        )
     }
 
     /// Takes all of these tokens or none. Unlike [`Self::take`], refuses more than a full bucket holds.
-    pub fn take_all(&self, key: &(impl Hash + ?Sized), tokens: u32, now: Instant) -> Result<(), TooFast> {
+    pub fn take_all(
+        &self,
+        key: &(impl Hash + ?Sized),
+        tokens: u32,
+        now: Instant,
+    ) -> Result<(), TooFast> {
         if tokens > self.burst {
             self.refused.inc();
-            return Err(TooFast { retry_after: Duration::from_nanos(self.full) });
+            return Err(TooFast {
+                retry_after: Duration::from_nanos(self.full),
+            });
         }
         self.take(key, tokens, now)
     }
@@ -109,15 +127,26 @@ impl Buckets {
     pub fn give_back(&self, key: &(impl Hash + ?Sized), tokens: u32) {
         let hash = self.key(key);
         let (shard, set) = Self::position(hash);
-        let mut places = self.shards[shard].lock().expect("no panic while a shard is held");
-        if let Some((_, full_at)) = places[set..set + WAYS].iter_mut().find(|(key, _)| *key == hash) {
+        let mut places = self.shards[shard]
+            .lock()
+            .expect("no panic while a shard is held");
+        if let Some((_, full_at)) = places[set..set + WAYS]
+            .iter_mut()
+            .find(|(key, _)| *key == hash)
+        {
             *full_at = full_at.saturating_sub(self.token.saturating_mul(u64::from(tokens)));
         }
     }
 
     /// Takes so many tokens from the key's bucket, or none. Who wants more than a bucket holds waits for a full one.
-    pub fn take(&self, key: &(impl Hash + ?Sized), tokens: u32, now: Instant) -> Result<(), TooFast> {
-        self.try_debit(self.key(key), tokens, now).inspect_err(|_| self.refused.inc())
+    pub fn take(
+        &self,
+        key: &(impl Hash + ?Sized),
+        tokens: u32,
+        now: Instant,
+    ) -> Result<(), TooFast> {
+        self.try_debit(self.key(key), tokens, now)
+            .inspect_err(|_| self.refused.inc())
     }
 
     /// How long one token takes to come.
@@ -145,16 +174,28 @@ impl Buckets {
         let now = nanos(now.saturating_duration_since(self.start));
         let cost = self.token.saturating_mul(u64::from(tokens.min(self.burst)));
         let (shard, set) = Self::position(hash);
-        let mut places = self.shards[shard].lock().expect("no panic while a shard is held");
+        let mut places = self.shards[shard]
+            .lock()
+            .expect("no panic while a shard is held");
         let places = &mut places[set..set + WAYS];
         let place = places.iter().position(|(key, _)| *key == hash);
-        let full_at = place.map_or(now, |place| places[place].1.max(now)).saturating_add(cost);
+        let full_at = place
+            .map_or(now, |place| places[place].1.max(now))
+            .saturating_add(cost);
         let wait = (full_at - now).saturating_sub(limit);
         if wait > 0 {
-            return Err(TooFast { retry_after: Duration::from_nanos(wait) });
+            return Err(TooFast {
+                retry_after: Duration::from_nanos(wait),
+            });
         }
         // One that is full again is the nearest to full.
-        let nearest_to_full = || places.iter().enumerate().min_by_key(|(_, (_, full_at))| *full_at).map(|(place, _)| place);
+        let nearest_to_full = || {
+            places
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, (_, full_at))| *full_at)
+                .map(|(place, _)| place)
+        };
         if let Some(place) = place.or_else(nearest_to_full) {
             places[place] = (hash, full_at);
         }
@@ -183,8 +224,18 @@ mod tests {
         for _ in 0..30 {
             buckets.take("alice", 1, start).unwrap();
         }
-        assert_eq!(buckets.take("alice", 1, start), Err(TooFast { retry_after: Duration::from_millis(100) }));
-        assert_eq!(buckets.take("alice", 1, later(start, 99)), Err(TooFast { retry_after: Duration::from_millis(1) }));
+        assert_eq!(
+            buckets.take("alice", 1, start),
+            Err(TooFast {
+                retry_after: Duration::from_millis(100)
+            })
+        );
+        assert_eq!(
+            buckets.take("alice", 1, later(start, 99)),
+            Err(TooFast {
+                retry_after: Duration::from_millis(1)
+            })
+        );
         assert_eq!(buckets.take("alice", 1, later(start, 100)), Ok(()));
         assert!(buckets.take("alice", 1, later(start, 100)).is_err());
     }
@@ -204,7 +255,12 @@ mod tests {
     fn what_is_given_back_may_be_taken_again_and_more_than_a_bucket_is_never_there() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
-        assert_eq!(buckets.take_all("alice", 31, start), Err(TooFast { retry_after: Duration::from_secs(3) }));
+        assert_eq!(
+            buckets.take_all("alice", 31, start),
+            Err(TooFast {
+                retry_after: Duration::from_secs(3)
+            })
+        );
         buckets.take_all("alice", 30, start).unwrap();
         assert!(buckets.take_all("alice", 1, start).is_err());
         buckets.give_back("alice", 2);
@@ -212,7 +268,10 @@ mod tests {
         assert_eq!(buckets.take_all("alice", 2, start), Ok(()));
         assert!(buckets.take_all("alice", 1, start).is_err());
         buckets.take_all("bob", 30, start).unwrap();
-        assert!(buckets.take_all("bob", 1, start).is_err(), "nobody gains by what they never took");
+        assert!(
+            buckets.take_all("bob", 1, start).is_err(),
+            "nobody gains by what they never took"
+        );
     }
 
     #[test]
@@ -229,14 +288,23 @@ mod tests {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         assert_eq!(buckets.take("alice", 1_000, start), Ok(()));
-        assert_eq!(buckets.take("alice", 1_000, start), Err(TooFast { retry_after: Duration::from_secs(3) }));
+        assert_eq!(
+            buckets.take("alice", 1_000, start),
+            Err(TooFast {
+                retry_after: Duration::from_secs(3)
+            })
+        );
     }
 
     #[test]
     fn a_million_users_take_no_more_memory_than_one() {
         let buckets = Buckets::new("test", RATE);
         let bytes = || {
-            let places: usize = buckets.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
+            let places: usize = buckets
+                .shards
+                .iter()
+                .map(|shard| shard.lock().unwrap().len())
+                .sum();
             places * size_of::<Place>()
         };
         let start = Instant::now();
@@ -248,6 +316,9 @@ mod tests {
         }
         assert_eq!(bytes(), at_first);
         assert!(at_first <= 2 * 1024 * 1024, "{at_first}");
-        assert!(buckets.take("alice", 1, start).is_err(), "who took much is not forgotten for those who took little");
+        assert!(
+            buckets.take("alice", 1, start).is_err(),
+            "who took much is not forgotten for those who took little"
+        );
     }
 }

@@ -29,7 +29,11 @@ impl Pacing {
             "Executions of subscription events that waited because their user was too fast.",
             ("what", what),
         );
-        Arc::new(Self { buckets, queues: Mutex::default(), waits })
+        Arc::new(Self {
+            buckets,
+            queues: Mutex::default(),
+            waits,
+        })
     }
 
     /// Publishes the counts of refusals and of waits.
@@ -44,12 +48,21 @@ impl Pacing {
 
     /// The pace of a stream of this key: each of its executions costs so many tokens. The first one was paid for when the stream was opened.
     pub fn pace(self: &Arc<Self>, key: &(impl Hash + ?Sized), tokens: u32) -> Pace {
-        let paid_by = PaidBy { pacing: Arc::clone(self), key: self.buckets.key(key), tokens };
-        Pace { paid_by: Some(paid_by), is_prepaid: true }
+        let paid_by = PaidBy {
+            pacing: Arc::clone(self),
+            key: self.buckets.key(key),
+            tokens,
+        };
+        Pace {
+            paid_by: Some(paid_by),
+            is_prepaid: true,
+        }
     }
 
     fn queues(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
-        self.queues.lock().expect("no panic while the queues are held")
+        self.queues
+            .lock()
+            .expect("no panic while the queues are held")
     }
 }
 
@@ -78,13 +91,21 @@ pub enum Paid {
 impl Pace {
     /// The pace of a stream that costs nothing.
     pub const fn free() -> Self {
-        Self { paid_by: None, is_prepaid: true }
+        Self {
+            paid_by: None,
+            is_prepaid: true,
+        }
     }
 
     /// Pays for one execution, where the tokens are there.
     pub fn try_pay(&mut self) -> bool {
         let Some(by) = &self.paid_by else { return true };
-        std::mem::take(&mut self.is_prepaid) || by.pacing.buckets.try_debit(by.key, by.tokens, Instant::now()).is_ok()
+        std::mem::take(&mut self.is_prepaid)
+            || by
+                .pacing
+                .buckets
+                .try_debit(by.key, by.tokens, Instant::now())
+                .is_ok()
     }
 
     /// Pays for one execution, and waits for its tokens where they are not there.
@@ -92,7 +113,9 @@ impl Pace {
         if self.try_pay() {
             return Paid::AtOnce;
         }
-        let Some(by) = &self.paid_by else { return Paid::AtOnce };
+        let Some(by) = &self.paid_by else {
+            return Paid::AtOnce;
+        };
         // It is rare, and every stream would keep room for it.
         Box::pin(by.wait()).await;
         Paid::AfterWait
@@ -103,9 +126,15 @@ impl PaidBy {
     async fn wait(&self) {
         self.pacing.waits.inc();
         let place = Place::of(self);
-        let _first = place.queue.acquire().await.expect("no queue is ever closed");
+        let _first = place
+            .queue
+            .acquire()
+            .await
+            .expect("no queue is ever closed");
         let buckets = &self.pacing.buckets;
-        if let Err(TooFast { retry_after }) = buckets.try_debit(self.key, self.tokens, Instant::now()) {
+        if let Err(TooFast { retry_after }) =
+            buckets.try_debit(self.key, self.tokens, Instant::now())
+        {
             sleep(retry_after).await;
             buckets.overdraw(self.key, self.tokens, Instant::now());
         }
@@ -120,7 +149,12 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn of(by: &'a PaidBy) -> Self {
-        let queue = Arc::clone(by.pacing.queues().entry(by.key).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        let queue = Arc::clone(
+            by.pacing
+                .queues()
+                .entry(by.key)
+                .or_insert_with(|| Arc::new(Semaphore::new(1))),
+        );
         Self { by, queue }
     }
 }
@@ -175,13 +209,27 @@ mod tests {
             assert!(at >= last, "in the order in which they came");
             last = at;
         }
-        assert!(last - start >= Duration::from_millis(2 * 5 * 49), "{:?}", last - start);
+        assert!(
+            last - start >= Duration::from_millis(2 * 5 * 49),
+            "{:?}",
+            last - start
+        );
         assert!(pacing.queues().is_empty());
     }
 
     #[tokio::test]
     async fn one_that_is_dropped_while_it_waits_keeps_nobody_waiting() {
-        let pacing = Pacing::new("test", Buckets::new("test", Rate { count: 1, per: Duration::from_millis(100), burst: 10 }));
+        let pacing = Pacing::new(
+            "test",
+            Buckets::new(
+                "test",
+                Rate {
+                    count: 1,
+                    per: Duration::from_millis(100),
+                    burst: 10,
+                },
+            ),
+        );
         pacing.buckets.take("alice", 10, Instant::now()).unwrap();
         let pace = |tokens| {
             let mut pace = pacing.pace("alice", tokens);
@@ -196,7 +244,11 @@ mod tests {
         let start = Instant::now();
         first.abort();
         assert_eq!(second.await.unwrap(), Paid::AfterWait);
-        assert!(start.elapsed() < Duration::from_millis(900), "it waits for its own token: {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_millis(900),
+            "it waits for its own token: {:?}",
+            start.elapsed()
+        );
         assert!(pacing.queues().is_empty());
     }
 
@@ -222,7 +274,10 @@ mod tests {
         }
         let requests = requests.await.unwrap();
         // On a busy machine fewer of either.
-        assert!(executions >= 2 && requests >= 2, "{executions} executions, {requests} requests");
+        assert!(
+            executions >= 2 && requests >= 2,
+            "{executions} executions, {requests} requests"
+        );
     }
 
     #[tokio::test]

@@ -57,10 +57,19 @@ pub(super) async fn accept<P: Send + 'static>(
     loop {
         let (stream, peer) = next(listener).await;
         // Asked first, so that one address cannot evict the connections of others.
-        let Ok(own) = place_of(peer.ip()) else { continue };
+        let Ok(own) = place_of(peer.ip()) else {
+            continue;
+        };
         let phase = ConnectionPhase::new(Peer(peer.ip()), permits.acquire().await);
-        let stream = Transport::new(Impatient::new(stream, terms.write, terms.pace), Arc::clone(&phase), terms.head);
-        let service = Exchanges { phase: Arc::clone(&phase), router: TowerToHyperService::new(router.clone()) };
+        let stream = Transport::new(
+            Impatient::new(stream, terms.write, terms.pace),
+            Arc::clone(&phase),
+            terms.head,
+        );
+        let service = Exchanges {
+            phase: Arc::clone(&phase),
+            router: TowerToHyperService::new(router.clone()),
+        };
         let (head, stop) = (terms.head, terms.stop.clone());
         connections.spawn(async move {
             let eviction = phase.eviction();
@@ -89,7 +98,10 @@ impl Service<Request<Incoming>> for Exchanges {
         let under_way = match self.phase.begin() {
             Ok(under_way) => under_way,
             Err(Evicted) => {
-                return Box::pin(ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "evicted for another connection"))));
+                return Box::pin(ready(Err(io::Error::new(
+                    io::ErrorKind::ConnectionAborted,
+                    "evicted for another connection",
+                ))));
             }
         };
         let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&self.phase)));
@@ -99,7 +111,9 @@ impl Service<Request<Incoming>> for Exchanges {
             let Ok(mut answer) = answer.await;
             // hyper finds out only after it has written the head. A client that is not told would ask again on a connection that closes.
             if under_way.has_unread() {
-                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                answer
+                    .headers_mut()
+                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(answer.map(|body| ResponseBody::new(body, under_way)))
         })
@@ -127,16 +141,35 @@ async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 }
 
 fn is_of_the_connection(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// One connection, until it ends or becomes a WebSocket. Asked to stop, it answers what it has read and ends.
-async fn serve(stream: Transport<Impatient<TcpStream>>, service: Exchanges, head: HeadBounds, stop: CancellationToken) {
+async fn serve(
+    stream: Transport<Impatient<TcpStream>>,
+    service: Exchanges,
+    head: HeadBounds,
+    stop: CancellationToken,
+) {
     let mut builder = http1::Builder::new();
     // The buffer bounds what an incomplete head takes; hyper asks for a little more than the smallest bound.
-    builder.max_headers(head.headers).max_header_size(head.bytes).max_buf_size(head.bytes.max(BUFFER_MIN));
-    builder.timer(TokioTimer::new()).header_read_timeout(head.idle);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    builder
+        .max_headers(head.headers)
+        .max_header_size(head.bytes)
+        .max_buf_size(head.bytes.max(BUFFER_MIN));
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(head.idle);
+    let mut connection = pin!(
+        builder
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+    );
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = stop.cancelled() => {

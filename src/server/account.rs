@@ -41,8 +41,17 @@ pub(super) struct Account {
 struct Permit(Arc<Account>);
 
 impl Accounts {
-    pub(super) fn new(answer_bytes: usize, most: Option<(usize, usize)>, refused: IntCounter) -> Self {
-        Self { open: Arc::default(), most, answer_bytes, refused }
+    pub(super) fn new(
+        answer_bytes: usize,
+        most: Option<(usize, usize)>,
+        refused: IntCounter,
+    ) -> Self {
+        Self {
+            open: Arc::default(),
+            most,
+            answer_bytes,
+            refused,
+        }
     }
 
     /// The budget of one more answer, which counts until the budget is dropped.
@@ -51,13 +60,21 @@ impl Accounts {
             return Ok(Arc::new(AnswerBudget::new(self.answer_bytes)));
         };
         let more = |answers: usize| (answers < answers_max).then_some(answers + 1);
-        if account.answers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+        if account
+            .answers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_err()
+        {
             self.refused.inc();
-            let sentence = format!("At most {answers_max} answers of one user are under way at once: read those first.");
+            let sentence = format!(
+                "At most {answers_max} answers of one user are under way at once: read those first."
+            );
             return Err(Problem::too_many(sentence));
         }
         let bytes = Arc::clone(&account.bytes);
-        Ok(Arc::new(AnswerBudget::of(bytes, self.answer_bytes).with_permit(Box::new(Permit(account)))))
+        Ok(Arc::new(
+            AnswerBudget::of(bytes, self.answer_bytes).with_permit(Box::new(Permit(account))),
+        ))
     }
 
     /// The budget of the events of a subscription, which count once they are made.
@@ -97,7 +114,10 @@ impl Drop for Account {
     fn drop(&mut self) {
         let mut open = lock(&self.open);
         // A new one may have taken its place already.
-        if open.get(&self.owner).is_some_and(|account| account.strong_count() == 0) {
+        if open
+            .get(&self.owner)
+            .is_some_and(|account| account.strong_count() == 0)
+        {
             open.remove(&self.owner);
         }
     }
@@ -118,8 +138,14 @@ mod tests {
     fn an_account_ends_with_its_last_answer() {
         let accounts = Accounts::new(10, Some((2, 15)), metrics::counter("refused", "In a test."));
         let address = Address::from(IpAddr::from(Ipv4Addr::LOCALHOST));
-        let alice = Caller { viewer: UserId::parse("alice").ok(), address };
-        let stranger = Caller { viewer: None, address };
+        let alice = Caller {
+            viewer: UserId::parse("alice").ok(),
+            address,
+        };
+        let stranger = Caller {
+            viewer: None,
+            address,
+        };
         let first = accounts.admit(&alice).unwrap();
         let second = accounts.admit(&alice).unwrap();
         assert!(accounts.admit(&alice).is_err() && accounts.admit(&stranger).is_ok());

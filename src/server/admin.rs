@@ -60,7 +60,9 @@ pub type Pieces = BoxStream<'static, io::Result<Bytes>>;
 /// Why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoBackup {
-    #[error("this server keeps its messages on a cluster: back them up with the tools of the cluster, or by `wideroom export`")]
+    #[error(
+        "this server keeps its messages on a cluster: back them up with the tools of the cluster, or by `wideroom export`"
+    )]
     OnCluster,
     #[error("another backup is under way: try again when it is done")]
     UnderWay,
@@ -77,14 +79,20 @@ pub struct Admin {
 /// Serves until `stop`, beyond the drain of the other doors: that a server drains is to be seen.
 pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     // A page that a browser loaded under a name of its own may make that name stand for this machine (DNS rebinding). Its requests still say it.
-    let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let is_loopback = listener
+        .local_addr()
+        .is_ok_and(|address| address.ip().is_loopback());
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/backup", post(backup))
         .with_state(Arc::new(admin));
-    let router = if is_loopback { router.layer(from_fn(refuse_foreign_hosts)) } else { router };
+    let router = if is_loopback {
+        router.layer(from_fn(refuse_foreign_hosts))
+    } else {
+        router
+    };
     let terms = Terms {
         connections: CONNECTIONS_MAX,
         head: HeadBounds::default(),
@@ -106,16 +114,25 @@ pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
 
 /// On loopback only hosts of loopback are asked for. A request without `Host` is no browser's.
 async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
-    let mut hosts = request.headers().get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    let mut hosts = request
+        .headers()
+        .get_all(header::HOST)
+        .iter()
+        .map(|host| host.to_str().unwrap_or_default());
     if hosts.all(is_loopback) && request.uri().host().is_none_or(is_loopback) {
         return next.run(request).await;
     }
-    told(StatusCode::MISDIRECTED_REQUEST, "ask for localhost or an address of this machine's loopback: `Host` names another")
+    told(
+        StatusCode::MISDIRECTED_REQUEST,
+        "ask for localhost or an address of this machine's loopback: `Host` names another",
+    )
 }
 
 /// Whether a host is this machine by every reading. Its port does not matter.
 fn is_loopback(host: &str) -> bool {
-    let Ok(host) = host.parse::<Authority>() else { return false };
+    let Ok(host) = host.parse::<Authority>() else {
+        return false;
+    };
     let name = host.host().trim_start_matches('[').trim_end_matches(']');
     match name.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
@@ -130,8 +147,15 @@ fn is_loopback(host: &str) -> bool {
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     // What the disk is asked for may block.
     match tokio::task::spawn_blocking(move || admin.metrics.text()).await {
-        Ok(text) => ([(header::CONTENT_TYPE, HeaderValue::from_static(TEXT_FORMAT))], text).into_response(),
-        Err(_) => told(StatusCode::INTERNAL_SERVER_ERROR, "the counters cannot be read"),
+        Ok(text) => (
+            [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT_FORMAT))],
+            text,
+        )
+            .into_response(),
+        Err(_) => told(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the counters cannot be read",
+        ),
     }
 }
 
@@ -150,15 +174,25 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
             Some(warning) => told(StatusCode::OK, &format!("ready, but {warning}")),
         },
         Ok(Err(why)) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
-        Err(_) => told(StatusCode::SERVICE_UNAVAILABLE, &format!("the store does not answer within {} s", READY_MAX.as_secs())),
+        Err(_) => told(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &format!("the store does not answer within {} s", READY_MAX.as_secs()),
+        ),
     }
 }
 
 async fn backup(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
-    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = authorization.and_then(|authorization| authorization.strip_prefix("Bearer ")).unwrap_or_default();
+    let authorization = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let token = authorization
+        .and_then(|authorization| authorization.strip_prefix("Bearer "))
+        .unwrap_or_default();
     if let Err(why) = admin.auth.verify(token) {
-        return told(StatusCode::UNAUTHORIZED, &format!("not with the key of this server's data folder: {why}"));
+        return told(
+            StatusCode::UNAUTHORIZED,
+            &format!("not with the key of this server's data folder: {why}"),
+        );
     }
     match admin.operated.backup() {
         Ok(pieces) => {

@@ -10,7 +10,9 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::pieces::Pieces;
 pub(super) use crate::graphql::Code;
-use crate::graphql::{AnswerBudget, Exceeded, HeldBytes, Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal};
+use crate::graphql::{
+    AnswerBudget, Exceeded, HeldBytes, Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal,
+};
 
 /// When to come back where all places are taken.
 const ROOM_AFTER: Duration = Duration::from_secs(5);
@@ -33,7 +35,14 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: Code, sentence: impl Into<String>) -> Self {
-        Self { status, code, sentence: sentence.into(), positions: Vec::new(), retry_after: None, header: None }
+        Self {
+            status,
+            code,
+            sentence: sentence.into(),
+            positions: Vec::new(),
+            retry_after: None,
+            header: None,
+        }
     }
 
     /// Nothing was executed, for a while.
@@ -41,7 +50,11 @@ impl Problem {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, sentence);
         // In whole seconds, and not too early.
         let seconds = HeaderValue::from(retry_after.as_secs().saturating_add(1));
-        Self { retry_after: Some(retry_after), header: Some(Box::new((header::RETRY_AFTER, seconds))), ..problem }
+        Self {
+            retry_after: Some(retry_after),
+            header: Some(Box::new((header::RETRY_AFTER, seconds))),
+            ..problem
+        }
     }
 
     /// Something must end before there is room again, and nobody knows when.
@@ -50,7 +63,10 @@ impl Problem {
     }
 
     pub(super) fn with_header(self, name: HeaderName, value: &'static str) -> Self {
-        Self { header: Some(Box::new((name, HeaderValue::from_static(value)))), ..self }
+        Self {
+            header: Some(Box::new((name, HeaderValue::from_static(value)))),
+            ..self
+        }
     }
 }
 
@@ -60,7 +76,10 @@ impl From<Refused> for Problem {
             RefusedKind::Syntax | RefusedKind::Variables => StatusCode::BAD_REQUEST,
             RefusedKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         };
-        Self { positions: refused.positions, ..Self::new(status, Code::BadUserInput, refused.message) }
+        Self {
+            positions: refused.positions,
+            ..Self::new(status, Code::BadUserInput, refused.message)
+        }
     }
 }
 
@@ -114,11 +133,18 @@ pub(super) struct Executed {
 impl Executed {
     /// Writes the text. Where it goes over a bound the error that says so is written in its place. What is left of the answer has no data.
     pub(super) fn write(self, pieces: &mut Pieces) -> Answer {
-        let Self { mut answer, operation, budget, spent_before } = self;
+        let Self {
+            mut answer,
+            operation,
+            budget,
+            spent_before,
+        } = self;
         let mark = pieces.mark();
         let written = match budget.exceeded() {
             Some(exceeded) => Err(exceeded),
-            None => answer.write(pieces).and_then(|()| budget.settle(pieces.bytes())),
+            None => answer
+                .write(pieces)
+                .and_then(|()| budget.settle(pieces.bytes())),
         };
         let Err(exceeded) = written else {
             answer.data = answer.data.map(|_| Value::Null);
@@ -146,7 +172,12 @@ impl Answer {
     }
 
     pub(super) fn internal() -> Self {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "Something went wrong here; it is logged.").into()
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Code::Internal,
+            "Something went wrong here; it is logged.",
+        )
+        .into()
     }
 
     /// Of an answer that is too large, or that is too much for its user now. It has no data.
@@ -154,11 +185,19 @@ impl Answer {
         let bytes_max = budget.bound(exceeded);
         let problem = match exceeded {
             Exceeded::Answer => {
-                let sentence = format!("The answer has more than {bytes_max} bytes: ask for less at once, as smaller pages.");
-                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::BadUserInput, sentence)
+                let sentence = format!(
+                    "The answer has more than {bytes_max} bytes: ask for less at once, as smaller pages."
+                );
+                Problem::new(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    Code::BadUserInput,
+                    sentence,
+                )
             }
             Exceeded::User => {
-                let sentence = format!("The answers of one user that are under way have more than {bytes_max} bytes: read those first.");
+                let sentence = format!(
+                    "The answers of one user that are under way have more than {bytes_max} bytes: read those first."
+                );
                 Problem::too_many(sentence)
             }
         };
@@ -173,7 +212,10 @@ impl Answer {
             budget.bytes_max()
         );
         let answer = Self::from(Problem::new(StatusCode::OK, Code::BadUserInput, sentence));
-        let answer = Self { data: Some(Value::Null), ..answer };
+        let answer = Self {
+            data: Some(Value::Null),
+            ..answer
+        };
         match budget.event_cursor() {
             Some(cursor) => answer.with_extension("cursor", cursor),
             None => answer,
@@ -192,7 +234,11 @@ impl Answer {
 
     /// The code of the first error, or `OK`: what the log says of it.
     pub(super) fn code(&self) -> &str {
-        let code = self.errors.first().and_then(|error| error.extensions.as_ref()).and_then(|extensions| extensions.get("code"));
+        let code = self
+            .errors
+            .first()
+            .and_then(|error| error.extensions.as_ref())
+            .and_then(|extensions| extensions.get("code"));
         match (code, self.errors.is_empty()) {
             (Some(Value::String(code)), _) => code,
             (_, true) => "OK",
@@ -208,7 +254,12 @@ impl Answer {
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
         let is_refusal = is_refusal(&response);
-        let Response { data, extensions: outer, mut errors, .. } = response;
+        let Response {
+            data,
+            extensions: outer,
+            mut errors,
+            ..
+        } = response;
         for error in &mut errors {
             // Only the library leaves the code out, of errors in documents and variables.
             let extensions = extensions(error);
@@ -220,8 +271,17 @@ impl From<Response> for Answer {
             // One document may be wrong in a thousand places.
             errors.truncate(REFUSAL_ERRORS_MAX);
         }
-        let (data, status) = if is_refusal { (None, StatusCode::UNPROCESSABLE_ENTITY) } else { (Some(data), StatusCode::OK) };
-        Self { errors, data, extensions: outer, status }
+        let (data, status) = if is_refusal {
+            (None, StatusCode::UNPROCESSABLE_ENTITY)
+        } else {
+            (Some(data), StatusCode::OK)
+        };
+        Self {
+            errors,
+            data,
+            extensions: outer,
+            status,
+        }
     }
 }
 
@@ -231,13 +291,22 @@ impl From<Problem> for Answer {
         error.locations = problem.positions;
         extensions(&mut error).set("code", problem.code.as_str());
         if let Some(retry_after) = problem.retry_after {
-            let wait = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+            let wait = u64::try_from(retry_after.as_millis())
+                .unwrap_or(u64::MAX)
+                .saturating_add(1);
             extensions(&mut error).set(RETRY_AFTER_MS, wait);
         }
-        Self { errors: vec![error], data: None, extensions: BTreeMap::new(), status: problem.status }
+        Self {
+            errors: vec![error],
+            data: None,
+            extensions: BTreeMap::new(),
+            status: problem.status,
+        }
     }
 }
 
 fn extensions(error: &mut ServerError) -> &mut ErrorExtensionValues {
-    error.extensions.get_or_insert_with(ErrorExtensionValues::default)
+    error
+        .extensions
+        .get_or_insert_with(ErrorExtensionValues::default)
 }

@@ -18,7 +18,10 @@ pub(super) struct Expiry {
 
 impl Expiry {
     pub(super) fn new(expires_at: Timestamp, clock: &dyn Clock, now: Instant) -> Self {
-        Self { expires_at, look_at: next_look(expires_at, clock, now) }
+        Self {
+            expires_at,
+            look_at: next_look(expires_at, clock, now),
+        }
     }
 
     pub(super) fn look_at(&self) -> Instant {

@@ -98,12 +98,33 @@ impl Gate {
     pub(super) fn new(bounds: RateBounds, refusals: IntCounterVec) -> Self {
         let refused = |what| refusals.with_label_values(&[what]);
         Self {
-            queries: Pacing::new("queries", Buckets::new("queries", Rate::per_second(bounds.queries_per_second, bounds.queries_burst))),
-            mutations: Buckets::new("mutations", Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst)),
-            addresses: AddressBuckets::new("address", Rate::per_second(bounds.address_per_second, bounds.address_burst), bounds.networks),
+            queries: Pacing::new(
+                "queries",
+                Buckets::new(
+                    "queries",
+                    Rate::per_second(bounds.queries_per_second, bounds.queries_burst),
+                ),
+            ),
+            mutations: Buckets::new(
+                "mutations",
+                Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst),
+            ),
+            addresses: AddressBuckets::new(
+                "address",
+                Rate::per_second(bounds.address_per_second, bounds.address_burst),
+                bounds.networks,
+            ),
             user_sockets: Counts::new(bounds.user_sockets, refused("user_sockets")),
-            address_sockets: AddressCounts::new(bounds.address_sockets, bounds.networks, &refused("address_sockets")),
-            address_connections: AddressCounts::new(bounds.address_connections, bounds.networks, &refused("address_connections")),
+            address_sockets: AddressCounts::new(
+                bounds.address_sockets,
+                bounds.networks,
+                &refused("address_sockets"),
+            ),
+            address_connections: AddressCounts::new(
+                bounds.address_connections,
+                bounds.networks,
+                &refused("address_connections"),
+            ),
             user_streams: Counts::new(bounds.user_streams, refused("user_streams")),
             bounds,
         }
@@ -121,12 +142,20 @@ impl Gate {
     }
 
     /// Takes the rest of an operation's price, before it is executed.
-    pub(super) fn admit(&self, caller: &Caller, operation: OperationType, cost: Cost) -> Result<(), Problem> {
+    pub(super) fn admit(
+        &self,
+        caller: &Caller,
+        operation: OperationType,
+        cost: Cost,
+    ) -> Result<(), Problem> {
         if !self.bounds.is_on {
             return Ok(());
         }
         let (burst, token_every) = match &caller.viewer {
-            Some(_) => (self.bounds.queries_burst, self.queries.buckets().token_every()),
+            Some(_) => (
+                self.bounds.queries_burst,
+                self.queries.buckets().token_every(),
+            ),
             None => (self.bounds.address_burst, self.addresses.token_every()),
         };
         // A bucket holds no more than its burst, and one token of it is gone already.
@@ -136,9 +165,14 @@ impl Gate {
             self.pay(caller, rest, token_every)?;
         }
         match (&caller.viewer, operation) {
-            (Some(viewer), OperationType::Mutation) => {
-                paid(self.mutations.take(viewer, u32::try_from(cost.roots).unwrap_or(u32::MAX), Instant::now()), Duration::ZERO)
-            }
+            (Some(viewer), OperationType::Mutation) => paid(
+                self.mutations.take(
+                    viewer,
+                    u32::try_from(cost.roots).unwrap_or(u32::MAX),
+                    Instant::now(),
+                ),
+                Duration::ZERO,
+            ),
             _ => Ok(()),
         }
     }
@@ -154,17 +188,29 @@ impl Gate {
     fn pay(&self, caller: &Caller, tokens: u32, beside: Duration) -> Result<(), Problem> {
         match &caller.viewer {
             _ if !self.bounds.is_on => Ok(()),
-            Some(viewer) => paid(self.queries.buckets().take(viewer, tokens, Instant::now()), beside),
-            None => paid(self.addresses.take(&caller.address, tokens, Instant::now()), beside),
+            Some(viewer) => paid(
+                self.queries.buckets().take(viewer, tokens, Instant::now()),
+                beside,
+            ),
+            None => paid(
+                self.addresses.take(&caller.address, tokens, Instant::now()),
+                beside,
+            ),
         }
     }
 
     /// A place for a connection of this address.
-    pub(super) fn connection_at(&self, address: Address) -> Result<Option<CountedAddress>, TooMany> {
+    pub(super) fn connection_at(
+        &self,
+        address: Address,
+    ) -> Result<Option<CountedAddress>, TooMany> {
         if !self.bounds.is_on {
             return Ok(None);
         }
-        self.address_connections.take(address).map(Some).ok_or(TooMany)
+        self.address_connections
+            .take(address)
+            .map(Some)
+            .ok_or(TooMany)
     }
 
     /// A place for a socket of this address, which has paid already.
@@ -173,7 +219,12 @@ impl Gate {
             return Ok(None);
         }
         let counted = self.address_sockets.take(address);
-        counted.map(Some).ok_or_else(|| Problem::too_many(format!("An address has at most {} open sockets.", self.bounds.address_sockets)))
+        counted.map(Some).ok_or_else(|| {
+            Problem::too_many(format!(
+                "An address has at most {} open sockets.",
+                self.bounds.address_sockets
+            ))
+        })
     }
 
     /// A place for a socket of this user. `Err` holds how many there may be.
@@ -181,7 +232,10 @@ impl Gate {
         if !self.bounds.is_on {
             return Ok(None);
         }
-        self.user_sockets.take(user.clone()).map(Some).ok_or(self.bounds.user_sockets)
+        self.user_sockets
+            .take(user.clone())
+            .map(Some)
+            .ok_or(self.bounds.user_sockets)
     }
 
     /// A place for a stream of this user.
@@ -190,7 +244,12 @@ impl Gate {
             return Ok(None);
         }
         let counted = self.user_streams.take(user.clone());
-        counted.map(Some).ok_or_else(|| Problem::too_many(format!("A user has at most {} open streams.", self.bounds.user_streams)))
+        counted.map(Some).ok_or_else(|| {
+            Problem::too_many(format!(
+                "A user has at most {} open streams.",
+                self.bounds.user_streams
+            ))
+        })
     }
 }
 
@@ -201,7 +260,12 @@ fn price(cost: Cost) -> u32 {
 
 /// `beside` is what is to be waited for in addition.
 fn paid(taken: Result<(), TooFast>, beside: Duration) -> Result<(), Problem> {
-    let too_fast = |wait: TooFast| Problem::too_fast("Too fast: try again in a while.", wait.retry_after.saturating_add(beside));
+    let too_fast = |wait: TooFast| {
+        Problem::too_fast(
+            "Too fast: try again in a while.",
+            wait.retry_after.saturating_add(beside),
+        )
+    };
     taken.map_err(too_fast)
 }
 
@@ -220,7 +284,11 @@ pub(super) struct Counted<K: Eq + Hash> {
 
 impl<K: Eq + Hash + Clone> Counts<K> {
     pub(super) fn new(most: usize, refused: IntCounter) -> Self {
-        Self { counts: Arc::default(), most, refused }
+        Self {
+            counts: Arc::default(),
+            most,
+            refused,
+        }
     }
 
     pub(super) fn take(&self, key: K) -> Option<Counted<K>> {
@@ -231,7 +299,10 @@ impl<K: Eq + Hash + Clone> Counts<K> {
             return None;
         }
         counts.insert(key.clone(), count + 1);
-        Some(Counted { counts: Arc::clone(&self.counts), key })
+        Some(Counted {
+            counts: Arc::clone(&self.counts),
+            key,
+        })
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_graphql::parser::types::OperationType;
 
-use crate::metrics::{self, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, LATENCIES, Metrics};
+use crate::metrics::{
+    self, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, LATENCIES, Metrics,
+};
 
 pub(super) struct Meter {
     requests: IntCounterVec,
@@ -37,10 +39,23 @@ impl Default for Meter {
             query_seconds: seconds.with_label_values(&["query"]),
             mutation_seconds: seconds.with_label_values(&["mutation"]),
             seconds,
-            subscriptions: metrics::gauge("wideroom_subscriptions", "Open subscriptions, over WebSockets and over HTTP."),
-            deliveries: metrics::counter("wideroom_deliveries_total", "Payloads delivered to subscriptions."),
-            waiting: metrics::gauge("wideroom_socket_queue_messages", "Messages waiting in the send queues of all WebSockets."),
-            closes: metrics::counters("wideroom_socket_closes_total", "WebSockets that the server closed, by close code.", &["code"]),
+            subscriptions: metrics::gauge(
+                "wideroom_subscriptions",
+                "Open subscriptions, over WebSockets and over HTTP.",
+            ),
+            deliveries: metrics::counter(
+                "wideroom_deliveries_total",
+                "Payloads delivered to subscriptions.",
+            ),
+            waiting: metrics::gauge(
+                "wideroom_socket_queue_messages",
+                "Messages waiting in the send queues of all WebSockets.",
+            ),
+            closes: metrics::counters(
+                "wideroom_socket_closes_total",
+                "WebSockets that the server closed, by close code.",
+                &["code"],
+            ),
             refusals: metrics::counters(
                 "wideroom_place_refusals_total",
                 "WebSockets, streams and answers refused because a user, an address or the server had reached its limit.",
@@ -52,7 +67,13 @@ impl Default for Meter {
 
 impl Meter {
     /// An operation ended. `kind` is `None` where what was sent was none.
-    pub(super) fn ended(&self, door: &str, kind: Option<OperationType>, code: &str, took: Duration) {
+    pub(super) fn ended(
+        &self,
+        door: &str,
+        kind: Option<OperationType>,
+        code: &str,
+        took: Duration,
+    ) {
         let name = match kind {
             Some(OperationType::Query) => "query",
             Some(OperationType::Mutation) => "mutation",

@@ -150,14 +150,20 @@ impl Default for DoorBounds {
 
 impl Default for PaceBounds {
     fn default() -> Self {
-        Self { bytes_per_second: 16 << 10, window: Duration::from_secs(30) }
+        Self {
+            bytes_per_second: 16 << 10,
+            window: Duration::from_secs(30),
+        }
     }
 }
 
 impl Default for StreamBounds {
     fn default() -> Self {
         // Proxies commonly hang up after 15, 30 or 60 seconds of silence.
-        Self { total: 5_000, heartbeat: Duration::from_secs(12) }
+        Self {
+            total: 5_000,
+            heartbeat: Duration::from_secs(12),
+        }
     }
 }
 
@@ -203,14 +209,32 @@ pub struct Doors {
 }
 
 impl Doors {
-    pub fn new(executor: Arc<dyn Executor>, auth: Arc<Auth>, clock: Arc<dyn Clock>, bounds: DoorBounds) -> Self {
+    pub fn new(
+        executor: Arc<dyn Executor>,
+        auth: Arc<Auth>,
+        clock: Arc<dyn Clock>,
+        bounds: DoorBounds,
+    ) -> Self {
         let socket_permits = Permits::new(bounds.sockets.total);
-        let stream_places = Arc::new(Semaphore::new(bounds.streams.total.min(Semaphore::MAX_PERMITS)));
+        let stream_places = Arc::new(Semaphore::new(
+            bounds.streams.total.min(Semaphore::MAX_PERMITS),
+        ));
         let meter = Arc::new(Meter::default());
         let gate = Gate::new(bounds.rates.clone(), meter.refusals.clone());
-        let most = bounds.rates.is_on.then_some((bounds.rates.user_answers, bounds.rates.user_answer_bytes));
-        let accounts = Accounts::new(bounds.answer_bytes, most, meter.refusals.with_label_values(&["user_answers"]));
-        let (sockets, connections, stop) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
+        let most = bounds
+            .rates
+            .is_on
+            .then_some((bounds.rates.user_answers, bounds.rates.user_answer_bytes));
+        let accounts = Accounts::new(
+            bounds.answer_bytes,
+            most,
+            meter.refusals.with_label_values(&["user_answers"]),
+        );
+        let (sockets, connections, stop) = (
+            TaskTracker::new(),
+            TaskTracker::new(),
+            CancellationToken::new(),
+        );
         Self {
             executor,
             auth,
@@ -230,19 +254,34 @@ impl Doors {
 
     /// From now on only these documents are run, through every door.
     pub fn with_trusted(self, documents: TrustedDocuments) -> Self {
-        Self { trusted: Some(documents), ..self }
+        Self {
+            trusted: Some(documents),
+            ..self
+        }
     }
 
     /// Tells what it counts of itself.
     pub fn register(&self, metrics: &Metrics) {
         self.meter.register(metrics);
         self.gate.register(metrics);
-        let (sockets, connections, stop) = (self.sockets.clone(), self.connections.clone(), self.stop.clone());
-        metrics.read("wideroom_sockets", "Open WebSockets.", move || sockets.len() as f64);
-        metrics.read("wideroom_connections", "Open HTTP connections.", move || connections.len() as f64);
-        metrics.read("wideroom_draining", "1 while the server drains and accepts no new work, else 0.", move || {
-            f64::from(u8::from(stop.is_cancelled()))
+        let (sockets, connections, stop) = (
+            self.sockets.clone(),
+            self.connections.clone(),
+            self.stop.clone(),
+        );
+        metrics.read("wideroom_sockets", "Open WebSockets.", move || {
+            sockets.len() as f64
         });
+        metrics.read(
+            "wideroom_connections",
+            "Open HTTP connections.",
+            move || connections.len() as f64,
+        );
+        metrics.read(
+            "wideroom_draining",
+            "1 while the server drains and accepts no new work, else 0.",
+            move || f64::from(u8::from(stop.is_cancelled())),
+        );
     }
 
     /// The sockets that are open now.
@@ -269,7 +308,11 @@ pub fn router(doors: Arc<Doors>, pages: Router) -> Router {
 
 /// Listens. An address that is in use by a socket in its last minute can be had again.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -284,8 +327,20 @@ pub async fn run(
 ) -> io::Result<()> {
     let router = router(Arc::clone(&doors), pages);
     let connections = &doors.connections;
-    let DoorBounds { connections: places, head, pace, sockets: SocketBounds { write, .. }, .. } = doors.bounds;
-    let terms = Terms { connections: places, head, write, pace, stop: doors.stop.clone() };
+    let DoorBounds {
+        connections: places,
+        head,
+        pace,
+        sockets: SocketBounds { write, .. },
+        ..
+    } = doors.bounds;
+    let terms = Terms {
+        connections: places,
+        head,
+        write,
+        pace,
+        stop: doors.stop.clone(),
+    };
     tokio::select! {
         () = shutdown => {}
         () = accept::accept(&listener, &router, connections, &terms, |peer| doors.connection_of(peer)) => {}

@@ -21,7 +21,10 @@ pub struct NetworkFactors {
 
 impl Default for NetworkFactors {
     fn default() -> Self {
-        Self { per_56: 4, per_48: 16 }
+        Self {
+            per_56: 4,
+            per_48: 16,
+        }
     }
 }
 
@@ -35,7 +38,9 @@ impl NetworkFactors {
 fn network(Address(address): Address, bits: u32) -> Option<Address> {
     match address {
         IpAddr::V4(_) => None,
-        IpAddr::V6(address) => Some(Address(IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & u128::MAX << (128 - bits))))),
+        IpAddr::V6(address) => Some(Address(IpAddr::V6(Ipv6Addr::from_bits(
+            address.to_bits() & u128::MAX << (128 - bits),
+        )))),
     }
 }
 
@@ -47,14 +52,25 @@ pub(super) struct AddressBuckets {
 
 impl AddressBuckets {
     pub(super) fn new(what: &str, rate: Rate, factors: NetworkFactors) -> Self {
-        let times = |factor: u32| Rate { count: rate.count.saturating_mul(factor), burst: rate.burst.saturating_mul(factor), ..rate };
-        let wider = factors.wider().map(|(bits, factor)| (bits, Buckets::new(&format!("{what}_{bits}"), times(factor))));
-        Self { own: Buckets::new(what, rate), wider }
+        let times = |factor: u32| Rate {
+            count: rate.count.saturating_mul(factor),
+            burst: rate.burst.saturating_mul(factor),
+            ..rate
+        };
+        let wider = factors
+            .wider()
+            .map(|(bits, factor)| (bits, Buckets::new(&format!("{what}_{bits}"), times(factor))));
+        Self {
+            own: Buckets::new(what, rate),
+            wider,
+        }
     }
 
     pub(super) fn register(&self, metrics: &Metrics) {
         self.own.register(metrics);
-        self.wider.iter().for_each(|(_, buckets)| buckets.register(metrics));
+        self.wider
+            .iter()
+            .for_each(|(_, buckets)| buckets.register(metrics));
     }
 
     /// How long one token of an address takes to come.
@@ -88,8 +104,16 @@ pub(super) struct CountedAddress {
 
 impl AddressCounts {
     pub(super) fn new(most: usize, factors: NetworkFactors, refused: &IntCounter) -> Self {
-        let wider = factors.wider().map(|(bits, factor)| (bits, Counts::new(most.saturating_mul(factor as usize), refused.clone())));
-        Self { own: Counts::new(most, refused.clone()), wider }
+        let wider = factors.wider().map(|(bits, factor)| {
+            (
+                bits,
+                Counts::new(most.saturating_mul(factor as usize), refused.clone()),
+            )
+        });
+        Self {
+            own: Counts::new(most, refused.clone()),
+            wider,
+        }
     }
 
     pub(super) fn take(&self, address: Address) -> Option<CountedAddress> {
@@ -100,7 +124,10 @@ impl AddressCounts {
                 *counted = Some(counts.take(network)?);
             }
         }
-        Some(CountedAddress { _own: own, _wider: counted })
+        Some(CountedAddress {
+            _own: own,
+            _wider: counted,
+        })
     }
 }
 
@@ -115,13 +142,22 @@ mod tests {
 
     /// Addresses of one network, each of a /64 of its own.
     fn neighbours(prefix: &str, count: usize) -> Vec<Address> {
-        (0..count).map(|number| address(&format!("{prefix}{number:02x}::1"))).collect()
+        (0..count)
+            .map(|number| address(&format!("{prefix}{number:02x}::1")))
+            .collect()
     }
 
     #[test]
     fn a_56_and_a_48_have_bounds_of_their_own() {
-        let counts = AddressCounts::new(2, NetworkFactors::default(), &metrics::counter("refused", "In a test."));
-        let of_56: Vec<_> = neighbours("2001:db8:1:0", 100).into_iter().filter_map(|address| counts.take(address)).collect();
+        let counts = AddressCounts::new(
+            2,
+            NetworkFactors::default(),
+            &metrics::counter("refused", "In a test."),
+        );
+        let of_56: Vec<_> = neighbours("2001:db8:1:0", 100)
+            .into_iter()
+            .filter_map(|address| counts.take(address))
+            .collect();
         assert_eq!(of_56.len(), 8);
         let others = (1..100).flat_map(|net| neighbours(&format!("2001:db8:1:{net:02x}"), 9));
         let mut of_48: Vec<_> = others.filter_map(|address| counts.take(address)).collect();
@@ -129,26 +165,52 @@ mod tests {
         assert!(counts.take(address("2001:db8:2::1")).is_some());
         // A refusal keeps nothing of what it had counted before.
         drop(of_56);
-        of_48.extend(neighbours("2001:db8:1:0", 100).into_iter().filter_map(|address| counts.take(address)));
+        of_48.extend(
+            neighbours("2001:db8:1:0", 100)
+                .into_iter()
+                .filter_map(|address| counts.take(address)),
+        );
         assert_eq!(of_48.len(), 32);
     }
 
     #[test]
     fn neighbours_of_ipv4_are_strangers() {
-        let counts = AddressCounts::new(1, NetworkFactors::default(), &metrics::counter("refused", "In a test."));
-        let held: Vec<_> = (0..=255).filter_map(|last| counts.take(address(&format!("203.0.113.{last}")))).collect();
+        let counts = AddressCounts::new(
+            1,
+            NetworkFactors::default(),
+            &metrics::counter("refused", "In a test."),
+        );
+        let held: Vec<_> = (0..=255)
+            .filter_map(|last| counts.take(address(&format!("203.0.113.{last}"))))
+            .collect();
         assert_eq!(held.len(), 256);
     }
 
     #[test]
     fn rates_are_those_of_the_network_too() {
-        let buckets = AddressBuckets::new("test", Rate::per_second(1, 3), NetworkFactors::default());
+        let buckets =
+            AddressBuckets::new("test", Rate::per_second(1, 3), NetworkFactors::default());
         let now = Instant::now();
-        let taken = neighbours("2001:db8:1:0", 100).iter().filter(|address| buckets.take(address, 1, now).is_ok()).count();
+        let taken = neighbours("2001:db8:1:0", 100)
+            .iter()
+            .filter(|address| buckets.take(address, 1, now).is_ok())
+            .count();
         assert_eq!(taken, 12);
         // One that is over its own rate takes nothing of the network's.
         let one = address("2001:db8:1:100::1");
-        assert_eq!((0..1_000).filter(|_| buckets.take(&one, 1, now).is_ok()).count(), 3);
-        assert_eq!(neighbours("2001:db8:1:1", 100).iter().skip(1).filter(|address| buckets.take(address, 1, now).is_ok()).count(), 9);
+        assert_eq!(
+            (0..1_000)
+                .filter(|_| buckets.take(&one, 1, now).is_ok())
+                .count(),
+            3
+        );
+        assert_eq!(
+            neighbours("2001:db8:1:1", 100)
+                .iter()
+                .skip(1)
+                .filter(|address| buckets.take(address, 1, now).is_ok())
+                .count(),
+            9
+        );
     }
 }

@@ -36,22 +36,37 @@ impl Doors {
     /// Whose request this is, as long as no user is known.
     pub(super) fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Address {
         // Without a connection there is nobody to tell from others: as in a test of the router alone.
-        let peer = extensions.get::<Arc<ConnectionPhase>>().map_or(Peer(Ipv4Addr::UNSPECIFIED.into()), |phase| phase.peer());
+        let peer = extensions
+            .get::<Arc<ConnectionPhase>>()
+            .map_or(Peer(Ipv4Addr::UNSPECIFIED.into()), |phase| phase.peer());
         Address::of(peer, headers, &self.bounds.proxies)
     }
 
     /// A place for a connection. A proxy may have all of them, for whom it speaks.
     pub(super) fn connection_of(&self, peer: IpAddr) -> Result<Option<CountedAddress>, TooMany> {
-        if self.bounds.proxies.trust(peer.to_canonical()) { Ok(None) } else { self.gate.connection_at(Address::from(peer.to_canonical())) }
+        if self.bounds.proxies.trust(peer.to_canonical()) {
+            Ok(None)
+        } else {
+            self.gate.connection_at(Address::from(peer.to_canonical()))
+        }
     }
 
     /// The user whom `Bearer …` names. `admit` is called before a signature is verified.
-    pub(super) fn identify(&self, authorization: &str, admit: impl FnOnce() -> Result<(), Problem>) -> Result<Identity, Unidentified> {
+    pub(super) fn identify(
+        &self,
+        authorization: &str,
+        admit: impl FnOnce() -> Result<(), Problem>,
+    ) -> Result<Identity, Unidentified> {
         let token = match authorization.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-            _ => return Err(Unidentified::Token("The authorization must be `Bearer` and a token.".to_owned())),
+            _ => {
+                return Err(Unidentified::Token(
+                    "The authorization must be `Bearer` and a token.".to_owned(),
+                ));
+            }
         };
-        self.auth.verify_after(token, || admit().map_err(Unidentified::NotAdmitted))
+        self.auth
+            .verify_after(token, || admit().map_err(Unidentified::NotAdmitted))
     }
 
     /// Executes a query or a mutation. It ends with the deadline, whatever it waits for.
@@ -64,22 +79,50 @@ impl Doors {
         budget: Arc<AnswerBudget>,
     ) -> Executed {
         let (operation, spent_before) = (prepared.operation, budget.spent());
-        let execution = AssertUnwindSafe(self.executor.execute(prepared, variables, viewer, Arc::clone(&budget))).catch_unwind();
+        let execution = AssertUnwindSafe(self.executor.execute(
+            prepared,
+            variables,
+            viewer,
+            Arc::clone(&budget),
+        ))
+        .catch_unwind();
         let answer = match timeout_at(deadline, execution).await {
             Ok(Ok(response)) => response.into(),
             Ok(Err(panic)) => panicked(panic.as_ref()),
             Err(_) => overdue(operation, self.bounds.request),
         };
-        Executed { answer, operation, budget, spent_before }
+        Executed {
+            answer,
+            operation,
+            budget,
+            spent_before,
+        }
     }
 
     /// Answers a subscription until the stream is dropped. A panic is its last answer.
-    pub(super) fn subscribe(&self, prepared: Prepared, ready: Ready, caller: &Caller) -> Deliveries {
+    pub(super) fn subscribe(
+        &self,
+        prepared: Prepared,
+        ready: Ready,
+        caller: &Caller,
+    ) -> Deliveries {
         let (executor, viewer) = (Arc::clone(&self.executor), caller.viewer.clone());
         let (account, budget) = (self.accounts.of(caller), self.accounts.event_budget());
-        let terms = Terms { budget: Arc::clone(&budget), pace: self.gate.pace(viewer.as_ref(), ready.cost) };
-        let opening = async move { executor.subscribe(&prepared, ready.variables, viewer, terms).await };
-        Deliveries { phase: Phase::Opening(opening.boxed()), account, budget, open: Open::new(&self.meter) }
+        let terms = Terms {
+            budget: Arc::clone(&budget),
+            pace: self.gate.pace(viewer.as_ref(), ready.cost),
+        };
+        let opening = async move {
+            executor
+                .subscribe(&prepared, ready.variables, viewer, terms)
+                .await
+        };
+        Deliveries {
+            phase: Phase::Opening(opening.boxed()),
+            account,
+            budget,
+            open: Open::new(&self.meter),
+        }
     }
 }
 
@@ -104,7 +147,11 @@ impl Phase {
         if let Self::Opening(opening) = self {
             *self = Self::Open(ready!(opening.poll_unpin(cx)));
         }
-        if let Self::Open(told) = self { told.poll_next_unpin(cx) } else { Poll::Ready(None) }
+        if let Self::Open(told) = self {
+            told.poll_next_unpin(cx)
+        } else {
+            Poll::Ready(None)
+        }
     }
 }
 
@@ -122,14 +169,21 @@ impl Deliveries {
             }
         };
         self.budget.rewind(0);
-        let held = self.account.as_ref().map(|account| account.bytes.hold(text.as_str().len()));
+        let held = self
+            .account
+            .as_ref()
+            .map(|account| account.bytes.hold(text.as_str().len()));
         Delivery::Event(text, held)
     }
 
     fn text(&self, answer: &Answer) -> String {
         let mut pieces = Pieces::new(usize::MAX, self.budget.bytes_max(), self.budget.spent());
         let is_whole = self.budget.exceeded().is_none() && answer.write(&mut pieces).is_ok();
-        if is_whole { pieces.into_text() } else { Answer::event_exceeded(&self.budget).json() }
+        if is_whole {
+            pieces.into_text()
+        } else {
+            Answer::event_exceeded(&self.budget).json()
+        }
     }
 }
 
@@ -138,7 +192,11 @@ impl Stream for Deliveries {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         // A user whose answers are not read is told nothing more: the stream waits, and reads what it missed from the store.
-        if self.account.as_ref().is_some_and(|account| !account.bytes.has_room(cx.waker())) {
+        if self
+            .account
+            .as_ref()
+            .is_some_and(|account| !account.bytes.has_room(cx.waker()))
+        {
             return Poll::Pending;
         }
         let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_told(cx))) {
@@ -173,16 +231,33 @@ impl From<auth::Error> for Unidentified {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Answer {
-    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(panic = said.unwrap_or("no message"), "a GraphQL operation panicked; the client got INTERNAL. Report this as a bug");
+    let said = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(
+        panic = said.unwrap_or("no message"),
+        "a GraphQL operation panicked; the client got INTERNAL. Report this as a bug"
+    );
     Answer::internal()
 }
 
 fn overdue(operation: OperationType, after: Duration) -> Answer {
-    let sentence = format!("There was no answer within {} ms; try again.", after.as_millis());
-    let answer = Answer::from(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+    let sentence = format!(
+        "There was no answer within {} ms; try again.",
+        after.as_millis()
+    );
+    let answer = Answer::from(Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unavailable,
+        sentence,
+    ));
     // A mutation that was cut off may have been done all the same.
-    if operation == OperationType::Mutation { answer.with_extension("outcome", "UNKNOWN") } else { answer }
+    if operation == OperationType::Mutation {
+        answer.with_extension("outcome", "UNKNOWN")
+    } else {
+        answer
+    }
 }
 
 /// The line in the log that each operation gets, and with it its place in the counters. It holds no bodies, no variables and no tokens.
@@ -201,7 +276,15 @@ pub(super) struct LogLine {
 impl LogLine {
     pub(super) fn start(doors: &Doors, door: &'static str) -> Self {
         let meter = Arc::clone(&doors.meter);
-        Self { meter, started: Instant::now(), door, kind: None, operation: None, viewer: None, is_ended: false }
+        Self {
+            meter,
+            started: Instant::now(),
+            door,
+            kind: None,
+            operation: None,
+            viewer: None,
+            is_ended: false,
+        }
     }
 
     pub(super) fn door(&mut self, door: &'static str) {
@@ -214,7 +297,10 @@ impl LogLine {
 
     pub(super) fn operation(&mut self, prepared: &Prepared) {
         self.kind = Some(prepared.operation);
-        self.operation = prepared.name.as_ref().map(|name| name.chars().take(NAME_CHARS_MAX).collect());
+        self.operation = prepared
+            .name
+            .as_ref()
+            .map(|name| name.chars().take(NAME_CHARS_MAX).collect());
     }
 
     pub(super) fn end(&mut self, code: &str) {

@@ -31,12 +31,21 @@ impl FromStr for Origins {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = "must be origins with commas between them, as https://chat.example.org, or * or none";
-        let origin = |text: &str| is_origin(text).then(|| text.to_owned()).ok_or_else(|| wrong.to_owned());
+        let wrong =
+            "must be origins with commas between them, as https://chat.example.org, or * or none";
+        let origin = |text: &str| {
+            is_origin(text)
+                .then(|| text.to_owned())
+                .ok_or_else(|| wrong.to_owned())
+        };
         match text {
             "*" => Ok(Self::Any),
             "none" => Ok(Self::default()),
-            text => text.split(',').map(|part| origin(part.trim())).collect::<Result<_, _>>().map(Self::These),
+            text => text
+                .split(',')
+                .map(|part| origin(part.trim()))
+                .collect::<Result<_, _>>()
+                .map(Self::These),
         }
     }
 }
@@ -61,7 +70,9 @@ fn is_origin(text: &str) -> bool {
         Ok(origin @ Origin::Tuple(..)) => origin.ascii_serialization() == text,
         Ok(Origin::Opaque(_)) => {
             let host = text.split_once("://").map_or("", |(_, host)| host);
-            !host.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) && !host.contains(['/', '?', '#'])
+            !host.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_graphic())
+                && !host.contains(['/', '?', '#'])
         }
         Err(_) => false,
     }
@@ -71,7 +82,9 @@ impl Origins {
     fn has(&self, origin: &HeaderValue) -> bool {
         match self {
             Self::Any => true,
-            Self::These(origins) => origins.iter().any(|known| known.as_bytes() == origin.as_bytes()),
+            Self::These(origins) => origins
+                .iter()
+                .any(|known| known.as_bytes() == origin.as_bytes()),
         }
     }
 
@@ -85,26 +98,42 @@ impl Origins {
                 AllowOrigin::predicate(move |origin, _| origins.has(origin))
             }
         };
-        let layer = CorsLayer::new().allow_origin(allowed).allow_methods([Method::GET, Method::POST]);
+        let layer = CorsLayer::new()
+            .allow_origin(allowed)
+            .allow_methods([Method::GET, Method::POST]);
         // Clients send headers of their own, and none of them gives anybody a right.
         let layer = layer.allow_headers(AllowHeaders::mirror_request());
-        Some(layer.expose_headers([header::RETRY_AFTER, header::WWW_AUTHENTICATE]).max_age(MAX_AGE))
+        Some(
+            layer
+                .expose_headers([header::RETRY_AFTER, header::WWW_AUTHENTICATE])
+                .max_age(MAX_AGE),
+        )
     }
 
     /// Whether a WebSocket may be opened. Only browsers name an origin, and they do not ask before.
     pub(super) fn may_open(&self, headers: &HeaderMap) -> bool {
-        let Some(origin) = headers.get(header::ORIGIN) else { return true };
+        let Some(origin) = headers.get(header::ORIGIN) else {
+            return true;
+        };
         self.has(origin) || is_our_own(origin, headers)
     }
 }
 
 /// Whether the page came from the host that is asked now. The scheme may differ: a proxy may end TLS.
 fn is_our_own(origin: &HeaderValue, headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let origin = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok());
-    let (Some(host), Some(origin)) = (host, origin) else { return false };
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let origin = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| Url::parse(origin).ok());
+    let (Some(host), Some(origin)) = (host, origin) else {
+        return false;
+    };
     let asked = Url::parse(&format!("{}://{host}/", origin.scheme())).ok();
-    matches!(origin.scheme(), "http" | "https") && asked.is_some_and(|asked| asked.origin() == origin.origin())
+    matches!(origin.scheme(), "http" | "https")
+        && asked.is_some_and(|asked| asked.origin() == origin.origin())
 }
 
 #[cfg(test)]
@@ -123,12 +152,31 @@ mod tests {
     #[test]
     fn a_socket_is_for_our_own_pages_and_for_programs() {
         assert!(may_open("none", "chat.example", None));
-        assert!(may_open("none", "chat.example", Some("https://chat.example")));
-        assert!(may_open("none", "Chat.Example:443", Some("https://chat.example")));
-        assert!(may_open("none", "127.0.0.1:8080", Some("http://127.0.0.1:8080")));
+        assert!(may_open(
+            "none",
+            "chat.example",
+            Some("https://chat.example")
+        ));
+        assert!(may_open(
+            "none",
+            "Chat.Example:443",
+            Some("https://chat.example")
+        ));
+        assert!(may_open(
+            "none",
+            "127.0.0.1:8080",
+            Some("http://127.0.0.1:8080")
+        ));
         assert!(may_open("none", "[::1]:8080", Some("http://[::1]:8080")));
-        for other in ["https://evil.example", "https://chat.example.evil.example", "https://chat.example:8443", "null", "file://", "x", ""]
-        {
+        for other in [
+            "https://evil.example",
+            "https://chat.example.evil.example",
+            "https://chat.example:8443",
+            "null",
+            "file://",
+            "x",
+            "",
+        ] {
             assert!(!may_open("none", "chat.example", Some(other)), "{other}");
         }
     }
@@ -136,21 +184,49 @@ mod tests {
     #[test]
     fn a_listed_origin_is_let_in_to_the_letter() {
         let listed = "https://one.example,capacitor://localhost";
-        assert!(may_open(listed, "chat.example", Some("https://one.example")));
-        assert!(may_open(listed, "chat.example", Some("capacitor://localhost")));
-        assert!(!may_open(listed, "chat.example", Some("http://one.example")));
-        assert!(!may_open(listed, "chat.example", Some("https://one.example:444")));
+        assert!(may_open(
+            listed,
+            "chat.example",
+            Some("https://one.example")
+        ));
+        assert!(may_open(
+            listed,
+            "chat.example",
+            Some("capacitor://localhost")
+        ));
+        assert!(!may_open(
+            listed,
+            "chat.example",
+            Some("http://one.example")
+        ));
+        assert!(!may_open(
+            listed,
+            "chat.example",
+            Some("https://one.example:444")
+        ));
         assert!(may_open("*", "chat.example", Some("null")));
     }
 
     #[test]
     fn a_list_holds_origins_and_nothing_else() {
-        for text in ["none", "*", "https://a.example", "http://a.example:81,capacitor://localhost"] {
+        for text in [
+            "none",
+            "*",
+            "https://a.example",
+            "http://a.example:81,capacitor://localhost",
+        ] {
             assert_eq!(text.parse::<Origins>().unwrap().to_string(), text);
         }
-        for text in
-            ["", "a.example", "https://a.example/", "https://a.example:443", "https://A.example", "https://*.example", "null", "x://"]
-        {
+        for text in [
+            "",
+            "a.example",
+            "https://a.example/",
+            "https://a.example:443",
+            "https://A.example",
+            "https://*.example",
+            "null",
+            "x://",
+        ] {
             assert!(text.parse::<Origins>().is_err(), "{text}");
         }
     }

@@ -48,7 +48,14 @@ pub(super) struct Evicted;
 
 impl Permits {
     pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, state: Mutex::new(State { next: BUSY + 1, ..State::default() }), changed: Notify::new() })
+        Arc::new(Self {
+            most,
+            state: Mutex::new(State {
+                next: BUSY + 1,
+                ..State::default()
+            }),
+            changed: Notify::new(),
+        })
     }
 
     /// Waits for a permit. Where all are taken, the idlest holder is evicted; where all are busy, for the first that is not.
@@ -85,7 +92,11 @@ impl Permits {
         state.taken += 1;
         let evicted = Arc::new(Notify::new());
         let key = state.insert(&evicted);
-        Some(Permit { pool: Arc::clone(self), key: Mutex::new(key), evicted })
+        Some(Permit {
+            pool: Arc::clone(self),
+            key: Mutex::new(key),
+            evicted,
+        })
     }
 
     /// Evicts the idlest holder, unless one is on its way out for each newcomer.
@@ -100,7 +111,9 @@ impl Permits {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while the permits are held")
+        self.state
+            .lock()
+            .expect("no panic while the permits are held")
     }
 }
 
@@ -200,13 +213,23 @@ mod tests {
     #[tokio::test]
     async fn the_idlest_makes_room_for_a_newcomer_and_a_busy_one_does_not() {
         let permits = Permits::new(3);
-        let [first, second, third] = [permits.acquire().await, permits.acquire().await, permits.acquire().await];
+        let [first, second, third] = [
+            permits.acquire().await,
+            permits.acquire().await,
+            permits.acquire().await,
+        ];
         first.busy().unwrap();
         let mut newcomer = Box::pin(permits.acquire());
         assert!(newcomer.as_mut().now_or_never().is_none());
-        assert!(second.eviction().notified().now_or_never().is_some(), "it has been idle longer than the third");
+        assert!(
+            second.eviction().notified().now_or_never().is_some(),
+            "it has been idle longer than the third"
+        );
         assert_eq!(second.busy(), Err(Evicted));
-        assert!(newcomer.as_mut().now_or_never().is_none(), "one is on its way out");
+        assert!(
+            newcomer.as_mut().now_or_never().is_none(),
+            "one is on its way out"
+        );
         assert!(third.eviction().notified().now_or_never().is_none());
         drop(second);
         let newcomer = newcomer.await;
@@ -216,7 +239,11 @@ mod tests {
         for oldest in [third, newcomer, first] {
             let mut next = Box::pin(permits.acquire());
             assert!(next.as_mut().now_or_never().is_none());
-            oldest.eviction().notified().now_or_never().expect("it is evicted");
+            oldest
+                .eviction()
+                .notified()
+                .now_or_never()
+                .expect("it is evicted");
             drop(oldest);
             let next = next.await;
             next.busy().unwrap();
@@ -233,11 +260,17 @@ mod tests {
         assert!(newcomer.as_mut().now_or_never().is_none());
         only.idle();
         assert!(newcomer.as_mut().now_or_never().is_none());
-        only.eviction().notified().now_or_never().expect("it is evicted as soon as it is idle");
+        only.eviction()
+            .notified()
+            .now_or_never()
+            .expect("it is evicted as soon as it is idle");
         drop(only);
         newcomer.await;
         let state = permits.lock();
-        assert_eq!((state.taken, state.waiting, state.evicting, state.idle.len()), (0, 0, 0, 0));
+        assert_eq!(
+            (state.taken, state.waiting, state.evicting, state.idle.len()),
+            (0, 0, 0, 0)
+        );
     }
 
     #[tokio::test]

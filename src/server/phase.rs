@@ -98,14 +98,19 @@ impl ConnectionPhase {
                 self.spend(count);
                 false
             }
-            REQUEST if self.is_body_over.load(Ordering::Relaxed) => !self.has_next_head.swap(true, Ordering::Relaxed),
+            REQUEST if self.is_body_over.load(Ordering::Relaxed) => {
+                !self.has_next_head.swap(true, Ordering::Relaxed)
+            }
             _ => false,
         }
     }
 
     fn spend(&self, count: usize) {
-        let left =
-            self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| (left != UNBOUNDED).then(|| left.saturating_sub(count)));
+        let left = self
+            .budget
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                (left != UNBOUNDED).then(|| left.saturating_sub(count))
+            });
         if left.is_ok_and(|left| left <= count) {
             self.over_budget.notify_one();
         }
@@ -133,7 +138,9 @@ impl ConnectionPhase {
 
     /// A write waits for the network, or does not any more.
     pub(super) fn stalled(&self, is_stalled: bool) {
-        if self.is_stalled.swap(is_stalled, Ordering::Relaxed) == is_stalled || !matches!(self.now(), IDLE | HEAD) {
+        if self.is_stalled.swap(is_stalled, Ordering::Relaxed) == is_stalled
+            || !matches!(self.now(), IDLE | HEAD)
+        {
             return;
         }
         if is_stalled {
@@ -180,7 +187,11 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let Self(phase) = self;
         if phase.now() == REQUEST {
-            phase.set(if phase.has_next_head.load(Ordering::Relaxed) { HEAD } else { IDLE });
+            phase.set(if phase.has_next_head.load(Ordering::Relaxed) {
+                HEAD
+            } else {
+                IDLE
+            });
             if !phase.is_stalled.load(Ordering::Relaxed) {
                 phase.permit.idle();
             }
@@ -196,7 +207,9 @@ pub(super) struct RequestBody {
 
 impl RequestBody {
     pub(super) fn new(body: Incoming, phase: Arc<ConnectionPhase>) -> Self {
-        phase.is_body_over.store(body.is_end_stream(), Ordering::Relaxed);
+        phase
+            .is_body_over
+            .store(body.is_end_stream(), Ordering::Relaxed);
         Self { body, phase }
     }
 }
@@ -213,7 +226,10 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if frame.is_none() || self.body.is_end_stream() {
             self.phase.is_body_over.store(true, Ordering::Relaxed);
@@ -238,7 +254,10 @@ pub(super) struct ResponseBody {
 
 impl ResponseBody {
     pub(super) fn new(body: AxumBody, under_way: UnderWay) -> Self {
-        Self { body, _under_way: under_way }
+        Self {
+            body,
+            _under_way: under_way,
+        }
     }
 }
 
@@ -246,7 +265,10 @@ impl Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

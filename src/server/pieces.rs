@@ -36,8 +36,18 @@ pub(super) struct Pieces {
 impl Pieces {
     /// `hint`: the bytes that are known already.
     pub(super) fn new(piece_bytes: usize, bytes_max: usize, hint: usize) -> Self {
-        let last = Vec::with_capacity((hint + FIRST_BYTES).min(piece_bytes).min(bytes_max.saturating_add(FIRST_BYTES)));
-        Self { whole: Vec::new(), last, piece_bytes, bytes: 0, bytes_max }
+        let last = Vec::with_capacity(
+            (hint + FIRST_BYTES)
+                .min(piece_bytes)
+                .min(bytes_max.saturating_add(FIRST_BYTES)),
+        );
+        Self {
+            whole: Vec::new(),
+            last,
+            piece_bytes,
+            bytes: 0,
+            bytes_max,
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -46,7 +56,11 @@ impl Pieces {
 
     /// The place to come back to with [`Pieces::rewind`].
     pub(super) fn mark(&self) -> Mark {
-        Mark { whole: self.whole.len(), last: self.last.len(), bytes: self.bytes }
+        Mark {
+            whole: self.whole.len(),
+            last: self.last.len(),
+            bytes: self.bytes,
+        }
     }
 
     /// Forgets what was added since.
@@ -65,7 +79,9 @@ impl Pieces {
 
     /// Everything in one piece, as a WebSocket message has it.
     pub(super) fn into_text(self) -> String {
-        let Self { mut whole, last, .. } = self;
+        let Self {
+            mut whole, last, ..
+        } = self;
         let bytes = if whole.is_empty() {
             last
         } else {
@@ -77,14 +93,24 @@ impl Pieces {
 
     /// An HTTP body of known length. Each piece holds the budget until it was written.
     pub(super) fn into_body(self, budget: Option<Arc<AnswerBudget>>) -> Body {
-        let Self { mut whole, last, .. } = self;
-        let held = |piece| Bytes::from_owner(Held { piece, _budget: budget.clone() });
+        let Self {
+            mut whole, last, ..
+        } = self;
+        let held = |piece| {
+            Bytes::from_owner(Held {
+                piece,
+                _budget: budget.clone(),
+            })
+        };
         if whole.is_empty() {
             return Body::from(held(last));
         }
         whole.push(last);
         let left = whole.iter().map(Vec::len).sum::<usize>() as u64;
-        Body::new(PiecesBody { pieces: whole.into_iter().map(held).collect(), left })
+        Body::new(PiecesBody {
+            pieces: whole.into_iter().map(held).collect(),
+            left,
+        })
     }
 }
 
@@ -135,7 +161,10 @@ impl hyper::body::Body for PiecesBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let piece = self.pieces.pop_front();
         Poll::Ready(piece.map(|piece| {
             self.left -= piece.len() as u64;

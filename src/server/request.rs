@@ -85,7 +85,13 @@ impl<'a> Asked<'a> {
         if !text.trim_ascii_start().starts_with('[') {
             return parse(text).map(Self::One);
         }
-        let refused = |sentence: String| Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::BadUserInput, sentence));
+        let refused = |sentence: String| {
+            Err(Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                Code::BadUserInput,
+                sentence,
+            ))
+        };
         if batch_max == 0 {
             return refused("Batches are not served: send one request at a time.".to_owned());
         }
@@ -94,7 +100,11 @@ impl<'a> Asked<'a> {
             return refused(format!("A batch has 1 to {batch_max} requests."));
         }
         // Each by itself, so that a batch is none of its own requests.
-        requests.into_iter().map(|request| GraphqlRequest::from_json(request.get().as_bytes())).collect::<Result<_, _>>().map(Self::Batch)
+        requests
+            .into_iter()
+            .map(|request| GraphqlRequest::from_json(request.get().as_bytes()))
+            .collect::<Result<_, _>>()
+            .map(Self::Batch)
     }
 }
 
@@ -126,7 +136,9 @@ impl<'a> GraphqlRequest<'a> {
     pub(super) fn from_parameters(parameters: &'a Parameters) -> Result<Self, Problem> {
         let json = |name: &str, text: &'a Option<String>| match text.as_deref() {
             None | Some("") => Ok(None),
-            Some(text) => serde_json::from_str::<&RawValue>(text).map(Some).map_err(|error| bad_json(format!("`{name}`: {error}"))),
+            Some(text) => serde_json::from_str::<&RawValue>(text)
+                .map(Some)
+                .map_err(|error| bad_json(format!("`{name}`: {error}"))),
         };
         let extensions = match json("extensions", &parameters.extensions)? {
             Some(raw) => serde_json::from_str(raw.get()).map_err(|error| not_a_request(&error))?,
@@ -135,22 +147,37 @@ impl<'a> GraphqlRequest<'a> {
         Ok(Self {
             query: parameters.query.as_deref().map(Cow::Borrowed),
             document_id: parameters.document_id.as_deref().map(Cow::Borrowed),
-            operation_name: parameters.operation_name.as_deref().filter(|name| !name.is_empty()).map(Cow::Borrowed),
+            operation_name: parameters
+                .operation_name
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .map(Cow::Borrowed),
             variables: json("variables", &parameters.variables)?,
             extensions,
         })
     }
 
     /// The text of the document, its own or one of the list.
-    pub(super) fn document<'r>(&'r self, trusted: Option<&'r TrustedDocuments>) -> Result<&'r str, Problem> {
+    pub(super) fn document<'r>(
+        &'r self,
+        trusted: Option<&'r TrustedDocuments>,
+    ) -> Result<&'r str, Problem> {
         if let Some(query) = self.query.as_deref().filter(|query| !query.is_empty()) {
             if trusted.is_none_or(|trusted| trusted.holds(query)) {
                 return Ok(query);
             }
-            let sentence = "This server runs the documents of its list only, and this one is not in it.";
-            return Err(Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence));
+            let sentence =
+                "This server runs the documents of its list only, and this one is not in it.";
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                Code::Forbidden,
+                sentence,
+            ));
         }
-        let persisted = self.extensions.as_ref().and_then(|extensions| extensions.0.persisted_query.as_ref());
+        let persisted = self
+            .extensions
+            .as_ref()
+            .and_then(|extensions| extensions.0.persisted_query.as_ref());
         let hash = persisted.and_then(|persisted| persisted.0.sha256_hash.as_deref());
         let id = self.document_id.as_deref().or(hash);
         if id.is_none() && persisted.is_none() {
@@ -164,16 +191,27 @@ impl<'a> GraphqlRequest<'a> {
             },
             None => "Persisted queries are not served: send the whole document in `query`.",
         };
-        Err(Problem::new(StatusCode::BAD_REQUEST, Code::PersistedQueryNotSupported, sentence))
+        Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            Code::PersistedQueryNotSupported,
+            sentence,
+        ))
     }
 
     pub(super) fn variables(&self, bytes_max: usize) -> Result<Variables, Problem> {
-        let Some(raw) = self.variables else { return Ok(Variables::default()) };
+        let Some(raw) = self.variables else {
+            return Ok(Variables::default());
+        };
         if raw.get().len() > bytes_max {
             let sentence = format!("The variables have more than {bytes_max} bytes.");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::BadUserInput, sentence));
+            return Err(Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                Code::BadUserInput,
+                sentence,
+            ));
         }
-        serde_json::from_str(raw.get()).map_err(|error| not_a_request(format!("`variables`: {error}")))
+        serde_json::from_str(raw.get())
+            .map_err(|error| not_a_request(format!("`variables`: {error}")))
     }
 }
 
@@ -189,9 +227,17 @@ pub(super) struct Parameters {
 }
 
 pub(super) fn bad_json(why: impl std::fmt::Display) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, Code::BadUserInput, format!("The request cannot be read as JSON: {why}."))
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        Code::BadUserInput,
+        format!("The request cannot be read as JSON: {why}."),
+    )
 }
 
 pub(super) fn not_a_request(why: impl std::fmt::Display) -> Problem {
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Code::BadUserInput, format!("This is not a GraphQL request: {why}."))
+    Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        Code::BadUserInput,
+        format!("This is not a GraphQL request: {why}."),
+    )
 }

@@ -29,10 +29,20 @@ pub(super) struct Impatient<S> {
 
 impl<S> Impatient<S> {
     pub(super) fn new(stream: S, patience: Duration, bounds: PaceBounds) -> Self {
-        Self { stream, patience, bounds, stalled: None, pace: None }
+        Self {
+            stream,
+            patience,
+            bounds,
+            stalled: None,
+            pace: None,
+        }
     }
 
-    fn judge(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn judge(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if let (Some(pace), Poll::Ready(Ok(bytes))) = (&mut self.pace, &written) {
             pace.0.count(*bytes);
         }
@@ -41,11 +51,22 @@ impl<S> Impatient<S> {
             return written;
         }
         if self.poll_too_slow(cx).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side reads too slowly")));
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the other side reads too slowly",
+            )));
         }
         let patience = self.patience;
-        ready!(self.stalled.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side does not read")))
+        ready!(
+            self.stalled
+                .get_or_insert_with(|| Box::pin(sleep(patience)))
+                .as_mut()
+                .poll(cx)
+        );
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the other side does not read",
+        )))
     }
 
     fn poll_too_slow(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -81,7 +102,13 @@ struct Pace {
 
 impl Pace {
     fn new(bounds: PaceBounds, now: Instant) -> Self {
-        Self { bounds, parts: [0; PARTS], over: 0, bytes: 0, end: now + bounds.window / PARTS as u32 }
+        Self {
+            bounds,
+            parts: [0; PARTS],
+            over: 0,
+            bytes: 0,
+            end: now + bounds.window / PARTS as u32,
+        }
     }
 
     fn count(&mut self, bytes: usize) {
@@ -94,8 +121,14 @@ impl Pace {
             self.parts[self.over % PARTS] = std::mem::take(&mut self.bytes);
             self.over += 1;
             self.end += (self.bounds.window / PARTS as u32).max(Duration::from_millis(1));
-            let taken = self.parts.iter().fold(0_usize, |sum, bytes| sum.saturating_add(*bytes));
-            if self.over >= PARTS && (taken as f64) < self.bounds.bytes_per_second as f64 * self.bounds.window.as_secs_f64() {
+            let taken = self
+                .parts
+                .iter()
+                .fold(0_usize, |sum, bytes| sum.saturating_add(*bytes));
+            if self.over >= PARTS
+                && (taken as f64)
+                    < self.bounds.bytes_per_second as f64 * self.bounds.window.as_secs_f64()
+            {
                 return true;
             }
         }
@@ -104,18 +137,30 @@ impl Pace {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.judge(cx, written)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
         self.judge(cx, written)
     }
@@ -141,7 +186,10 @@ mod tests {
 
     use super::*;
 
-    const PACE: PaceBounds = PaceBounds { bytes_per_second: 10, window: Duration::from_secs(30) };
+    const PACE: PaceBounds = PaceBounds {
+        bytes_per_second: 10,
+        window: Duration::from_secs(30),
+    };
 
     #[tokio::test]
     async fn who_reads_slowly_has_time_again_after_each_write() {
@@ -162,13 +210,19 @@ mod tests {
     async fn who_does_not_read_is_given_up() {
         let (ours, _theirs) = duplex(1);
         let mut ours = Impatient::new(ours, Duration::from_millis(10), PACE);
-        assert_eq!(ours.write_all(b"abc").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            ours.write_all(b"abc").await.unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
     }
 
     #[tokio::test]
     async fn a_write_that_waits_is_given_up_by_its_pace_long_before_its_deadline() {
         let (ours, mut theirs) = duplex(8);
-        let pace = PaceBounds { bytes_per_second: 1 << 40, window: Duration::from_millis(30) };
+        let pace = PaceBounds {
+            bytes_per_second: 1 << 40,
+            window: Duration::from_millis(30),
+        };
         let mut ours = Impatient::new(ours, Duration::from_secs(60), pace);
         let bytes = vec![b'x'; 1 << 24];
         let read = async {
@@ -183,7 +237,10 @@ mod tests {
             written
         };
         let (written, ()) = tokio::join!(write, read);
-        assert_eq!(written.unwrap_err().to_string(), "the other side reads too slowly");
+        assert_eq!(
+            written.unwrap_err().to_string(),
+            "the other side reads too slowly"
+        );
     }
 
     #[tokio::test]
@@ -216,9 +273,21 @@ mod tests {
         assert_eq!(given_up(|_| 9), Some(30));
         assert_eq!(given_up(|_| 10), None);
         // What was taken long ago does not help.
-        assert_eq!(given_up(|second| if second == 1 { 100_000 } else { 9 }), Some(35));
-        assert_eq!(given_up(|second| if second % 25 == 0 { 300 } else { 0 }), None);
-        assert_eq!(given_up(|second| if second % 50 == 0 { 500 } else { 0 }), Some(30));
-        assert_eq!(given_up(|second| if second <= 100 { 10 } else { 0 }), Some(105));
+        assert_eq!(
+            given_up(|second| if second == 1 { 100_000 } else { 9 }),
+            Some(35)
+        );
+        assert_eq!(
+            given_up(|second| if second % 25 == 0 { 300 } else { 0 }),
+            None
+        );
+        assert_eq!(
+            given_up(|second| if second % 50 == 0 { 500 } else { 0 }),
+            Some(30)
+        );
+        assert_eq!(
+            given_up(|second| if second <= 100 { 10 } else { 0 }),
+            Some(105)
+        );
     }
 }

@@ -64,7 +64,13 @@ struct Lingering {
 
 impl<S> Transport<S> {
     pub(super) fn new(stream: S, phase: Arc<ConnectionPhase>, bounds: HeadBounds) -> Self {
-        Self { stream, phase, bounds, head_deadline: None, lingering: None }
+        Self {
+            stream,
+            phase,
+            bounds,
+            head_deadline: None,
+            lingering: None,
+        }
     }
 
     /// Nothing came. An incomplete head has a deadline.
@@ -74,8 +80,16 @@ impl<S> Transport<S> {
             return Poll::Pending;
         }
         let wait = self.bounds.wait;
-        ready!(self.head_deadline.get_or_insert_with(|| Box::pin(sleep(wait))).as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the head of a request took too long")))
+        ready!(
+            self.head_deadline
+                .get_or_insert_with(|| Box::pin(sleep(wait)))
+                .as_mut()
+                .poll(cx)
+        );
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the head of a request took too long",
+        )))
     }
 
     fn note_write(&self, written: &Poll<io::Result<usize>>) {
@@ -86,8 +100,15 @@ impl<S> Transport<S> {
 impl<S: AsyncRead + Unpin> Transport<S> {
     /// Reads and drops until the client closes, or its time or its bytes are over.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let HeadBounds { linger, linger_bytes, .. } = self.bounds;
-        let lingering = self.lingering.get_or_insert_with(|| Lingering { bytes: linger_bytes, deadline: Box::pin(sleep(linger)) });
+        let HeadBounds {
+            linger,
+            linger_bytes,
+            ..
+        } = self.bounds;
+        let lingering = self.lingering.get_or_insert_with(|| Lingering {
+            bytes: linger_bytes,
+            deadline: Box::pin(sleep(linger)),
+        });
         if lingering.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
@@ -117,7 +138,11 @@ fn poll_drop(stream: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Pol
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Transport<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.phase.is_over_budget() {
             return self.poll_beyond_budget(cx);
         }
@@ -141,13 +166,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for Transport<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note_write(&written);
         written
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
         self.note_write(&written);
         written

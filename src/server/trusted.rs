@@ -36,7 +36,10 @@ pub enum TrustedError {
 
 /// The file: `{"id": "document"}` of Relay's compiler and of graphql-codegen, or the manifest of Apollo's tools.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "an object of texts, or a manifest with `operations`")]
+#[serde(
+    untagged,
+    expecting = "an object of texts, or a manifest with `operations`"
+)]
 enum Listed {
     Manifest { operations: Vec<Operation> },
     Documents(HashMap<String, String>),
@@ -53,7 +56,9 @@ impl TrustedDocuments {
 
     pub fn read(path: &Path) -> Result<Self, TrustedError> {
         let mut json = Vec::new();
-        File::open(path)?.take(Self::FILE_BYTES_MAX + 1).read_to_end(&mut json)?;
+        File::open(path)?
+            .take(Self::FILE_BYTES_MAX + 1)
+            .read_to_end(&mut json)?;
         if json.len() as u64 > Self::FILE_BYTES_MAX {
             return Err(TrustedError::TooLarge);
         }
@@ -62,7 +67,10 @@ impl TrustedDocuments {
 
     pub fn parse(json: &[u8]) -> Result<Self, TrustedError> {
         let documents: Vec<(String, String)> = match serde_json::from_slice(json)? {
-            Listed::Manifest { operations } => operations.into_iter().map(|operation| (operation.id, operation.body)).collect(),
+            Listed::Manifest { operations } => operations
+                .into_iter()
+                .map(|operation| (operation.id, operation.body))
+                .collect(),
             Listed::Documents(documents) => documents.into_iter().collect(),
         };
         if documents.is_empty() {
@@ -93,7 +101,10 @@ impl TrustedDocuments {
     }
 
     pub(super) fn document(&self, id: &str) -> Option<&str> {
-        let found = self.by_id.get(id).or_else(|| self.by_id.get(id.strip_prefix(SHA256)?));
+        let found = self
+            .by_id
+            .get(id)
+            .or_else(|| self.by_id.get(id.strip_prefix(SHA256)?));
         found.map(|text| &**text)
     }
 
@@ -103,7 +114,10 @@ impl TrustedDocuments {
 }
 
 fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -142,8 +156,20 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_refused() {
-        for wrong in ["", "{", "[]", "7", "{}", "{\"a\": 1}", "{\"operations\": []}", "{\"operations\": [{\"id\": \"a\"}]}"] {
-            assert!(TrustedDocuments::parse(wrong.as_bytes()).is_err(), "{wrong}");
+        for wrong in [
+            "",
+            "{",
+            "[]",
+            "7",
+            "{}",
+            "{\"a\": 1}",
+            "{\"operations\": []}",
+            "{\"operations\": [{\"id\": \"a\"}]}",
+        ] {
+            assert!(
+                TrustedDocuments::parse(wrong.as_bytes()).is_err(),
+                "{wrong}"
+            );
         }
     }
 }

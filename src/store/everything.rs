@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Error;
 use crate::model::{
-    Conversation, ConversationId, Emoji, Flags, Membership, Message, MessageId, OrderKey, Participant, Profile, ReadMarker, TimeUuid,
-    Timestamp, UserId,
+    Conversation, ConversationId, Emoji, Flags, Membership, Message, MessageId, OrderKey,
+    Participant, Profile, ReadMarker, TimeUuid, Timestamp, UserId,
 };
 
 /// One row of an import. A row that the store has already stays as it is, so an import can be repeated.
@@ -40,7 +40,9 @@ impl ImportRow {
         match self {
             Self::User { .. } => None,
             Self::Conversation { conversation, .. } => Some(conversation.id),
-            Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => Some(*conversation),
+            Self::Participant { conversation, .. } | Self::Reaction { conversation, .. } => {
+                Some(*conversation)
+            }
             Self::Message(message) => Some(message.conversation),
         }
     }
@@ -72,8 +74,14 @@ impl ImportPlaces {
     /// The marker that follows. `None` where nothing was read.
     pub fn marker(&self) -> Option<ReadMarker> {
         match (self.unread_from, self.read_up_to) {
-            (Some(from), _) => Some(ReadMarker { epoch: 1, up_to: from.order_key().before() }),
-            (None, Some(read_up_to)) => Some(ReadMarker { epoch: 0, up_to: read_up_to.order_key() }),
+            (Some(from), _) => Some(ReadMarker {
+                epoch: 1,
+                up_to: from.order_key().before(),
+            }),
+            (None, Some(read_up_to)) => Some(ReadMarker {
+                epoch: 0,
+                up_to: read_up_to.order_key(),
+            }),
             (None, None) => None,
         }
     }
@@ -81,7 +89,11 @@ impl ImportPlaces {
 
 /// The activity that an import must give, so that a conversation stands there where it stands here. `None` where it follows from the last
 /// message, or from the making.
-pub fn activity_to_give(conversation: &Conversation, last_message: Option<MessageId>, last_activity: Timestamp) -> Option<Timestamp> {
+pub fn activity_to_give(
+    conversation: &Conversation,
+    last_message: Option<MessageId>,
+    last_activity: Timestamp,
+) -> Option<Timestamp> {
     let follows = last_message.map_or(conversation.created_at, MessageId::moment);
     (last_activity != follows).then_some(last_activity)
 }
@@ -99,9 +111,15 @@ impl StoredMessage {
     pub fn of(id: MessageId, read: super::Result<Message>) -> super::Result<Self> {
         let message = match read {
             Ok(message) => {
-                let metadata = message.content.as_ref().and_then(|content| content.metadata.as_ref());
+                let metadata = message
+                    .content
+                    .as_ref()
+                    .and_then(|content| content.metadata.as_ref());
                 let damage = metadata.and_then(|metadata| metadata.json().err());
-                damage.map_or_else(|| Ok(Arc::new(message)), |damage| Err(format!("its metadata {damage}")))
+                damage.map_or_else(
+                    || Ok(Arc::new(message)),
+                    |damage| Err(format!("its metadata {damage}")),
+                )
             }
             Err(Error::Corrupt { cause, .. }) => Err(format!("its row cannot be read: {cause}")),
             Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) => return Err(error),
@@ -171,16 +189,29 @@ mod tests {
         };
         let (min, five, nine) = (OrderKey::MIN, id(5).order_key(), id(9).order_key());
         // The receipt, the marker, and whether a message of that microsecond is read then.
-        for (receipt, read) in
-            [(min, min), (five, five), (five, nine), (five, min), (min, five), (nine, five.before()), (min, five.before())]
-        {
+        for (receipt, read) in [
+            (min, min),
+            (five, five),
+            (five, nine),
+            (five, min),
+            (min, five),
+            (nine, five.before()),
+            (min, five.before()),
+        ] {
             let places = ImportPlaces::of(&participant(receipt), read, Flags::default());
             let marker = places.marker().unwrap_or_default().up_to;
             for micros in 4..=10 {
-                assert_eq!(id(micros).order_key() <= marker, id(micros).order_key() <= read, "{receipt:?} {read:?} {micros}");
+                assert_eq!(
+                    id(micros).order_key() <= marker,
+                    id(micros).order_key() <= read,
+                    "{receipt:?} {read:?} {micros}"
+                );
             }
             // Once more, it is the same.
-            assert_eq!(ImportPlaces::of(&participant(receipt), marker, Flags::default()), places);
+            assert_eq!(
+                ImportPlaces::of(&participant(receipt), marker, Flags::default()),
+                places
+            );
         }
     }
 }

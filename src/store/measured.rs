@@ -7,14 +7,16 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
-    Verified, VerifyPlace, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces,
+    ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage,
+    ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
-    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 /// Answers as the store in it does.
@@ -33,9 +35,17 @@ impl Measured {
             &["operation"],
             LATENCIES,
         );
-        let failures =
-            metrics::counters("wideroom_store_failures_total", "Failed store operations, by operation and reason.", &["operation", "why"]);
-        Self { store, operations: Operations::new(&seconds), seconds, failures }
+        let failures = metrics::counters(
+            "wideroom_store_failures_total",
+            "Failed store operations, by operation and reason.",
+            &["operation", "why"],
+        );
+        Self {
+            store,
+            operations: Operations::new(&seconds),
+            seconds,
+            failures,
+        }
     }
 
     pub fn register(&self, metrics: &Metrics) {
@@ -43,7 +53,12 @@ impl Measured {
         metrics.add(self.failures.clone());
     }
 
-    async fn measure<T>(&self, name: &str, seconds: &Histogram, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn measure<T>(
+        &self,
+        name: &str,
+        seconds: &Histogram,
+        answer: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let began = Instant::now();
         let answer = answer.await;
         seconds.observe(began.elapsed().as_secs_f64());

@@ -40,14 +40,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use self::everything::{
-    DAMAGED_MESSAGE, Finding, ImportPlaces, ImportRow, Imported, StoredMessage, Verified, VerifyPlace, activity_to_give,
+    DAMAGED_MESSAGE, Finding, ImportPlaces, ImportRow, Imported, StoredMessage, Verified,
+    VerifyPlace, activity_to_give,
 };
 pub use self::measured::Measured;
 pub use self::reader::ReadShares;
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey, InboxKey, InboxRow, InputHash,
-    Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, ReadMarker, Revision, Role, TimeUuid,
-    Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey,
+    InboxKey, InboxRow, InputHash, Membership, Message, MessageId, OrderKey, Page, PageRequest,
+    Participant, Profile, Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread,
+    UserId,
 };
 
 /// Why a store did not do as asked, by what one can do about it. "Not there" is no error but `None`.
@@ -240,10 +242,16 @@ impl FlagsChange {
         let archived_at = match self.archive {
             Some(Archive::Begin(moment)) => Some(moment),
             Some(Archive::End) => None,
-            Some(Archive::EndOf(moment)) => flags.archived_at.filter(|archived_at| *archived_at != moment),
+            Some(Archive::EndOf(moment)) => flags
+                .archived_at
+                .filter(|archived_at| *archived_at != moment),
             None => flags.archived_at,
         };
-        Flags { is_muted: self.muted.unwrap_or(flags.is_muted), is_pinned: self.pinned.unwrap_or(flags.is_pinned), archived_at }
+        Flags {
+            is_muted: self.muted.unwrap_or(flags.is_muted),
+            is_pinned: self.pinned.unwrap_or(flags.is_pinned),
+            archived_at,
+        }
     }
 }
 
@@ -311,25 +319,44 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// Conversations with the viewer's membership, also one that has ended. `None` where there is no such conversation or the viewer was
     /// never in it.
-    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>>;
+    async fn seats(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Seat>>>;
 
     /// The direct conversation of two users, whatever its id.
-    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>>;
+    async fn direct_conversation(
+        &self,
+        one: &UserId,
+        other: &UserId,
+    ) -> Result<Option<ConversationId>>;
 
     /// Makes a conversation with all its participants, their inbox entries and, for a direct one, its pair: all or nothing. Where its id,
     /// or its pair, is taken, nothing changes and the answer is what is there, also when two do it at the same moment.
     async fn create_conversation(&self, new: &NewConversation) -> Result<Created>;
 
     /// Those who are in the conversation now, by username bytes.
-    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>>;
+    async fn participants(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>>;
 
     /// Some participants by name, also those who have left. `None` for those who were never in it.
-    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>>;
+    async fn participants_by_name(
+        &self,
+        keys: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>>;
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
 
     /// The state on which a change of these memberships is decided, read at one moment. `None` if there is no such conversation.
-    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>>;
+    async fn members(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Option<Members>>;
 
     /// Changes who is in a conversation: with the SYSTEM message, which is kept as a send is, the changes in the log, and one in the
     /// `changes_by_user` of everybody who joins or leaves, under the message's id: all or nothing.
@@ -339,11 +366,19 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// The ids lie after every id of the conversation. Where the membership has changed since it was `seen`, nothing is written: `None`.
     /// The same change once more changes nothing, and answers as the first time. The audience is who is in it then; it is named once more
     /// where the conversation becomes large.
-    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>>;
+    async fn change_membership(
+        &self,
+        conversation: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>>;
 
     /// Gives a conversation another name, with the SYSTEM message, which is kept as a send is, and the change in the log: all or nothing.
     /// The ids lie after every id of the conversation. The same once more changes nothing. Of a conversation that is not there: `Corrupt`.
-    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience>;
+    async fn rename_conversation(
+        &self,
+        conversation: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience>;
 
     /// Keeps messages of one conversation, and with them the activity of every inbox concerned, the senders' `sent_up_to` and the
     /// idempotency keys: all or nothing, but for those whose key is taken. The ids ascend and lie after every id of the conversation; no
@@ -351,26 +386,50 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     ///
     /// The same again changes nothing: it settles a write whose outcome was not known, and finishes one that ended after its key was
     /// claimed.
-    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended>;
+    async fn append_messages(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended>;
 
     /// Changes a message, and logs the change for streams that were away, and in `changes_by_user` where an inbox shows it: all or nothing.
     /// The change's id lies after every id of the conversation, and one task at a time calls this and `append_messages` for it. Of a
     /// message that is not there: `None`. One that is deleted already stays as it is, and nothing is logged.
-    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>>;
+    async fn revise_message(
+        &self,
+        conversation: ConversationId,
+        revision: &Revision,
+        change: &Change,
+    ) -> Result<Option<Revised>>;
 
     /// Puts the reaction of the change's user to its message on or off, and logs the change: all or nothing. No inbox shows it, though
     /// the entries of a large conversation may be told anew, as with all that is logged there. The message says from then on that it has
     /// reactions. The change's id lies after every id of the conversation, and one task at a time calls this and
     /// the two above for it. Answers with the message as it is then. Of a message that is not there: `None`. One that is deleted stays as
     /// it is, and nothing is logged. The same again changes nothing.
-    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>>;
+    async fn react(
+        &self,
+        conversation: ConversationId,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>>;
 
     /// The reactions to each message by the bytes of their emoji, also those that nobody has on any more. Of each at most
     /// [`Reaction::COUNT_MAX`] are counted and [`Reaction::ROWS_MAX`] rows looked at, either of which makes the count capped.
-    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>>;
+    async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>>;
 
     /// The changes of a conversation after a place, the oldest first, at most `limit`. They are kept for 35 days.
-    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>>;
+    async fn changes(
+        &self,
+        conversation: ConversationId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>>;
 
     /// Logs a change that stands under an older id once more, so that streams that passed that id find it: all or nothing, as
     /// `revise_message` logs it. A kept message that became visible late is logged as [`crate::model::ChangeKind::MessageLate`].
@@ -382,21 +441,42 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>>;
 
     /// Earlier sends of the last 24 hours by their keys.
-    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>>;
+    async fn earlier_sends(
+        &self,
+        conversation: ConversationId,
+        keys: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>>;
 
     /// A page of messages, the newest first: `after` is what is older. The cut is in the order of ids, its start the oldest.
-    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>>;
+    async fn history(
+        &self,
+        conversation: ConversationId,
+        cut: &Cut<OrderKey>,
+        page: &PageRequest<OrderKey>,
+    ) -> Result<Page<Arc<Message>>>;
 
-    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>>;
+    async fn messages(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>>;
 
     /// The newest message at or before each place, deleted ones included.
-    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>>;
+    async fn messages_at(
+        &self,
+        places: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>>;
 
     /// The newest message of each conversation.
-    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>>;
+    async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>>;
 
     /// The newest message or change of each conversation: where its event stream stands.
-    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>>;
+    async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>>;
 
     /// How many messages each conversation has, deleted ones included: exact, at a cost that does not grow with history.
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
@@ -408,15 +488,28 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>>;
 
     /// A user's rows for some conversations. `None` where the user is not in it now.
-    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>>;
+    async fn inbox_rows(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<InboxRow>>>;
 
     /// A user's rows that changed after a place, by their newest change, ascending; also those of conversations that the user has left
     /// since. Where they are more than `limit`: `None`.
-    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>>;
+    async fn inbox_changes(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Option<Vec<ChangedRow>>>;
 
     /// The changes in a user's `changes_by_user` after a position, unordered, each with its conversation. `None` if there are too many.
     /// Only stores that several servers share are asked.
-    async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+    async fn inbox_log(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
         let _ = (user, after);
         Ok(Some(Vec::new()))
     }
@@ -429,14 +522,24 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// TEXT messages of others after each place that are not deleted: counted up to `cap`. One more than the cap makes the count capped, and
     /// so do [`Unread::ROWS_MAX`] rows read. The cap 0 asks whether anything is unread.
-    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>>;
+    async fn unread(
+        &self,
+        user: &UserId,
+        questions: &[UnreadQuestion],
+        cap: u32,
+    ) -> Result<Vec<Unread>>;
 
     /// Moves a user's read marker: a maximum, so that the greater one stays whatever the order of arrival.
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()>;
 
     /// Moves up what reached a user's devices: a maximum, so that the greater place stays whatever the order of arrival. No change of an
     /// inbox.
-    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()>;
+    async fn mark_delivered(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        up_to: OrderKey,
+    ) -> Result<()>;
 
     /// Those whom a message of this sender was sent to ([`Participant::receives`]), by username bytes.
     async fn receivers(
@@ -466,10 +569,18 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// All users with a profile, in an order of the store's own: those behind one of them, at most `limit`. Fewer only at the end.
     ///
     /// This and the next four are what an export reads, in pieces that go on from any place. What is written meanwhile may be in it or not.
-    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>>;
+    async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>>;
 
     /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
-    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>>;
+    async fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>>;
 
     /// Everybody who is in a conversation or ever was, by username bytes: as they were given, and not as it counts.
     async fn all_participants(
@@ -480,7 +591,12 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>>;
 
     /// All messages of a conversation, from the oldest on: those behind one of them, at most `limit`. Damaged rows are among them.
-    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>>;
+    async fn all_messages(
+        &self,
+        conversation: ConversationId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>>;
 
     /// Every reaction to a message that is on, by emoji and username bytes.
     async fn all_reactions(

@@ -37,26 +37,49 @@ pub(super) struct OwnTurn {
 
 impl ReadShares {
     pub fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most: most.clamp(1, Semaphore::MAX_PERMITS), users: Mutex::default() })
+        Arc::new(Self {
+            most: most.clamp(1, Semaphore::MAX_PERMITS),
+            users: Mutex::default(),
+        })
     }
 
     /// Work whose reads are this user's.
-    pub async fn reading_for<T>(self: &Arc<Self>, user: &UserId, work: impl Future<Output = T>) -> T {
-        READER.scope(Reader { user: user.clone(), shares: Arc::clone(self) }, work).await
+    pub async fn reading_for<T>(
+        self: &Arc<Self>,
+        user: &UserId,
+        work: impl Future<Output = T>,
+    ) -> T {
+        READER
+            .scope(
+                Reader {
+                    user: user.clone(),
+                    shares: Arc::clone(self),
+                },
+                work,
+            )
+            .await
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<UserId, Arc<Semaphore>>> {
-        self.users.lock().expect("no panic while the shares are held")
+        self.users
+            .lock()
+            .expect("no panic while the shares are held")
     }
 
     fn share_of(&self, user: &UserId) -> Arc<Semaphore> {
-        Arc::clone(self.users().entry(user.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.most))))
+        Arc::clone(
+            self.users()
+                .entry(user.clone())
+                .or_insert_with(|| Arc::new(Semaphore::new(self.most))),
+        )
     }
 }
 
 impl fmt::Debug for ReadShares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadShares").field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("ReadShares")
+            .field("most", &self.most)
+            .finish_non_exhaustive()
     }
 }
 
@@ -65,8 +88,17 @@ impl OwnTurn {
     pub(super) async fn wait() -> Option<Self> {
         let reader = READER.try_with(Clone::clone).ok()?;
         let share = reader.shares.share_of(&reader.user);
-        let mut turn = Self { reader, share: Some(Arc::clone(&share)), permit: None };
-        turn.permit = Some(share.acquire_owned().await.expect("no share is ever closed"));
+        let mut turn = Self {
+            reader,
+            share: Some(Arc::clone(&share)),
+            permit: None,
+        };
+        turn.permit = Some(
+            share
+                .acquire_owned()
+                .await
+                .expect("no share is ever closed"),
+        );
         Some(turn)
     }
 }
@@ -78,7 +110,10 @@ impl Drop for OwnTurn {
         let mut users = shares.users();
         // While the map is held nobody comes, and of two that go one is the last.
         drop(self.share.take());
-        if users.get(user).is_some_and(|share| Arc::strong_count(share) == 1) {
+        if users
+            .get(user)
+            .is_some_and(|share| Arc::strong_count(share) == 1)
+        {
             users.remove(user);
         }
     }
@@ -105,6 +140,9 @@ mod tests {
         drop(held);
         drop(third.await);
         assert!(shares.users().is_empty(), "nobody is remembered");
-        assert!(OwnTurn::wait().await.is_none(), "what is read for nobody has no bound of its own");
+        assert!(
+            OwnTurn::wait().await.is_none(),
+            "what is read for nobody has no bound of its own"
+        );
     }
 }

@@ -129,12 +129,28 @@ impl Export {
         from: Written,
         tell: &mut Tell<'_>,
     ) -> Result<Outcome> {
-        let Written { counts, left_out, place } = from;
+        let Written {
+            counts,
+            left_out,
+            place,
+        } = from;
         let output = BufWriter::with_capacity(BUFFER_BYTES, output);
-        let mut run = Run { export: self, output, journal, counts, left_out, text: Vec::new(), tell };
+        let mut run = Run {
+            export: self,
+            output,
+            journal,
+            counts,
+            left_out,
+            text: Vec::new(),
+            tell,
+        };
         let is_whole = run.go_on(place).await?;
         run.output.flush().await?;
-        Ok(Outcome { counts: run.counts, left_out: run.left_out.len() as u64, is_interrupted: !is_whole })
+        Ok(Outcome {
+            counts: run.counts,
+            left_out: run.left_out.len() as u64,
+            is_interrupted: !is_whole,
+        })
     }
 }
 
@@ -163,7 +179,11 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
             Place::End => return Ok(true),
             Place::Start => {
                 let exported_at = Some(self.export.clock.now().to_string());
-                self.line(&Line::Header(line::Header { format: Some(FORMAT), exported_at })).await?;
+                self.line(&Line::Header(line::Header {
+                    format: Some(FORMAT),
+                    exported_at,
+                }))
+                .await?;
                 (None, None)
             }
             Place::Header => (None, None),
@@ -175,7 +195,8 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
                 (None, Some(id))
             }
         };
-        let is_whole = (after_conversation.is_some() || self.users(after_user).await?) && self.conversations(after_conversation).await?;
+        let is_whole = (after_conversation.is_some() || self.users(after_user).await?)
+            && self.conversations(after_conversation).await?;
         if is_whole {
             let lines = self.counts.lines;
             self.line(&Line::End(line::End { lines })).await?;
@@ -193,7 +214,10 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
     }
 
     async fn row(&mut self, row: &ImportRow) -> Result<()> {
-        let unreadable = |error| store::Error::Corrupt { table: "messages", cause: Box::new(error) };
+        let unreadable = |error| store::Error::Corrupt {
+            table: "messages",
+            cause: Box::new(error),
+        };
         self.line(&Line::of(row).map_err(unreadable)?).await
     }
 
@@ -224,7 +248,9 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
             let page = store.all_conversations(after, PAGE).await?;
             let is_last = page.len() < PAGE;
             after = page.last().map(|(conversation, _)| conversation.id);
-            let beginnings = page.into_iter().map(|(conversation, activity)| beginning(&*store, conversation, activity));
+            let beginnings = page
+                .into_iter()
+                .map(|(conversation, activity)| beginning(&*store, conversation, activity));
             let mut beginnings = stream::iter(beginnings).buffered(CONVERSATIONS_AHEAD);
             while let Some(beginning) = beginnings.next().await {
                 if !self.goes_on() || !self.conversation(beginning?).await? {
@@ -238,9 +264,18 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
     }
 
     async fn conversation(&mut self, beginning: Beginning) -> Result<bool> {
-        let Beginning { conversation, activity, people, messages } = beginning;
+        let Beginning {
+            conversation,
+            activity,
+            people,
+            messages,
+        } = beginning;
         let id = conversation.id;
-        self.row(&ImportRow::Conversation { conversation, last_activity: activity }).await?;
+        self.row(&ImportRow::Conversation {
+            conversation,
+            last_activity: activity,
+        })
+        .await?;
         let more_people = next_after(&people, |(user, ..)| user.clone());
         self.participants(id, people).await?;
         if let Some(after) = more_people
@@ -260,7 +295,11 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
     async fn rest_of(&mut self, id: ConversationId, within: Within) -> Result<bool> {
         let after = match within {
             Within::Conversation | Within::Participant(_) => {
-                let after = if let Within::Participant(user) = within { Some(user) } else { None };
+                let after = if let Within::Participant(user) = within {
+                    Some(user)
+                } else {
+                    None
+                };
                 if !self.participants_after(id, after).await? {
                     return Ok(false);
                 }
@@ -278,9 +317,17 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
         self.messages_after(id, after).await
     }
 
-    async fn participants_after(&mut self, id: ConversationId, mut after: Option<UserId>) -> Result<bool> {
+    async fn participants_after(
+        &mut self,
+        id: ConversationId,
+        mut after: Option<UserId>,
+    ) -> Result<bool> {
         while self.goes_on() {
-            let page = self.export.store.all_participants(id, after.as_ref(), PAGE).await?;
+            let page = self
+                .export
+                .store
+                .all_participants(id, after.as_ref(), PAGE)
+                .await?;
             after = next_after(&page, |(user, ..)| user.clone());
             self.participants(id, page).await?;
             if after.is_none() {
@@ -290,14 +337,28 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
         Ok(false)
     }
 
-    async fn participants(&mut self, conversation: ConversationId, people: Vec<(UserId, Membership, ImportPlaces)>) -> Result<()> {
+    async fn participants(
+        &mut self,
+        conversation: ConversationId,
+        people: Vec<(UserId, Membership, ImportPlaces)>,
+    ) -> Result<()> {
         for (user, membership, places) in people {
-            self.row(&ImportRow::Participant { conversation, user, membership, places }).await?;
+            self.row(&ImportRow::Participant {
+                conversation,
+                user,
+                membership,
+                places,
+            })
+            .await?;
         }
         Ok(())
     }
 
-    async fn messages_after(&mut self, id: ConversationId, mut after: Option<MessageId>) -> Result<bool> {
+    async fn messages_after(
+        &mut self,
+        id: ConversationId,
+        mut after: Option<MessageId>,
+    ) -> Result<bool> {
         while self.goes_on() {
             let page = self.export.store.all_messages(id, after, PAGE).await?;
             after = next_after(&page, |message| message.id);
@@ -314,7 +375,11 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
         let store = Arc::clone(&self.export.store);
         let with_reactions = messages.into_iter().map(async |stored| {
             let reactions = match &stored.message {
-                Ok(message) if message.has_reactions => store.all_reactions(id, message.id, None, REACTIONS_PAGE).await?,
+                Ok(message) if message.has_reactions => {
+                    store
+                        .all_reactions(id, message.id, None, REACTIONS_PAGE)
+                        .await?
+                }
                 Ok(_) | Err(_) => Vec::new(),
             };
             Ok::<_, store::Error>((stored, reactions))
@@ -325,12 +390,20 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
             let message = match message {
                 Ok(message) => message,
                 Err(why) => {
-                    self.leave_out(Damaged { conversation: id, message: at, why }).await?;
+                    self.leave_out(Damaged {
+                        conversation: id,
+                        message: at,
+                        why,
+                    })
+                    .await?;
                     continue;
                 }
             };
             self.row(&ImportRow::Message(message)).await?;
-            let more = reactions.last().filter(|_| reactions.len() == REACTIONS_PAGE).cloned();
+            let more = reactions
+                .last()
+                .filter(|_| reactions.len() == REACTIONS_PAGE)
+                .cloned();
             self.reactions(id, at, reactions).await?;
             if more.is_some() {
                 self.reactions_after(id, at, more).await?;
@@ -342,18 +415,36 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
     /// Noted before any later line is written: a later run goes on behind the last line, and does not meet the message again.
     async fn leave_out(&mut self, damaged: Damaged) -> Result<()> {
         (self.tell)(Report::LeftOut(&damaged));
-        let Damaged { conversation, message, why: _ } = damaged;
+        let Damaged {
+            conversation,
+            message,
+            why: _,
+        } = damaged;
         if self.left_out.insert((conversation, message)) {
-            self.journal.write_all(format!("{conversation} {message}\n").as_bytes()).await?;
+            self.journal
+                .write_all(format!("{conversation} {message}\n").as_bytes())
+                .await?;
             self.journal.flush().await?;
         }
         Ok(())
     }
 
-    async fn reactions_after(&mut self, id: ConversationId, message: MessageId, mut after: Option<(Emoji, UserId)>) -> Result<()> {
+    async fn reactions_after(
+        &mut self,
+        id: ConversationId,
+        message: MessageId,
+        mut after: Option<(Emoji, UserId)>,
+    ) -> Result<()> {
         loop {
-            let page = self.export.store.all_reactions(id, message, after.as_ref(), REACTIONS_PAGE).await?;
-            after = page.last().filter(|_| page.len() == REACTIONS_PAGE).cloned();
+            let page = self
+                .export
+                .store
+                .all_reactions(id, message, after.as_ref(), REACTIONS_PAGE)
+                .await?;
+            after = page
+                .last()
+                .filter(|_| page.len() == REACTIONS_PAGE)
+                .cloned();
             self.reactions(id, message, page).await?;
             if after.is_none() {
                 return Ok(());
@@ -361,9 +452,20 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
         }
     }
 
-    async fn reactions(&mut self, conversation: ConversationId, message: MessageId, reactions: Vec<(Emoji, UserId)>) -> Result<()> {
+    async fn reactions(
+        &mut self,
+        conversation: ConversationId,
+        message: MessageId,
+        reactions: Vec<(Emoji, UserId)>,
+    ) -> Result<()> {
         for (emoji, user) in reactions {
-            self.row(&ImportRow::Reaction { conversation, message, emoji, user }).await?;
+            self.row(&ImportRow::Reaction {
+                conversation,
+                message,
+                emoji,
+                user,
+            })
+            .await?;
         }
         Ok(())
     }
@@ -374,8 +476,20 @@ fn next_after<T, K>(page: &[T], key: impl Fn(&T) -> K) -> Option<K> {
     page.last().filter(|_| page.len() == PAGE).map(key)
 }
 
-async fn beginning(store: &dyn Store, conversation: Conversation, activity: Option<Timestamp>) -> store::Result<Beginning> {
+async fn beginning(
+    store: &dyn Store,
+    conversation: Conversation,
+    activity: Option<Timestamp>,
+) -> store::Result<Beginning> {
     let id = conversation.id;
-    let (people, messages) = tokio::try_join!(store.all_participants(id, None, PAGE), store.all_messages(id, None, PAGE))?;
-    Ok(Beginning { conversation, activity, people, messages })
+    let (people, messages) = tokio::try_join!(
+        store.all_participants(id, None, PAGE),
+        store.all_messages(id, None, PAGE)
+    )?;
+    Ok(Beginning {
+        conversation,
+        activity,
+        people,
+        messages,
+    })
 }

@@ -55,10 +55,16 @@ pub struct Counts {
 
 impl Counts {
     pub fn rows(&self) -> u64 {
-        [self.users, self.conversations, self.participants, self.messages, self.reactions]
-            .iter()
-            .map(|count| count.added + count.unchanged)
-            .sum()
+        [
+            self.users,
+            self.conversations,
+            self.participants,
+            self.messages,
+            self.reactions,
+        ]
+        .iter()
+        .map(|count| count.added + count.unchanged)
+        .sum()
     }
 }
 
@@ -104,27 +110,56 @@ type Tell<'a> = dyn FnMut(Told<'_>) + Send + 'a;
 
 impl Import {
     /// Imports an input that can be read only once. A repeated run starts from the beginning, which is harmless.
-    pub async fn pipe(&self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
-        let run = Run { import: self, note: None, spool: Spool::passing(&self.dir), progress: Progress::default(), has_added: false };
+    pub async fn pipe(
+        &self,
+        input: impl Read + Send + 'static,
+        tell: &mut Tell<'_>,
+    ) -> Result<Outcome, Error> {
+        let run = Run {
+            import: self,
+            note: None,
+            spool: Spool::passing(&self.dir),
+            progress: Progress::default(),
+            has_added: false,
+        };
         run.all(input, tell).await
     }
 
     /// A file. Where an earlier run of the same file was interrupted, this one goes on.
     pub async fn file(&self, file: File, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
-        let prepared = tokio::task::spawn_blocking(move || fingerprint(file)).await.expect("reading a file does not panic");
+        let prepared = tokio::task::spawn_blocking(move || fingerprint(file))
+            .await
+            .expect("reading a file does not panic");
         let (mut file, name) = prepared.map_err(Error::Read)?;
         let note = format!("import:{name}");
         let mut spool = Spool::kept(&self.dir, &name);
-        let earlier = self.store.note(&note).await?.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
+        let earlier = self
+            .store
+            .note(&note)
+            .await?
+            .and_then(|text| serde_json::from_str::<Progress>(&text).ok());
         let mut progress = earlier.unwrap_or_default();
-        if !spool.resume(progress.held_bytes).await.map_err(Error::Hold)? {
+        if !spool
+            .resume(progress.held_bytes)
+            .await
+            .map_err(Error::Hold)?
+        {
             progress = Progress::default();
         }
         if progress.lines > 0 {
             tell(Told::Resumed(&progress));
         }
-        file.seek(SeekFrom::Start(progress.offset)).map_err(Error::Read)?;
-        Run { import: self, note: Some(note), spool, progress, has_added: false }.all(file, tell).await
+        file.seek(SeekFrom::Start(progress.offset))
+            .map_err(Error::Read)?;
+        Run {
+            import: self,
+            note: Some(note),
+            spool,
+            progress,
+            has_added: false,
+        }
+        .all(file, tell)
+        .await
     }
 }
 
@@ -134,9 +169,16 @@ fn fingerprint(mut file: File) -> io::Result<(File, String)> {
     let mut hash = Sha256::new();
     hash.update(length.to_be_bytes());
     let mut beginning = Vec::new();
-    (&mut file).take(FINGERPRINT_BYTES).read_to_end(&mut beginning)?;
+    (&mut file)
+        .take(FINGERPRINT_BYTES)
+        .read_to_end(&mut beginning)?;
     hash.update(&beginning);
-    let name = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let name = hash
+        .finalize()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     Ok((file, name))
 }
 
@@ -159,18 +201,33 @@ enum Missing {
 impl Run<'_> {
     /// Expires all cursors issued before the import, because they know nothing of imported rows. The expiry is persisted first, so that a
     /// crash cannot skip it, and revoked if the import added nothing.
-    async fn all(mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
+    async fn all(
+        mut self,
+        input: impl Read + Send + 'static,
+        tell: &mut Tell<'_>,
+    ) -> Result<Outcome, Error> {
         let store = Arc::clone(&self.import.store);
         let before = store.note(store::NOTE_IMPORTED_AT).await?;
-        store.set_note(store::NOTE_IMPORTED_AT, Some(&self.import.clock.now().to_string())).await?;
+        store
+            .set_note(
+                store::NOTE_IMPORTED_AT,
+                Some(&self.import.clock.now().to_string()),
+            )
+            .await?;
         let outcome = self.bring_in(input, tell).await?;
         if !self.has_added {
-            store.set_note(store::NOTE_IMPORTED_AT, before.as_deref()).await?;
+            store
+                .set_note(store::NOTE_IMPORTED_AT, before.as_deref())
+                .await?;
         }
         Ok(outcome)
     }
 
-    async fn bring_in(&mut self, input: impl Read + Send + 'static, tell: &mut Tell<'_>) -> Result<Outcome, Error> {
+    async fn bring_in(
+        &mut self,
+        input: impl Read + Send + 'static,
+        tell: &mut Tell<'_>,
+    ) -> Result<Outcome, Error> {
         let mut batches = self.read(input, Numbering::Counted);
         while let Some(batch) = self.next(&mut batches).await? {
             let (offset, lines) = (batch.offset, batch.lines);
@@ -185,18 +242,29 @@ impl Run<'_> {
         }
         let before_held = self.progress;
         for are_reactions in [false, true] {
-            let Some(held) = self.spool.read().await.map_err(Error::Hold)? else { break };
+            let Some(held) = self.spool.read().await.map_err(Error::Hold)? else {
+                break;
+            };
             let mut batches = self.read(held, Numbering::Written);
             while let Some(mut batch) = self.next(&mut batches).await? {
-                batch.units.retain(|unit| is_reaction(unit) == are_reactions);
+                batch
+                    .units
+                    .retain(|unit| is_reaction(unit) == are_reactions);
                 self.keep(batch, Missing::Name, tell).await?;
                 tell(Told::Progress(&self.progress));
             }
         }
         let is_interrupted = self.import.stop.is_cancelled();
         if self.progress.has_header && !self.progress.has_end && !is_interrupted {
-            let reason = "the file is not whole: it begins as an export, and its end is missing".to_owned();
-            self.broken(&Fault { line: self.progress.lines + 1, reason }, tell);
+            let reason =
+                "the file is not whole: it begins as an export, and its end is missing".to_owned();
+            self.broken(
+                &Fault {
+                    line: self.progress.lines + 1,
+                    reason,
+                },
+                tell,
+            );
         }
         if is_interrupted {
             self.progress = before_held;
@@ -206,13 +274,24 @@ impl Run<'_> {
             }
             self.spool.remove().await.map_err(Error::Hold)?;
         }
-        Ok(Outcome { counts: self.progress.counts, is_interrupted })
+        Ok(Outcome {
+            counts: self.progress.counts,
+            is_interrupted,
+        })
     }
 
     /// Reads ahead on a thread of its own, as far as the channel goes. It ends with the input, or when nobody takes its batches.
-    fn read(&self, input: impl Read + Send + 'static, numbering: Numbering) -> mpsc::Receiver<io::Result<Batch>> {
+    fn read(
+        &self,
+        input: impl Read + Send + 'static,
+        numbering: Numbering,
+    ) -> mpsc::Receiver<io::Result<Batch>> {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-        let (lines, offset) = if numbering == Numbering::Counted { (self.progress.lines, self.progress.offset) } else { (0, 0) };
+        let (lines, offset) = if numbering == Numbering::Counted {
+            (self.progress.lines, self.progress.offset)
+        } else {
+            (0, 0)
+        };
         let mut reader = Reader::new(input, numbering, self.import.clock.clone(), lines, offset);
         tokio::task::spawn_blocking(move || {
             while let Some(batch) = reader.batch().transpose() {
@@ -226,7 +305,10 @@ impl Run<'_> {
     }
 
     /// `None` at the end, and when the import is to stop.
-    async fn next(&self, batches: &mut mpsc::Receiver<io::Result<Batch>>) -> Result<Option<Batch>, Error> {
+    async fn next(
+        &self,
+        batches: &mut mpsc::Receiver<io::Result<Batch>>,
+    ) -> Result<Option<Batch>, Error> {
         tokio::select! {
             biased;
             () = self.import.stop.cancelled() => Ok(None),
@@ -234,12 +316,21 @@ impl Run<'_> {
         }
     }
 
-    async fn keep(&mut self, mut batch: Batch, missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
+    async fn keep(
+        &mut self,
+        mut batch: Batch,
+        missing: Missing,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), Error> {
         self.leave_out_second_pairs(&mut batch).await?;
         for fault in &batch.faults {
             self.broken(fault, tell);
         }
-        let rows: Vec<_> = batch.units.iter().flat_map(|unit| unit.rows.iter().cloned()).collect();
+        let rows: Vec<_> = batch
+            .units
+            .iter()
+            .flat_map(|unit| unit.rows.iter().cloned())
+            .collect();
         let mut fates = Vec::with_capacity(rows.len());
         for chunk in rows.chunks(BATCH_ROWS_MAX) {
             fates.extend(self.import.store.import(chunk).await?);
@@ -261,10 +352,19 @@ impl Run<'_> {
         for unit in batch.units.drain(..) {
             if let Some((id, one, other)) = direct(&unit.rows) {
                 let earlier = *pairs.entry(pair_key(one, other)).or_insert(id);
-                let kept = self.import.store.direct_conversation(one, other).await?.unwrap_or(earlier);
+                let kept = self
+                    .import
+                    .store
+                    .direct_conversation(one, other)
+                    .await?
+                    .unwrap_or(earlier);
                 if kept != id {
-                    let reason = format!("these two have another direct conversation already: {kept}");
-                    batch.faults.push(Fault { line: unit.number, reason });
+                    let reason =
+                        format!("these two have another direct conversation already: {kept}");
+                    batch.faults.push(Fault {
+                        line: unit.number,
+                        reason,
+                    });
                     continue;
                 }
             }
@@ -274,9 +374,26 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn judge(&mut self, unit: &Unit, fates: &[Imported], missing: Missing, tell: &mut Tell<'_>) -> Result<(), Error> {
-        let refused = fates.iter().find_map(|fate| if let Imported::Refused(reason) = fate { Some(*reason) } else { None });
-        let is_missing = fates.iter().any(|fate| matches!(fate, Imported::ConversationMissing | Imported::MessageMissing));
+    async fn judge(
+        &mut self,
+        unit: &Unit,
+        fates: &[Imported],
+        missing: Missing,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), Error> {
+        let refused = fates.iter().find_map(|fate| {
+            if let Imported::Refused(reason) = fate {
+                Some(*reason)
+            } else {
+                None
+            }
+        });
+        let is_missing = fates.iter().any(|fate| {
+            matches!(
+                fate,
+                Imported::ConversationMissing | Imported::MessageMissing
+            )
+        });
         if refused.is_none() && is_missing && missing == Missing::Hold {
             return self.spool.push(unit).await.map_err(Error::Hold);
         }
@@ -285,7 +402,8 @@ impl Run<'_> {
             match fate {
                 Imported::Added => count.added += 1,
                 Imported::Unchanged => count.unchanged += 1,
-                Imported::ConversationMissing | Imported::MessageMissing | Imported::Refused(_) => {}
+                Imported::ConversationMissing | Imported::MessageMissing | Imported::Refused(_) => {
+                }
             }
         }
         let reason = match refused {
@@ -293,7 +411,13 @@ impl Run<'_> {
             None if is_missing => absent(&unit.rows, fates),
             None => return Ok(()),
         };
-        self.broken(&Fault { line: unit.number, reason }, tell);
+        self.broken(
+            &Fault {
+                line: unit.number,
+                reason,
+            },
+            tell,
+        );
         Ok(())
     }
 
@@ -303,7 +427,9 @@ impl Run<'_> {
     }
 
     async fn write_note(&self) -> Result<(), Error> {
-        let Some(note) = &self.note else { return Ok(()) };
+        let Some(note) = &self.note else {
+            return Ok(());
+        };
         let text = serde_json::to_string(&self.progress).expect("plain numbers serialise");
         Ok(self.import.store.set_note(note, Some(&text)).await?)
     }
@@ -323,9 +449,19 @@ impl Counts {
 
 /// A direct conversation with those who are in it, where a unit brings both.
 fn direct(rows: &[ImportRow]) -> Option<(ConversationId, &UserId, &UserId)> {
-    let ImportRow::Conversation { conversation, .. } = rows.first()? else { return None };
-    let mut users = rows.iter().filter_map(|row| if let ImportRow::Participant { user, .. } = row { Some(user) } else { None });
-    let one = users.next().filter(|_| conversation.kind == ConversationKind::Direct)?;
+    let ImportRow::Conversation { conversation, .. } = rows.first()? else {
+        return None;
+    };
+    let mut users = rows.iter().filter_map(|row| {
+        if let ImportRow::Participant { user, .. } = row {
+            Some(user)
+        } else {
+            None
+        }
+    });
+    let one = users
+        .next()
+        .filter(|_| conversation.kind == ConversationKind::Direct)?;
     Some((conversation.id, one, users.next().unwrap_or(one)))
 }
 
@@ -338,7 +474,10 @@ fn absent(rows: &[ImportRow], fates: &[Imported]) -> String {
         return format!("message {message} is not in the file or in the store");
     }
     let conversation = rows.iter().find_map(ImportRow::conversation);
-    format!("conversation {} is not in the file or in the store", conversation.map(|id| id.to_string()).unwrap_or_default())
+    format!(
+        "conversation {} is not in the file or in the store",
+        conversation.map(|id| id.to_string()).unwrap_or_default()
+    )
 }
 
 #[cfg(test)]

@@ -21,7 +21,13 @@ struct World {
 impl World {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Self { store: Arc::default(), dir, heard: Vec::new(), stop: CancellationToken::new(), stop_after: usize::MAX }
+        Self {
+            store: Arc::default(),
+            dir,
+            heard: Vec::new(),
+            stop: CancellationToken::new(),
+            stop_after: usize::MAX,
+        }
     }
 
     async fn file(&mut self, text: &str) -> Result<Outcome, Error> {
@@ -29,7 +35,12 @@ impl World {
         let path = self.dir.path().join("input");
         std::fs::write(&path, text).unwrap();
         let dir = self.dir.path().to_owned();
-        let import = Import { store: self.store.clone(), clock: Arc::new(SystemClock), dir, stop: self.stop.clone() };
+        let import = Import {
+            store: self.store.clone(),
+            clock: Arc::new(SystemClock),
+            dir,
+            stop: self.stop.clone(),
+        };
         let (heard, mut left) = (&mut self.heard, self.stop_after);
         let stop = self.stop.clone();
         let mut tell = |told: Told<'_>| match told {
@@ -55,14 +66,21 @@ impl World {
 }
 
 fn conversation() -> String {
-    format!("{{\"type\":\"conversation\",\"id\":\"{CONVERSATION}\",\"participants\":[{{\"username\":\"alice\"}}]}}\n")
+    format!(
+        "{{\"type\":\"conversation\",\"id\":\"{CONVERSATION}\",\"participants\":[{{\"username\":\"alice\"}}]}}\n"
+    )
 }
 
 fn messages(count: i64) -> String {
     let mut lines = String::new();
     for number in 0..count {
-        let id = MessageId::new(Timestamp::from_micros(1_700_000_000_000_000 + number), [0; 8]);
-        let fields = format!(r#""conversationId":"{CONVERSATION}","id":"{id}","sender":"alice","body":"{number}""#);
+        let id = MessageId::new(
+            Timestamp::from_micros(1_700_000_000_000_000 + number),
+            [0; 8],
+        );
+        let fields = format!(
+            r#""conversationId":"{CONVERSATION}","id":"{id}","sender":"alice","body":"{number}""#
+        );
         writeln!(lines, "{{\"type\":\"message\",{fields}}}").unwrap();
     }
     lines
@@ -77,40 +95,99 @@ async fn importing_twice_changes_nothing() {
     let mut world = World::new();
     let text = include_str!("../cli/demo.jsonl");
     let first = world.file(text).await.unwrap().counts;
-    assert_eq!((first.users, first.conversations), (count(4, 0), count(2, 0)));
-    assert_eq!((first.participants, first.messages, first.broken_lines), (count(6, 0), count(15, 0), 0));
+    assert_eq!(
+        (first.users, first.conversations),
+        (count(4, 0), count(2, 0))
+    );
+    assert_eq!(
+        (first.participants, first.messages, first.broken_lines),
+        (count(6, 0), count(15, 0), 0)
+    );
     let kept = world.kept();
-    let expired = |world: &World| world.store.notes.lock().unwrap().remove(store::NOTE_IMPORTED_AT);
-    assert!(expired(&world).is_some(), "positions from before an import are none any more");
+    let expired = |world: &World| {
+        world
+            .store
+            .notes
+            .lock()
+            .unwrap()
+            .remove(store::NOTE_IMPORTED_AT)
+    };
+    assert!(
+        expired(&world).is_some(),
+        "positions from before an import are none any more"
+    );
     let second = world.file(text).await.unwrap().counts;
-    assert_eq!((second.users, second.conversations), (count(0, 4), count(0, 2)));
-    assert_eq!((second.participants, second.messages, second.broken_lines), (count(0, 6), count(0, 15), 0));
-    assert_eq!((world.kept(), world.files()), (kept, 1), "nothing waits in the folder any more");
-    assert_eq!(expired(&world), None, "where nothing is new, positions stay");
+    assert_eq!(
+        (second.users, second.conversations),
+        (count(0, 4), count(0, 2))
+    );
+    assert_eq!(
+        (second.participants, second.messages, second.broken_lines),
+        (count(0, 6), count(0, 15), 0)
+    );
+    assert_eq!(
+        (world.kept(), world.files()),
+        (kept, 1),
+        "nothing waits in the folder any more"
+    );
+    assert_eq!(
+        expired(&world),
+        None,
+        "where nothing is new, positions stay"
+    );
 }
 
 #[tokio::test]
 async fn lines_may_come_in_any_order() {
     let mut world = World::new();
-    let outcome = world.file(&format!("{}{}", messages(2_500), conversation())).await.unwrap();
-    assert_eq!((outcome.counts.messages, outcome.counts.conversations, outcome.counts.broken_lines), (count(2_500, 0), count(1, 0), 0));
+    let outcome = world
+        .file(&format!("{}{}", messages(2_500), conversation()))
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            outcome.counts.messages,
+            outcome.counts.conversations,
+            outcome.counts.broken_lines
+        ),
+        (count(2_500, 0), count(1, 0), 0)
+    );
     assert_eq!(world.files(), 1);
 }
 
 #[tokio::test]
 async fn a_line_whose_conversation_never_comes_is_named_by_its_number() {
     let mut world = World::new();
-    let outcome = world.file(&format!("{{\"type\":\"user\",\"username\":\"a\"}}\n\n{}", messages(2))).await.unwrap();
+    let outcome = world
+        .file(&format!(
+            "{{\"type\":\"user\",\"username\":\"a\"}}\n\n{}",
+            messages(2)
+        ))
+        .await
+        .unwrap();
     let sentence = format!("conversation {CONVERSATION} is not in the file or in the store");
-    assert_eq!(world.heard, [format!("line 3: {sentence}"), format!("line 4: {sentence}")]);
+    assert_eq!(
+        world.heard,
+        [format!("line 3: {sentence}"), format!("line 4: {sentence}")]
+    );
     assert_eq!(outcome.counts.broken_lines, 2);
-    assert!(world.store.notes.lock().unwrap().keys().all(|note| !note.starts_with("import:")), "it is finished");
+    assert!(
+        world
+            .store
+            .notes
+            .lock()
+            .unwrap()
+            .keys()
+            .all(|note| !note.starts_with("import:")),
+        "it is finished"
+    );
 }
 
 #[tokio::test]
 async fn what_the_store_refuses_is_a_broken_line() {
     let mut world = World::new();
-    let refused = conversation().replace("\"participants\"", "\"name\":\"refused\",\"participants\"");
+    let refused =
+        conversation().replace("\"participants\"", "\"name\":\"refused\",\"participants\"");
     assert_eq!(world.file(&refused).await.unwrap().counts.broken_lines, 1);
     assert_eq!(world.heard, ["line 1: it is refused"]);
 }
@@ -124,8 +201,15 @@ async fn an_import_that_was_stopped_goes_on_where_it_was() {
     assert_eq!(world.kept(), 0, "all that was read waits");
     (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
     let outcome = world.file(&text).await.unwrap();
-    assert_eq!(world.heard, ["resumed after 2001"], "the broken line was named by the first run");
-    assert_eq!((outcome.counts.messages, outcome.counts.broken_lines), (count(3_000, 0), 1));
+    assert_eq!(
+        world.heard,
+        ["resumed after 2001"],
+        "the broken line was named by the first run"
+    );
+    assert_eq!(
+        (outcome.counts.messages, outcome.counts.broken_lines),
+        (count(3_000, 0), 1)
+    );
     assert_eq!(world.files(), 1);
 }
 
@@ -151,6 +235,9 @@ async fn lines_that_waited_and_are_gone_are_read_again() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
     (world.stop, world.stop_after) = (CancellationToken::new(), usize::MAX);
-    assert_eq!(world.file(&text).await.unwrap().counts.messages, count(1_500, 0));
+    assert_eq!(
+        world.file(&text).await.unwrap().counts.messages,
+        count(1_500, 0)
+    );
     assert!(world.heard.is_empty(), "it began anew: {:?}", world.heard);
 }

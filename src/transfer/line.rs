@@ -15,7 +15,15 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// The only format there is so far.
 pub const FORMAT: u32 = 1;
 
-const TYPES: &[&str] = &["header", "user", "conversation", "participant", "message", "reaction", "end"];
+const TYPES: &[&str] = &[
+    "header",
+    "user",
+    "conversation",
+    "participant",
+    "message",
+    "reaction",
+    "end",
+];
 
 #[derive(Debug, serde::Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -129,7 +137,19 @@ pub struct Seat {
 
 impl Seat {
     pub fn of(self, conversation_id: Uuid) -> Participant {
-        let Self { username, state, role, joined_at, left_at, read_up_to, unread_from, delivered_up_to, muted, pinned, archived_at } = self;
+        let Self {
+            username,
+            state,
+            role,
+            joined_at,
+            left_at,
+            read_up_to,
+            unread_from,
+            delivered_up_to,
+            muted,
+            pinned,
+            archived_at,
+        } = self;
         Participant {
             conversation_id,
             username,
@@ -217,8 +237,16 @@ fn plain(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let reason = text.strip_suffix(&place).unwrap_or(&text);
     let is_shape = error.classify() == serde_json::error::Category::Data;
-    let column = if is_shape { String::new() } else { format!(" at column {}", error.column()) };
-    let shown: String = reason.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).take(CHARS_MAX).collect();
+    let column = if is_shape {
+        String::new()
+    } else {
+        format!(" at column {}", error.column())
+    };
+    let shown: String = reason
+        .chars()
+        .map(|char| if char.is_control() { '\u{fffd}' } else { char })
+        .take(CHARS_MAX)
+        .collect();
     format!("{shown}{column}")
 }
 
@@ -267,23 +295,41 @@ mod tests {
 
     #[test]
     fn the_type_comes_first() {
-        assert_eq!(error(r#"{"username":"alice","type":"user"}"#), "`type` must come first");
+        assert_eq!(
+            error(r#"{"username":"alice","type":"user"}"#),
+            "`type` must come first"
+        );
         assert_eq!(error("{}"), "`type` must come first");
         assert!(error("[]").contains("expected an object that begins with `type`"));
-        assert!(error(r#"{"type":"room"}"#).starts_with("unknown variant `room`, expected one of `header`, `user`"));
+        assert!(
+            error(r#"{"type":"room"}"#)
+                .starts_with("unknown variant `room`, expected one of `header`, `user`")
+        );
     }
 
     #[test]
     fn a_field_that_does_not_belong_there_is_refused() {
-        assert!(error(r#"{"type":"user","username":"alice","age":7}"#).starts_with("unknown field `age`, expected one of `username`"));
-        assert!(error(r#"{"type":"user","username":"a","username":"b"}"#).starts_with("duplicate field `username`"));
-        assert!(error(r#"{"type":"user","type":"user","username":"b"}"#).starts_with("unknown field `type`"));
+        assert!(
+            error(r#"{"type":"user","username":"alice","age":7}"#)
+                .starts_with("unknown field `age`, expected one of `username`")
+        );
+        assert!(
+            error(r#"{"type":"user","username":"a","username":"b"}"#)
+                .starts_with("duplicate field `username`")
+        );
+        assert!(
+            error(r#"{"type":"user","type":"user","username":"b"}"#)
+                .starts_with("unknown field `type`")
+        );
         assert_eq!(error(r#"{"type":"user"}"#), "missing field `username`");
     }
 
     #[test]
     fn what_is_no_json_is_named_by_its_column() {
-        assert_eq!(error(r#"{"type":"user","#), "EOF while parsing a value at column 15");
+        assert_eq!(
+            error(r#"{"type":"user","#),
+            "EOF while parsing a value at column 15"
+        );
         assert!(error(r#"{"type":"user","username":"alice"} x"#).ends_with("at column 36"));
     }
 

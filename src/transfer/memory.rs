@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId, OrderKey,
-    Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
+    Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
+    Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
-    Verified, VerifyPlace, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces,
+    ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage,
+    ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified,
+    VerifyPlace, Wake,
 };
 
 #[derive(Default)]
@@ -35,23 +37,47 @@ impl Memory {
         let mut rows = self.rows.lock().unwrap();
         let (key, conversation) = match row {
             ImportRow::User { user, .. } => (format!("user {user}"), None),
-            ImportRow::Conversation { conversation, .. } if conversation.name.as_ref().is_some_and(|name| name.as_str() == "refused") => {
+            ImportRow::Conversation { conversation, .. }
+                if conversation
+                    .name
+                    .as_ref()
+                    .is_some_and(|name| name.as_str() == "refused") =>
+            {
                 return Imported::Refused("it is refused");
             }
             ImportRow::Conversation { conversation, .. } => (conversation.id.to_string(), None),
-            ImportRow::Participant { conversation, user, .. } => (format!("{conversation} {user}"), Some(conversation)),
-            ImportRow::Message(message) => (format!("{} {}", message.conversation, message.id), Some(&message.conversation)),
-            ImportRow::Reaction { conversation, message, emoji, user } => {
-                if rows.contains(&conversation.to_string()) && !rows.contains(&format!("{conversation} {message}")) {
+            ImportRow::Participant {
+                conversation, user, ..
+            } => (format!("{conversation} {user}"), Some(conversation)),
+            ImportRow::Message(message) => (
+                format!("{} {}", message.conversation, message.id),
+                Some(&message.conversation),
+            ),
+            ImportRow::Reaction {
+                conversation,
+                message,
+                emoji,
+                user,
+            } => {
+                if rows.contains(&conversation.to_string())
+                    && !rows.contains(&format!("{conversation} {message}"))
+                {
                     return Imported::MessageMissing;
                 }
-                (format!("{conversation} {message} {emoji} {user}"), Some(conversation))
+                (
+                    format!("{conversation} {message} {emoji} {user}"),
+                    Some(conversation),
+                )
             }
         };
         if conversation.is_some_and(|id| !rows.contains(&id.to_string())) {
             return Imported::ConversationMissing;
         }
-        if rows.insert(key) { Imported::Added } else { Imported::Unchanged }
+        if rows.insert(key) {
+            Imported::Added
+        } else {
+            Imported::Unchanged
+        }
     }
 }
 
@@ -59,7 +85,9 @@ impl Memory {
 impl Store for Memory {
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
         if let Some(left) = self.imports_left.lock().unwrap().as_mut() {
-            *left = left.checked_sub(1).ok_or_else(|| Error::Unavailable("the disk is full".into()))?;
+            *left = left
+                .checked_sub(1)
+                .ok_or_else(|| Error::Unavailable("the disk is full".into()))?;
         }
         Ok(rows.iter().map(|row| self.keep(row)).collect())
     }
@@ -102,10 +130,17 @@ impl Store for Memory {
     async fn create_conversation(&self, _: &NewConversation) -> Result<Created> {
         unreachable!("not part of an import")
     }
-    async fn participants(&self, _: ConversationId, _: &PageRequest<UserId>) -> Result<Page<Participant>> {
+    async fn participants(
+        &self,
+        _: ConversationId,
+        _: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
         unreachable!("not part of an import")
     }
-    async fn participants_by_name(&self, _: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+    async fn participants_by_name(
+        &self,
+        _: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>> {
         unreachable!("not part of an import")
     }
     async fn participant_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
@@ -114,7 +149,11 @@ impl Store for Memory {
     async fn members(&self, _: ConversationId, _: &[UserId]) -> Result<Option<Members>> {
         unreachable!("not part of an import")
     }
-    async fn change_membership(&self, _: ConversationId, _: &MembershipChange) -> Result<Option<Audience>> {
+    async fn change_membership(
+        &self,
+        _: ConversationId,
+        _: &MembershipChange,
+    ) -> Result<Option<Audience>> {
         unreachable!("not part of an import")
     }
     async fn rename_conversation(&self, _: ConversationId, _: &Renaming) -> Result<Audience> {
@@ -123,7 +162,12 @@ impl Store for Memory {
     async fn append_messages(&self, _: ConversationId, _: &[NewMessage]) -> Result<Appended> {
         unreachable!("not part of an import")
     }
-    async fn revise_message(&self, _: ConversationId, _: &Revision, _: &Change) -> Result<Option<Revised>> {
+    async fn revise_message(
+        &self,
+        _: ConversationId,
+        _: &Revision,
+        _: &Change,
+    ) -> Result<Option<Revised>> {
         unreachable!("not part of an import")
     }
     async fn changes(&self, _: ConversationId, _: OrderKey, _: usize) -> Result<Vec<Change>> {
@@ -138,16 +182,31 @@ impl Store for Memory {
     async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
         unreachable!("not part of an import")
     }
-    async fn earlier_sends(&self, _: ConversationId, _: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+    async fn earlier_sends(
+        &self,
+        _: ConversationId,
+        _: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>> {
         unreachable!("not part of an import")
     }
-    async fn history(&self, _: ConversationId, _: &Cut<OrderKey>, _: &PageRequest<OrderKey>) -> Result<Page<std::sync::Arc<Message>>> {
+    async fn history(
+        &self,
+        _: ConversationId,
+        _: &Cut<OrderKey>,
+        _: &PageRequest<OrderKey>,
+    ) -> Result<Page<std::sync::Arc<Message>>> {
         unreachable!("not part of an import")
     }
-    async fn messages(&self, _: &[(ConversationId, MessageId)]) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
+    async fn messages(
+        &self,
+        _: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
         unreachable!("not part of an import")
     }
-    async fn messages_at(&self, _: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
+    async fn messages_at(
+        &self,
+        _: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<std::sync::Arc<Message>>>> {
         unreachable!("not part of an import")
     }
     async fn last_messages(&self, _: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
@@ -162,7 +221,12 @@ impl Store for Memory {
     async fn inbox_rows(&self, _: &UserId, _: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
         unreachable!("not part of an import")
     }
-    async fn inbox_changes(&self, _: &UserId, _: OrderKey, _: usize) -> Result<Option<Vec<ChangedRow>>> {
+    async fn inbox_changes(
+        &self,
+        _: &UserId,
+        _: OrderKey,
+        _: usize,
+    ) -> Result<Option<Vec<ChangedRow>>> {
         unreachable!("not part of an import")
     }
     async fn conversation_count(&self, _: &UserId, _: usize) -> Result<usize> {
@@ -192,16 +256,32 @@ impl Store for Memory {
     async fn mark_seen(&self, _: &UserId, _: Timestamp) -> Result<()> {
         unreachable!("not part of an import")
     }
-    async fn react(&self, _: ConversationId, _: &Emoji, _: bool, _: &Change) -> Result<Option<Arc<Message>>> {
+    async fn react(
+        &self,
+        _: ConversationId,
+        _: &Emoji,
+        _: bool,
+        _: &Change,
+    ) -> Result<Option<Arc<Message>>> {
         unreachable!("not part of an import")
     }
-    async fn reactions(&self, _: &UserId, _: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+    async fn reactions(
+        &self,
+        _: &UserId,
+        _: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>> {
         unreachable!("not part of an import")
     }
     async fn mark_delivered(&self, _: &UserId, _: ConversationId, _: OrderKey) -> Result<()> {
         unreachable!("not part of an import")
     }
-    async fn receivers(&self, _: ConversationId, _: MessageId, _: &UserId, _: &PageRequest<UserId>) -> Result<Page<Participant>> {
+    async fn receivers(
+        &self,
+        _: ConversationId,
+        _: MessageId,
+        _: &UserId,
+        _: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
         unreachable!("not part of an import")
     }
     async fn verify(&self, _: Option<&VerifyPlace>, _: bool) -> Result<Verified> {
@@ -210,16 +290,36 @@ impl Store for Memory {
     async fn all_users(&self, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Profile)>> {
         unreachable!("not part of an import")
     }
-    async fn all_conversations(&self, _: Option<ConversationId>, _: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+    async fn all_conversations(
+        &self,
+        _: Option<ConversationId>,
+        _: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
         unreachable!("not part of an import")
     }
-    async fn all_participants(&self, _: ConversationId, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    async fn all_participants(
+        &self,
+        _: ConversationId,
+        _: Option<&UserId>,
+        _: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
         unreachable!("not part of an import")
     }
-    async fn all_messages(&self, _: ConversationId, _: Option<MessageId>, _: usize) -> Result<Vec<StoredMessage>> {
+    async fn all_messages(
+        &self,
+        _: ConversationId,
+        _: Option<MessageId>,
+        _: usize,
+    ) -> Result<Vec<StoredMessage>> {
         unreachable!("not part of an import")
     }
-    async fn all_reactions(&self, _: ConversationId, _: MessageId, _: Option<&(Emoji, UserId)>, _: usize) -> Result<Vec<(Emoji, UserId)>> {
+    async fn all_reactions(
+        &self,
+        _: ConversationId,
+        _: MessageId,
+        _: Option<&(Emoji, UserId)>,
+        _: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
         unreachable!("not part of an import")
     }
 }

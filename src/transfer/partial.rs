@@ -27,31 +27,59 @@ pub struct Partial {
 impl Partial {
     /// Of an export of this store into that file, and what an earlier run left of it. Blocks.
     pub fn open(target: &Path, store: &str) -> io::Result<(Self, Written)> {
-        let mark: String = Sha256::digest(store).iter().take(MARK_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        let mark: String = Sha256::digest(store)
+            .iter()
+            .take(MARK_BYTES)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let mut path = target.as_os_str().to_owned();
         let mut journal_path = path.clone();
         path.push(format!(".{mark}.partial"));
         journal_path.push(format!(".{mark}.damaged"));
         let (path, journal_path) = (PathBuf::from(path), PathBuf::from(journal_path));
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)?;
         file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => io::Error::new(io::ErrorKind::ResourceBusy, "another export is writing it"),
+            TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::ResourceBusy, "another export is writing it")
+            }
             TryLockError::Error(error) => error,
         })?;
         // An earlier version may have made it for others to read. Some file systems hold no modes: there it stays as it is.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
         let (mut written, bytes) = read(&file)?;
-        written.left_out = if written.is_begun() { left_out(&journal_path)? } else { LeftOut::new() };
+        written.left_out = if written.is_begun() {
+            left_out(&journal_path)?
+        } else {
+            LeftOut::new()
+        };
         // A line that broke off is written again.
         file.set_len(bytes)?;
         file.seek(SeekFrom::End(0))?;
-        Ok((Self { path, target: target.to_owned(), file, journal_path }, written))
+        Ok((
+            Self {
+                path,
+                target: target.to_owned(),
+                file,
+                journal_path,
+            },
+            written,
+        ))
     }
 
     /// The file in which an export notes what it leaves out. Blocks.
     pub fn journal(&self, written: &Written) -> io::Result<tokio::fs::File> {
         let mut open = OpenOptions::new();
-        let mut file = open.create(true).append(true).mode(0o600).open(&self.journal_path)?;
+        let mut file = open
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&self.journal_path)?;
         if written.is_begun() {
             // Ends a line that broke off.
             file.write_all(b"\n")?;
@@ -70,7 +98,10 @@ impl Partial {
         self.file.sync_all()?;
         std::fs::rename(&self.path, &self.target)?;
         remove_where_there(&self.journal_path)?;
-        let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = self
+            .target
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
@@ -90,7 +121,10 @@ fn left_out(path: &Path) -> io::Result<LeftOut> {
     };
     let one = |line: &str| {
         let (conversation, message) = line.split_once(' ')?;
-        Some((ConversationId(conversation.parse().ok()?), MessageId::parse(message)?))
+        Some((
+            ConversationId(conversation.parse().ok()?),
+            MessageId::parse(message)?,
+        ))
     };
     Ok(text.lines().filter_map(one).collect())
 }
@@ -102,10 +136,18 @@ fn read(file: &File) -> io::Result<(Written, u64)> {
     let mut text = Vec::new();
     loop {
         text.clear();
-        let read = (&mut input).take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut text)?;
-        let Some((b'\n', line)) = text.split_last() else { return Ok((written, bytes)) };
-        let Ok(line) = Line::parse(line) else { return Ok((written, bytes)) };
-        let Some(place) = place(&line) else { return Ok((written, bytes)) };
+        let read = (&mut input)
+            .take(LINE_BYTES_MAX as u64 + 1)
+            .read_until(b'\n', &mut text)?;
+        let Some((b'\n', line)) = text.split_last() else {
+            return Ok((written, bytes));
+        };
+        let Ok(line) = Line::parse(line) else {
+            return Ok((written, bytes));
+        };
+        let Some(place) = place(&line) else {
+            return Ok((written, bytes));
+        };
         written.counts.add(&line);
         written.place = place;
         bytes += read as u64;
@@ -119,11 +161,20 @@ fn place(line: &Line) -> Option<Place> {
         Line::Header(_) => Place::Header,
         Line::User(line) => Place::User(user(&line.username)?),
         Line::Conversation(line) => within(line.id, Within::Conversation),
-        Line::Participant(line) => within(line.conversation_id, Within::Participant(user(&line.username)?)),
-        Line::Message(line) => within(line.conversation_id, Within::Message(MessageId::parse(&line.id)?)),
+        Line::Participant(line) => within(
+            line.conversation_id,
+            Within::Participant(user(&line.username)?),
+        ),
+        Line::Message(line) => within(
+            line.conversation_id,
+            Within::Message(MessageId::parse(&line.id)?),
+        ),
         Line::Reaction(line) => {
             let reaction = (Emoji::kept(&line.emoji), user(&line.username)?);
-            within(line.conversation_id, Within::Reaction(MessageId::parse(&line.message_id)?, reaction))
+            within(
+                line.conversation_id,
+                Within::Reaction(MessageId::parse(&line.message_id)?, reaction),
+            )
         }
         Line::End(_) => Place::End,
     })

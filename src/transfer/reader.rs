@@ -57,8 +57,20 @@ pub(super) struct Reader<R> {
 
 impl<R: Read> Reader<R> {
     /// Reader of an input that is positioned after this many lines and bytes.
-    pub(super) fn new(input: R, numbering: Numbering, clock: Arc<dyn Clock>, lines: u64, offset: u64) -> Self {
-        Self { input: BufReader::with_capacity(256 * 1024, input), numbering, clock, lines, offset }
+    pub(super) fn new(
+        input: R,
+        numbering: Numbering,
+        clock: Arc<dyn Clock>,
+        lines: u64,
+        offset: u64,
+    ) -> Self {
+        Self {
+            input: BufReader::with_capacity(256 * 1024, input),
+            numbering,
+            clock,
+            lines,
+            offset,
+        }
     }
 
     /// `None` at the end of the input.
@@ -67,10 +79,16 @@ impl<R: Read> Reader<R> {
         let (mut row_count, mut bytes) = (0, 0);
         let before = self.offset;
         let now = self.clock.now();
-        while row_count < BATCH_ROWS_MAX && bytes < BATCH_BYTES_MAX && batch.faults.len() < BATCH_ROWS_MAX {
+        while row_count < BATCH_ROWS_MAX
+            && bytes < BATCH_BYTES_MAX
+            && batch.faults.len() < BATCH_ROWS_MAX
+        {
             let Some(line) = self.line()? else { break };
             let Ok(text) = line else {
-                batch.faults.push(Fault { line: self.lines, reason: format!("is longer than {LINE_BYTES_MAX} bytes") });
+                batch.faults.push(Fault {
+                    line: self.lines,
+                    reason: format!("is longer than {LINE_BYTES_MAX} bytes"),
+                });
                 continue;
             };
             bytes += text.len();
@@ -88,7 +106,10 @@ impl<R: Read> Reader<R> {
                     row_count += rows.len();
                     batch.units.push(Unit { number, text, rows });
                 }
-                Err(reason) => batch.faults.push(Fault { line: number, reason }),
+                Err(reason) => batch.faults.push(Fault {
+                    line: number,
+                    reason,
+                }),
             }
         }
         (batch.lines, batch.offset) = (self.lines, self.offset);
@@ -97,9 +118,18 @@ impl<R: Read> Reader<R> {
 
     /// The next line without its end; `Err` for one that is too long, which was passed over.
     fn line(&mut self) -> io::Result<Option<Result<Vec<u8>, ()>>> {
-        let bytes_max = LINE_BYTES_MAX + if self.numbering == Numbering::Written { NUMBER_BYTES_MAX } else { 0 };
+        let bytes_max = LINE_BYTES_MAX
+            + if self.numbering == Numbering::Written {
+                NUMBER_BYTES_MAX
+            } else {
+                0
+            };
         let mut text = Vec::new();
-        let read = self.input.by_ref().take(bytes_max as u64 + 1).read_until(b'\n', &mut text)?;
+        let read = self
+            .input
+            .by_ref()
+            .take(bytes_max as u64 + 1)
+            .read_until(b'\n', &mut text)?;
         if read == 0 {
             return Ok(None);
         }
@@ -118,10 +148,21 @@ impl<R: Read> Reader<R> {
         if self.numbering == Numbering::Counted {
             return Ok((self.lines, text));
         }
-        let broken = || io::Error::new(io::ErrorKind::InvalidData, "a line that was held back lost its number");
-        let tab = text.iter().position(|byte| *byte == b'\t').ok_or_else(broken)?;
+        let broken = || {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a line that was held back lost its number",
+            )
+        };
+        let tab = text
+            .iter()
+            .position(|byte| *byte == b'\t')
+            .ok_or_else(broken)?;
         let rest = text.split_off(tab + 1);
-        let number = std::str::from_utf8(&text[..tab]).ok().and_then(|digits| digits.parse().ok()).ok_or_else(broken)?;
+        let number = std::str::from_utf8(&text[..tab])
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(broken)?;
         Ok((number, rest))
     }
 }
@@ -132,7 +173,13 @@ mod tests {
     use crate::clock::SystemClock;
 
     fn batches(text: impl Into<Vec<u8>>) -> Vec<Batch> {
-        let mut reader = Reader::new(io::Cursor::new(text.into()), Numbering::Counted, Arc::new(SystemClock), 0, 0);
+        let mut reader = Reader::new(
+            io::Cursor::new(text.into()),
+            Numbering::Counted,
+            Arc::new(SystemClock),
+            0,
+            0,
+        );
         std::iter::from_fn(|| reader.batch().unwrap()).collect()
     }
 
@@ -140,8 +187,22 @@ mod tests {
     fn a_broken_line_is_named_and_the_rest_goes_on() {
         let text = "{\"type\":\"user\",\"username\":\"a\"}\n\nnonsense\r\n{\"type\":\"user\",\"username\":\"b\"}";
         let batch = batches(text).remove(0);
-        assert_eq!(batch.units.iter().map(|unit| unit.number).collect::<Vec<_>>(), [1, 4]);
-        assert_eq!(batch.faults.iter().map(|fault| fault.line).collect::<Vec<_>>(), [3]);
+        assert_eq!(
+            batch
+                .units
+                .iter()
+                .map(|unit| unit.number)
+                .collect::<Vec<_>>(),
+            [1, 4]
+        );
+        assert_eq!(
+            batch
+                .faults
+                .iter()
+                .map(|fault| fault.line)
+                .collect::<Vec<_>>(),
+            [3]
+        );
         assert_eq!((batch.lines, batch.offset), (4, text.len() as u64));
     }
 
@@ -151,10 +212,29 @@ mod tests {
             let head = r#"{"type":"user","username":"a""#;
             format!("{head}{}}}\n", " ".repeat(length - head.len() - 1))
         };
-        let text = [line(LINE_BYTES_MAX), line(LINE_BYTES_MAX + 1), line(3 * LINE_BYTES_MAX), line(100)].concat();
+        let text = [
+            line(LINE_BYTES_MAX),
+            line(LINE_BYTES_MAX + 1),
+            line(3 * LINE_BYTES_MAX),
+            line(100),
+        ]
+        .concat();
         let batch = batches(text.clone()).remove(0);
-        assert_eq!(batch.units.iter().map(|unit| unit.number).collect::<Vec<_>>(), [1, 4]);
-        assert_eq!(batch.faults[0], Fault { line: 2, reason: "is longer than 1048576 bytes".to_owned() });
+        assert_eq!(
+            batch
+                .units
+                .iter()
+                .map(|unit| unit.number)
+                .collect::<Vec<_>>(),
+            [1, 4]
+        );
+        assert_eq!(
+            batch.faults[0],
+            Fault {
+                line: 2,
+                reason: "is longer than 1048576 bytes".to_owned()
+            }
+        );
         assert_eq!(batch.faults[1].line, 3);
         assert_eq!(batch.offset, text.len() as u64);
     }
@@ -163,7 +243,13 @@ mod tests {
     fn a_batch_is_bounded_and_says_where_it_ends() {
         let text = "{\"type\":\"user\",\"username\":\"a\"}\n".repeat(2_500);
         let batches = batches(text);
-        assert_eq!(batches.iter().map(|batch| batch.units.len()).collect::<Vec<_>>(), [1_000, 1_000, 500]);
+        assert_eq!(
+            batches
+                .iter()
+                .map(|batch| batch.units.len())
+                .collect::<Vec<_>>(),
+            [1_000, 1_000, 500]
+        );
         assert_eq!((batches[1].lines, batches[1].offset), (2_000, 2_000 * 31));
     }
 

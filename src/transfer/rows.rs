@@ -11,8 +11,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, FORMAT, Line};
 use crate::model::{
-    Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags, GroupName, IdempotencyKey, InputHash,
-    Membership, MembershipState, Message, MessageId, MessageKind, Metadata, Profile, Role, Timestamp, UserId, text::parse_line,
+    Attachment, Body, Content, Conversation, ConversationId, ConversationKind, Emoji, Flags,
+    GroupName, IdempotencyKey, InputHash, Membership, MembershipState, Message, MessageId,
+    MessageKind, Metadata, Profile, Role, Timestamp, UserId, text::parse_line,
 };
 use crate::store::{ImportPlaces, ImportRow};
 
@@ -31,7 +32,11 @@ pub(super) fn rows(line: Line, number: u64, now: Timestamp) -> Result<Vec<Import
         Line::Message(message) => Ok(vec![message_row(message, now)?]),
         Line::Reaction(reaction) => Ok(vec![reaction_row(reaction, now)?]),
         Line::End(end) if end.lines == number - 1 => Ok(Vec::new()),
-        Line::End(end) => Err(format!("the file is not whole: {} lines should stand before this one, and {} do", end.lines, number - 1)),
+        Line::End(end) => Err(format!(
+            "the file is not whole: {} lines should stand before this one, and {} do",
+            end.lines,
+            number - 1
+        )),
     }
 }
 
@@ -39,42 +44,70 @@ fn frame(header: line::Header) -> Result<Vec<ImportRow>> {
     moment("exportedAt", header.exported_at)?;
     match header.format {
         None | Some(FORMAT) => Ok(Vec::new()),
-        Some(other) => Err(format!("format {other} is not known to this version, which reads format {FORMAT}")),
+        Some(other) => Err(format!(
+            "format {other} is not known to this version, which reads format {FORMAT}"
+        )),
     }
 }
 
 fn user_row(user: line::User) -> Result<ImportRow> {
     let profile = Profile {
-        display_name: text("displayName", user.display_name, Profile::DISPLAY_NAME_BYTES_MAX)?,
+        display_name: text(
+            "displayName",
+            user.display_name,
+            Profile::DISPLAY_NAME_BYTES_MAX,
+        )?,
         avatar_url: text("avatarUrl", user.avatar_url, Profile::AVATAR_URL_BYTES_MAX)?,
         last_seen_at: moment("lastSeenAt", user.last_seen_at)?,
     };
-    Ok(ImportRow::User { user: name(&user.username)?, profile })
+    Ok(ImportRow::User {
+        user: name(&user.username)?,
+        profile,
+    })
 }
 
 fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<ImportRow>> {
     let id = ConversationId(line.id);
     let kind = line.kind.unwrap_or(ConversationKind::Group);
     let seats = line.participants.unwrap_or_default();
-    let count_max = if kind == ConversationKind::Direct { 2 } else { Conversation::PARTICIPANTS_MAX };
+    let count_max = if kind == ConversationKind::Direct {
+        2
+    } else {
+        Conversation::PARTICIPANTS_MAX
+    };
     if seats.len() > count_max {
-        return Err(format!("`participants` has {} of them, and {count_max} is the most", seats.len()));
+        return Err(format!(
+            "`participants` has {} of them, and {count_max} is the most",
+            seats.len()
+        ));
     }
     let last_activity = moment("lastActivityAt", line.last_activity_at)?;
     let conversation = Conversation {
         id,
         kind,
-        name: line.name.map(|name| GroupName::from_history(&name)).transpose().map_err(|error| format!("`name` {error}"))?,
-        created_at: moment("createdAt", line.created_at)?.or(last_activity).unwrap_or(now),
+        name: line
+            .name
+            .map(|name| GroupName::from_history(&name))
+            .transpose()
+            .map_err(|error| format!("`name` {error}"))?,
+        created_at: moment("createdAt", line.created_at)?
+            .or(last_activity)
+            .unwrap_or(now),
         created_by: line.created_by.map(|user| name(&user)).transpose()?,
         input_hash: line.input_hash.map(|text| input_hash(&text)).transpose()?,
         is_large: seats.len() > Conversation::FAN_OUT_MAX,
     };
     let mut named = HashSet::with_capacity(seats.len());
-    if let Some(twice) = seats.iter().find(|seat| !named.insert(seat.username.as_str())) {
+    if let Some(twice) = seats
+        .iter()
+        .find(|seat| !named.insert(seat.username.as_str()))
+    {
         return Err(format!("`participants` has {:?} twice", twice.username));
     }
-    let mut rows = vec![ImportRow::Conversation { conversation, last_activity }];
+    let mut rows = vec![ImportRow::Conversation {
+        conversation,
+        last_activity,
+    }];
     for seat in seats {
         rows.push(participant_row(seat.of(line.id), now)?);
     }
@@ -82,10 +115,19 @@ fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<Imp
 }
 
 fn participant_row(line: line::Participant, now: Timestamp) -> Result<ImportRow> {
-    let state = line.state.unwrap_or(if line.left_at.is_some() { MembershipState::Left } else { MembershipState::Joined });
-    let (joined_at, left_at) = (moment("joinedAt", line.joined_at)?, moment("leftAt", line.left_at)?);
+    let state = line.state.unwrap_or(if line.left_at.is_some() {
+        MembershipState::Left
+    } else {
+        MembershipState::Joined
+    });
+    let (joined_at, left_at) = (
+        moment("joinedAt", line.joined_at)?,
+        moment("leftAt", line.left_at)?,
+    );
     let since = match state {
-        MembershipState::Joined if left_at.is_some() => return Err("`leftAt` is only for one whose `state` is LEFT".to_owned()),
+        MembershipState::Joined if left_at.is_some() => {
+            return Err("`leftAt` is only for one whose `state` is LEFT".to_owned());
+        }
         MembershipState::Joined => joined_at,
         MembershipState::Left => left_at,
     };
@@ -93,7 +135,11 @@ fn participant_row(line: line::Participant, now: Timestamp) -> Result<ImportRow>
     Ok(ImportRow::Participant {
         conversation: ConversationId(line.conversation_id),
         user: name(&line.username)?,
-        membership: Membership { state, role: line.role.unwrap_or(Role::Member), since },
+        membership: Membership {
+            state,
+            role: line.role.unwrap_or(Role::Member),
+            since,
+        },
         places: ImportPlaces {
             read_up_to: place("readUpTo", line.read_up_to)?,
             unread_from: place("unreadFrom", line.unread_from)?,
@@ -116,26 +162,41 @@ fn message_row(line: line::Message, now: Timestamp) -> Result<ImportRow> {
         MessageKind::Text => Metadata::BYTES_MAX,
         MessageKind::System => Metadata::SYSTEM_BYTES_MAX,
     };
-    let metadata = line.metadata.map(|json| Metadata::from_history(json.get(), metadata_bytes_max)).transpose();
+    let metadata = line
+        .metadata
+        .map(|json| Metadata::from_history(json.get(), metadata_bytes_max))
+        .transpose();
     let metadata = metadata.map_err(|error| format!("`metadata` {error}"))?;
     // A deletion clears the content, whatever the file still has of it.
     let content = match deleted_at {
         Some(_) => None,
         None => {
             let may_be_empty = kind == MessageKind::System || !attachments.is_empty();
-            let body = Body::from_history(line.body.unwrap_or_default(), Body::BYTES_MAX, may_be_empty)
-                .map_err(|error| format!("`body` {error}"))?;
-            Some(Content { body, attachments, metadata, edited_at })
+            let body =
+                Body::from_history(line.body.unwrap_or_default(), Body::BYTES_MAX, may_be_empty)
+                    .map_err(|error| format!("`body` {error}"))?;
+            Some(Content {
+                body,
+                attachments,
+                metadata,
+                edited_at,
+            })
         }
     };
-    let client_key = line.client_key.map(|key| IdempotencyKey::parse(&key)).transpose();
+    let client_key = line
+        .client_key
+        .map(|key| IdempotencyKey::parse(&key))
+        .transpose();
     Ok(ImportRow::Message(Arc::new(Message {
         conversation: ConversationId(line.conversation_id),
         id: message_id("id", &line.id, now)?,
         sender: name(&line.sender)?,
         kind,
         content,
-        reply_to: line.reply_to.map(|id| message_id("replyTo", &id, now)).transpose()?,
+        reply_to: line
+            .reply_to
+            .map(|id| message_id("replyTo", &id, now))
+            .transpose()?,
         client_key: client_key.map_err(|error| format!("`clientKey` {error}"))?,
         deleted_at,
         has_reactions: false,
@@ -153,28 +214,60 @@ fn reaction_row(line: line::Reaction, now: Timestamp) -> Result<ImportRow> {
 
 fn attachments(lines: Vec<line::Attachment>) -> Result<Vec<Attachment>> {
     if lines.len() > Attachment::COUNT_MAX {
-        return Err(format!("`attachments` has {} of them, and {} is the most", lines.len(), Attachment::COUNT_MAX));
+        return Err(format!(
+            "`attachments` has {} of them, and {} is the most",
+            lines.len(),
+            Attachment::COUNT_MAX
+        ));
     }
-    let attachments = lines.into_iter().map(attachment).collect::<Result<Vec<_>>>()?;
+    let attachments = lines
+        .into_iter()
+        .map(attachment)
+        .collect::<Result<Vec<_>>>()?;
     let bytes: usize = attachments.iter().map(Attachment::bytes).sum();
     if bytes > Attachment::BYTES_MAX {
-        return Err(format!("`attachments` has {bytes} bytes, and {} is the most", Attachment::BYTES_MAX));
+        return Err(format!(
+            "`attachments` has {bytes} bytes, and {} is the most",
+            Attachment::BYTES_MAX
+        ));
     }
     Ok(attachments)
 }
 
 fn attachment(line: line::Attachment) -> Result<Attachment> {
-    let line::Attachment { url, mime_type, name, size_bytes, width, height } = line;
-    parse_line(&url, Attachment::URL_BYTES_MAX).map_err(|error| format!("`url` of an attachment {error}"))?;
-    if !["http://", "https://"].iter().any(|scheme| url.len() > scheme.len() && url.starts_with(scheme)) {
+    let line::Attachment {
+        url,
+        mime_type,
+        name,
+        size_bytes,
+        width,
+        height,
+    } = line;
+    parse_line(&url, Attachment::URL_BYTES_MAX)
+        .map_err(|error| format!("`url` of an attachment {error}"))?;
+    if !["http://", "https://"]
+        .iter()
+        .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme))
+    {
         return Err("`url` of an attachment must begin with http:// or https://".to_owned());
     }
-    parse_line(&mime_type, Attachment::MIME_TYPE_BYTES_MAX).map_err(|error| format!("`mimeType` of an attachment {error}"))?;
+    parse_line(&mime_type, Attachment::MIME_TYPE_BYTES_MAX)
+        .map_err(|error| format!("`mimeType` of an attachment {error}"))?;
     let name = text("name", name, Attachment::NAME_BYTES_MAX)?;
     if size_bytes.is_some_and(|bytes| bytes > Attachment::SIZE_BYTES_MAX) {
-        return Err(format!("`sizeBytes` of an attachment is at most {}", Attachment::SIZE_BYTES_MAX));
+        return Err(format!(
+            "`sizeBytes` of an attachment is at most {}",
+            Attachment::SIZE_BYTES_MAX
+        ));
     }
-    Ok(Attachment { url, mime_type, name, size_bytes, width, height })
+    Ok(Attachment {
+        url,
+        mime_type,
+        name,
+        size_bytes,
+        width,
+        height,
+    })
 }
 
 fn name(username: &str) -> Result<UserId> {
@@ -190,11 +283,15 @@ fn text(field: &str, text: Option<String>, bytes_max: usize) -> Result<Option<St
 
 fn moment(field: &str, text: Option<String>) -> Result<Option<Timestamp>> {
     let Some(text) = text else { return Ok(None) };
-    Timestamp::parse(&text).map(Some).ok_or_else(|| format!("`{field}` must be a time from 1970 on, as 2026-03-15T09:00:00Z"))
+    Timestamp::parse(&text)
+        .map(Some)
+        .ok_or_else(|| format!("`{field}` must be a time from 1970 on, as 2026-03-15T09:00:00Z"))
 }
 
 fn message_id(field: &str, text: &str, now: Timestamp) -> Result<MessageId> {
-    let id = MessageId::parse(text).ok_or_else(|| format!("`{field}` must be a timeuuid (a UUID of version 1) from 1970 on"))?;
+    let id = MessageId::parse(text).ok_or_else(|| {
+        format!("`{field}` must be a timeuuid (a UUID of version 1) from 1970 on")
+    })?;
     if id.moment() > now.plus_micros(AHEAD_MICROS_MAX) {
         return Err(format!("`{field}` lies in the future, at {}", id.moment()));
     }
@@ -202,8 +299,13 @@ fn message_id(field: &str, text: &str, now: Timestamp) -> Result<MessageId> {
 }
 
 fn input_hash(text: &str) -> Result<InputHash> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-    bytes.map(InputHash).ok_or_else(|| "`inputHash` must be 32 bytes as base64url".to_owned())
+    let bytes = URL_SAFE_NO_PAD
+        .decode(text)
+        .ok()
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes
+        .map(InputHash)
+        .ok_or_else(|| "`inputHash` must be 32 bytes as base64url".to_owned())
 }
 
 #[cfg(test)]
@@ -215,18 +317,35 @@ mod tests {
     const MESSAGE: &str = r#""id":"a3e39830-e29b-11ef-8001-000000000001","sender":"alice""#;
 
     fn read(text: &str) -> Result<Vec<ImportRow>> {
-        rows(Line::parse(text.as_bytes())?, 17, Timestamp::parse(NOW).unwrap())
+        rows(
+            Line::parse(text.as_bytes())?,
+            17,
+            Timestamp::parse(NOW).unwrap(),
+        )
     }
 
     fn message(rest: &str) -> Result<Message> {
-        let rows = read(&format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE}{rest}}}"#))?;
-        let [ImportRow::Message(message)] = &rows[..] else { panic!("one message: {rows:?}") };
+        let rows = read(&format!(
+            r#"{{"type":"message",{CONVERSATION},{MESSAGE}{rest}}}"#
+        ))?;
+        let [ImportRow::Message(message)] = &rows[..] else {
+            panic!("one message: {rows:?}")
+        };
         Ok(Message::clone(message))
     }
 
     fn participant(rest: &str) -> Result<(Membership, ImportPlaces)> {
-        let rows = read(&format!(r#"{{"type":"participant",{CONVERSATION},"username":"alice"{rest}}}"#))?;
-        let [ImportRow::Participant { membership, places, .. }] = rows[..] else { panic!("one participant: {rows:?}") };
+        let rows = read(&format!(
+            r#"{{"type":"participant",{CONVERSATION},"username":"alice"{rest}}}"#
+        ))?;
+        let [
+            ImportRow::Participant {
+                membership, places, ..
+            },
+        ] = rows[..]
+        else {
+            panic!("one participant: {rows:?}")
+        };
         Ok((membership, places))
     }
 
@@ -234,7 +353,12 @@ mod tests {
     fn the_sample_is_in_order() {
         let sample = include_str!("../cli/demo.jsonl");
         for (number, line) in (1..).zip(sample.lines()) {
-            rows(Line::parse(line.as_bytes()).unwrap(), number, Timestamp::parse(NOW).unwrap()).unwrap();
+            rows(
+                Line::parse(line.as_bytes()).unwrap(),
+                number,
+                Timestamp::parse(NOW).unwrap(),
+            )
+            .unwrap();
         }
     }
 
@@ -247,37 +371,61 @@ mod tests {
         assert!(
             matches!(&rows[0], ImportRow::Conversation { conversation, last_activity: None } if conversation.created_at.to_string().starts_with("2026-03-15T13"))
         );
-        assert!(matches!(&rows[1], ImportRow::Participant { membership, .. } if membership.role == Role::Owner));
+        assert!(
+            matches!(&rows[1], ImportRow::Participant { membership, .. } if membership.role == Role::Owner)
+        );
         assert_eq!(rows.len(), 3);
     }
 
     #[test]
     fn nobody_takes_part_twice() {
-        let line =
-            r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","participants":[{"username":"a"},{"username":"a"}]}"#;
+        let line = r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","participants":[{"username":"a"},{"username":"a"}]}"#;
         assert_eq!(read(line).unwrap_err(), "`participants` has \"a\" twice");
     }
 
     #[test]
     fn a_direct_conversation_has_two_at_most() {
         let line = r#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440001","kind":"DIRECT","participants":[{"username":"a"},{"username":"b"},{"username":"c"}]}"#;
-        assert_eq!(read(line).unwrap_err(), "`participants` has 3 of them, and 2 is the most");
+        assert_eq!(
+            read(line).unwrap_err(),
+            "`participants` has 3 of them, and 2 is the most"
+        );
     }
 
     #[test]
     fn one_who_left_has_left() {
-        let left = participant(r#","joinedAt":"2026-01-01T00:00:00Z","leftAt":"2026-02-01T00:00:00Z""#).unwrap().0;
-        assert_eq!((left.state, left.since), (MembershipState::Left, Timestamp::parse("2026-02-01T00:00:00Z")));
-        assert!(participant(r#","state":"JOINED","leftAt":"2026-02-01T00:00:00Z""#).unwrap_err().contains("LEFT"));
+        let left =
+            participant(r#","joinedAt":"2026-01-01T00:00:00Z","leftAt":"2026-02-01T00:00:00Z""#)
+                .unwrap()
+                .0;
+        assert_eq!(
+            (left.state, left.since),
+            (
+                MembershipState::Left,
+                Timestamp::parse("2026-02-01T00:00:00Z")
+            )
+        );
+        assert!(
+            participant(r#","state":"JOINED","leftAt":"2026-02-01T00:00:00Z""#)
+                .unwrap_err()
+                .contains("LEFT")
+        );
     }
 
     #[test]
     fn ids_are_timeuuids_between_1970_and_now() {
         assert!(message(r#","body":"hello""#).is_ok());
         let id = |id: &str| participant(&format!(r#","readUpTo":"{id}""#)).unwrap_err();
-        assert_eq!(id("550e8400-e29b-41d4-a716-446655440001"), "`readUpTo` must be a timeuuid (a UUID of version 1) from 1970 on");
-        assert_eq!(id("00000000-0000-1000-8000-000000000000"), "`readUpTo` must be a timeuuid (a UUID of version 1) from 1970 on");
-        let at = |micros| MessageId::new(Timestamp::parse(NOW).unwrap().plus_micros(micros), [0; 8]);
+        assert_eq!(
+            id("550e8400-e29b-41d4-a716-446655440001"),
+            "`readUpTo` must be a timeuuid (a UUID of version 1) from 1970 on"
+        );
+        assert_eq!(
+            id("00000000-0000-1000-8000-000000000000"),
+            "`readUpTo` must be a timeuuid (a UUID of version 1) from 1970 on"
+        );
+        let at =
+            |micros| MessageId::new(Timestamp::parse(NOW).unwrap().plus_micros(micros), [0; 8]);
         assert!(participant(&format!(r#","readUpTo":"{}""#, at(2_000_000))).is_ok());
         assert!(id(&at(2_000_001).to_string()).starts_with("`readUpTo` lies in the future"));
     }
@@ -292,13 +440,28 @@ mod tests {
     #[test]
     fn a_message_is_within_its_bounds() {
         assert_eq!(message("").unwrap_err(), "`body` must not be blank");
-        assert!(message(&format!(r#","body":"{}""#, "x".repeat(16 * 1024 + 1))).unwrap_err().starts_with("`body` has 16385 bytes"));
+        assert!(
+            message(&format!(r#","body":"{}""#, "x".repeat(16 * 1024 + 1)))
+                .unwrap_err()
+                .starts_with("`body` has 16385 bytes")
+        );
         assert!(message(r#","kind":"SYSTEM","metadata":{"event":"left"}"#).is_ok());
         // As many usernames as one call may name are told of in one message.
-        assert!(message(&format!(r#","kind":"SYSTEM","metadata":"{}""#, "x".repeat(2_047))).is_ok());
+        assert!(
+            message(&format!(
+                r#","kind":"SYSTEM","metadata":"{}""#,
+                "x".repeat(2_047)
+            ))
+            .is_ok()
+        );
         assert!(message(r#","body":"x","clientKey":"ü""#).is_err());
         assert!(
-            message(&format!(r#","body":"x","metadata":"{}""#, "x".repeat(2_047))).unwrap_err().starts_with("`metadata` has 2049 bytes")
+            message(&format!(
+                r#","body":"x","metadata":"{}""#,
+                "x".repeat(2_047)
+            ))
+            .unwrap_err()
+            .starts_with("`metadata` has 2049 bytes")
         );
     }
 
@@ -309,8 +472,14 @@ mod tests {
             message(&format!(r#","attachments":[{list}]"#))
         };
         let fine = r#"{"url":"https://a.example/b.png","mimeType":"image/png","sizeBytes":9007199254740992}"#;
-        assert_eq!(with(fine, 10).unwrap().content.unwrap().attachments.len(), 10);
-        assert_eq!(with(fine, 11).unwrap_err(), "`attachments` has 11 of them, and 10 is the most");
+        assert_eq!(
+            with(fine, 10).unwrap().content.unwrap().attachments.len(),
+            10
+        );
+        assert_eq!(
+            with(fine, 11).unwrap_err(),
+            "`attachments` has 11 of them, and 10 is the most"
+        );
         for wrong in [
             r#"{"url":"javascript:alert(1)","mimeType":"x/y"}"#,
             r#"{"url":"https://","mimeType":"x/y"}"#,
@@ -320,9 +489,16 @@ mod tests {
         ] {
             assert!(with(wrong, 1).is_err(), "{wrong}");
         }
-        let long = format!(r#"{{"url":"https://a.example/{}","mimeType":"x/y"}}"#, "x".repeat(2_000));
+        let long = format!(
+            r#"{{"url":"https://a.example/{}","mimeType":"x/y"}}"#,
+            "x".repeat(2_000)
+        );
         assert!(with(&long, 3).is_ok());
-        assert!(with(&long, 4).unwrap_err().contains("bytes, and 8192 is the most"));
+        assert!(
+            with(&long, 4)
+                .unwrap_err()
+                .contains("bytes, and 8192 is the most")
+        );
     }
 
     #[test]
@@ -339,12 +515,23 @@ mod tests {
     #[test]
     fn a_reaction_is_one_emoji_to_a_message() {
         let line = |message: &str, emoji: &str| {
-            read(&format!(r#"{{"type":"reaction",{CONVERSATION},"messageId":"{message}","emoji":"{emoji}","username":"alice"}}"#))
+            read(&format!(
+                r#"{{"type":"reaction",{CONVERSATION},"messageId":"{message}","emoji":"{emoji}","username":"alice"}}"#
+            ))
         };
         let id = "a3e39830-e29b-11ef-8001-000000000001";
-        assert!(matches!(&line(id, "❤").unwrap()[..], [ImportRow::Reaction { emoji, .. }] if emoji.as_str() == "❤\u{fe0f}"));
-        assert_eq!(line(id, "ok").unwrap_err(), "`emoji` must be one emoji of Unicode, as 👍");
-        assert!(line("x", "👍").unwrap_err().starts_with("`messageId` must be a timeuuid"));
+        assert!(
+            matches!(&line(id, "❤").unwrap()[..], [ImportRow::Reaction { emoji, .. }] if emoji.as_str() == "❤\u{fe0f}")
+        );
+        assert_eq!(
+            line(id, "ok").unwrap_err(),
+            "`emoji` must be one emoji of Unicode, as 👍"
+        );
+        assert!(
+            line("x", "👍")
+                .unwrap_err()
+                .starts_with("`messageId` must be a timeuuid")
+        );
     }
 
     #[test]
@@ -361,8 +548,12 @@ mod tests {
             &format!(
                 r#"{{"type":"message",{CONVERSATION},{MESSAGE},"body":"a\n\u0001","attachments":[{{"url":"https://a.example/b.png","mimeType":"image/png","name":"b","sizeBytes":9007199254740992,"width":1,"height":2}}],"metadata":{{"a":[0.1,1e+300,-7,123456789.12345679,null]}},"replyTo":"a3e39830-e29b-11ef-8001-000000000000","clientKey":"k","editedAt":"2026-01-01T00:00:00.000000Z"}}"#
             ),
-            &format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE},"kind":"SYSTEM","metadata":{{"event":"left"}}}}"#),
-            &format!(r#"{{"type":"message",{CONVERSATION},{MESSAGE},"clientKey":"k","deletedAt":"2026-01-01T00:00:00.000000Z"}}"#),
+            &format!(
+                r#"{{"type":"message",{CONVERSATION},{MESSAGE},"kind":"SYSTEM","metadata":{{"event":"left"}}}}"#
+            ),
+            &format!(
+                r#"{{"type":"message",{CONVERSATION},{MESSAGE},"clientKey":"k","deletedAt":"2026-01-01T00:00:00.000000Z"}}"#
+            ),
             &format!(
                 r#"{{"type":"reaction",{CONVERSATION},"messageId":"a3e39830-e29b-11ef-8001-000000000001","emoji":"👍","username":"alice"}}"#
             ),
@@ -371,8 +562,13 @@ mod tests {
         ];
         for text in lines {
             let rows = read(text).unwrap();
-            let [row] = &rows[..] else { panic!("one row of {text}") };
-            assert_eq!(serde_json::to_string(&Line::of(row).unwrap()).unwrap(), text);
+            let [row] = &rows[..] else {
+                panic!("one row of {text}")
+            };
+            assert_eq!(
+                serde_json::to_string(&Line::of(row).unwrap()).unwrap(),
+                text
+            );
         }
     }
 }

@@ -19,12 +19,22 @@ pub(super) struct Spool {
 impl Spool {
     /// For a source that is read only once: it goes with the process.
     pub(super) fn passing(dir: &Path) -> Self {
-        Self { path: dir.join(format!("import-{}.held", uuid::Uuid::new_v4())), is_kept: false, file: None, bytes: 0 }
+        Self {
+            path: dir.join(format!("import-{}.held", uuid::Uuid::new_v4())),
+            is_kept: false,
+            file: None,
+            bytes: 0,
+        }
     }
 
     /// For a source that a later run may go on with.
     pub(super) fn kept(dir: &Path, name: &str) -> Self {
-        Self { path: dir.join(format!("import-{name}.held")), is_kept: true, file: None, bytes: 0 }
+        Self {
+            path: dir.join(format!("import-{name}.held")),
+            is_kept: true,
+            file: None,
+            bytes: 0,
+        }
     }
 
     /// Goes on behind what an earlier run had noted. `false` where that is not there any more.
@@ -32,7 +42,12 @@ impl Spool {
         if bytes == 0 {
             return Ok(true);
         }
-        let mut file = match OpenOptions::new().read(true).write(true).open(&self.path).await {
+        let mut file = match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.path)
+            .await
+        {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -53,7 +68,14 @@ impl Spool {
 
     pub(super) async fn push(&mut self, unit: &Unit) -> io::Result<()> {
         if self.file.is_none() {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&self.path).await?;
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&self.path)
+                .await?;
             if !self.is_kept {
                 tokio::fs::remove_file(&self.path).await?;
             }
@@ -70,20 +92,32 @@ impl Spool {
 
     /// On disk, before a note speaks of it.
     pub(super) async fn sync(&mut self) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
         file.flush().await?;
-        if self.is_kept { file.get_ref().sync_data().await } else { Ok(()) }
+        if self.is_kept {
+            file.get_ref().sync_data().await
+        } else {
+            Ok(())
+        }
     }
 
     /// All that was held, from the first line on.
     pub(super) async fn read(&mut self) -> io::Result<Option<std::fs::File>> {
         self.sync().await?;
-        let Some(file) = &mut self.file else { return Ok(None) };
+        let Some(file) = &mut self.file else {
+            return Ok(None);
+        };
         file.rewind().await?;
         Ok(Some(file.get_ref().try_clone().await?.into_std().await))
     }
 
     pub(super) async fn remove(&mut self) -> io::Result<()> {
-        if self.file.is_some() && self.is_kept { tokio::fs::remove_file(&self.path).await } else { Ok(()) }
+        if self.file.is_some() && self.is_kept {
+            tokio::fs::remove_file(&self.path).await
+        } else {
+            Ok(())
+        }
     }
 }

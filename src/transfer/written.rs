@@ -4,7 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::line::{self, Line};
-use crate::model::{Attachment, Membership, MembershipState, Message, MessageKind, Metadata, MetadataError};
+use crate::model::{
+    Attachment, Membership, MembershipState, Message, MessageKind, Metadata, MetadataError,
+};
 use crate::store::{ImportPlaces, ImportRow};
 
 impl Line {
@@ -17,21 +19,42 @@ impl Line {
                 avatar_url: profile.avatar_url.clone(),
                 last_seen_at: text(profile.last_seen_at),
             }),
-            ImportRow::Conversation { conversation, last_activity } => Self::Conversation(line::Conversation {
+            ImportRow::Conversation {
+                conversation,
+                last_activity,
+            } => Self::Conversation(line::Conversation {
                 id: conversation.id.0,
                 kind: Some(conversation.kind),
-                name: conversation.name.as_ref().map(|name| name.as_str().to_owned()),
+                name: conversation
+                    .name
+                    .as_ref()
+                    .map(|name| name.as_str().to_owned()),
                 created_at: text(Some(conversation.created_at)),
                 created_by: text(conversation.created_by.as_ref()),
                 last_activity_at: text(*last_activity),
-                input_hash: conversation.input_hash.map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
+                input_hash: conversation
+                    .input_hash
+                    .map(|hash| URL_SAFE_NO_PAD.encode(hash.0)),
                 participants: None,
             }),
-            ImportRow::Participant { conversation, user, membership, places } => {
-                Self::Participant(participant(conversation.0, user.to_string(), membership, places))
-            }
+            ImportRow::Participant {
+                conversation,
+                user,
+                membership,
+                places,
+            } => Self::Participant(participant(
+                conversation.0,
+                user.to_string(),
+                membership,
+                places,
+            )),
             ImportRow::Message(message) => Self::Message(message_line(message)?),
-            ImportRow::Reaction { conversation, message, emoji, user } => Self::Reaction(line::Reaction {
+            ImportRow::Reaction {
+                conversation,
+                message,
+                emoji,
+                user,
+            } => Self::Reaction(line::Reaction {
                 conversation_id: conversation.0,
                 message_id: message.to_string(),
                 emoji: emoji.to_string(),
@@ -45,13 +68,23 @@ fn text(value: Option<impl ToString>) -> Option<String> {
     value.map(|value| value.to_string())
 }
 
-fn participant(conversation_id: uuid::Uuid, username: String, membership: &Membership, places: &ImportPlaces) -> line::Participant {
+fn participant(
+    conversation_id: uuid::Uuid,
+    username: String,
+    membership: &Membership,
+    places: &ImportPlaces,
+) -> line::Participant {
     let Membership { state, role, since } = *membership;
     let (joined_at, left_at) = match state {
         MembershipState::Joined => (since, None),
         MembershipState::Left => (None, since),
     };
-    let ImportPlaces { read_up_to, unread_from, delivered_up_to, flags } = *places;
+    let ImportPlaces {
+        read_up_to,
+        unread_from,
+        delivered_up_to,
+        flags,
+    } = *places;
     line::Participant {
         conversation_id,
         username,
@@ -69,18 +102,38 @@ fn participant(conversation_id: uuid::Uuid, username: String, membership: &Membe
 }
 
 fn message_line(message: &Message) -> Result<line::Message, MetadataError> {
-    let Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions: _ } = message;
+    let Message {
+        conversation,
+        id,
+        sender,
+        kind,
+        content,
+        reply_to,
+        client_key,
+        deleted_at,
+        has_reactions: _,
+    } = message;
     let content = content.as_ref();
-    let attachments: Vec<_> = content.into_iter().flat_map(|content| &content.attachments).map(attachment).collect();
+    let attachments: Vec<_> = content
+        .into_iter()
+        .flat_map(|content| &content.attachments)
+        .map(attachment)
+        .collect();
     let metadata = content.and_then(|content| content.metadata.as_ref());
     Ok(line::Message {
         conversation_id: conversation.0,
         id: id.to_string(),
         sender: sender.to_string(),
         kind: (*kind == MessageKind::System).then_some(*kind),
-        body: content.map(|content| content.body.as_str()).filter(|body| !body.is_empty()).map(str::to_owned),
+        body: content
+            .map(|content| content.body.as_str())
+            .filter(|body| !body.is_empty())
+            .map(str::to_owned),
         attachments: (!attachments.is_empty()).then_some(attachments),
-        metadata: metadata.map(Metadata::json).transpose()?.map(ToOwned::to_owned),
+        metadata: metadata
+            .map(Metadata::json)
+            .transpose()?
+            .map(ToOwned::to_owned),
         reply_to: text(*reply_to),
         client_key: client_key.as_ref().map(|key| key.as_str().to_owned()),
         edited_at: text(content.and_then(|content| content.edited_at)),
@@ -89,6 +142,20 @@ fn message_line(message: &Message) -> Result<line::Message, MetadataError> {
 }
 
 fn attachment(attachment: &Attachment) -> line::Attachment {
-    let Attachment { url, mime_type, name, size_bytes, width, height } = attachment.clone();
-    line::Attachment { url, mime_type, name, size_bytes, width, height }
+    let Attachment {
+        url,
+        mime_type,
+        name,
+        size_bytes,
+        width,
+        height,
+    } = attachment.clone();
+    line::Attachment {
+        url,
+        mime_type,
+        name,
+        size_bytes,
+        width,
+        height,
+    }
 }

@@ -13,8 +13,18 @@ async fn a_stranger_cannot_read_a_conversation() {
     let document = "query($c: ID!, $m: ID!) { conversation(id: $c) { id } c: node(id: $c) { id } m: node(id: $m) { id }
         nodes(ids: [$c, $m]) { id } }";
     let nothing = json!({"conversation": null, "c": null, "m": null, "nodes": [null, null]});
-    assert_eq!(mallory.data(document, json!({"c": conversation, "m": message.id})).await, nothing);
-    assert_eq!(mallory.data(document, json!({"c": "no id", "m": "AQA"})).await, nothing);
+    assert_eq!(
+        mallory
+            .data(document, json!({"c": conversation, "m": message.id}))
+            .await,
+        nothing
+    );
+    assert_eq!(
+        mallory
+            .data(document, json!({"c": "no id", "m": "AQA"}))
+            .await,
+        nothing
+    );
 }
 
 #[tokio::test]
@@ -23,7 +33,10 @@ async fn a_stranger_is_told_what_is_told_of_nothing() {
     let (alice, mallory) = (world.user("alice"), world.user("mallory"));
     let conversation = alice.direct("bob").await;
     let message = alice.send(&conversation, "a secret").await;
-    for (c, m) in [(conversation.as_str(), message.id.as_str()), ("nonsense", "nonsense")] {
+    for (c, m) in [
+        (conversation.as_str(), message.id.as_str()),
+        ("nonsense", "nonsense"),
+    ] {
         for document in [
             "mutation($c: ID!, $m: ID!) { sendMessage(input: {conversationId: $c, body: \"hi\", replyToId: $m}) { clientMutationId } }",
             "mutation($c: ID!, $m: ID!) { markRead(input: {conversationId: $c, messageId: $m}) { clientMutationId } }",
@@ -32,10 +45,16 @@ async fn a_stranger_is_told_what_is_told_of_nothing() {
             "mutation($c: ID!) { markDelivered(input: {conversationId: $c}) { clientMutationId } }",
             "mutation($c: ID!) { updateInboxEntry(input: {conversationId: $c, muted: true}) { clientMutationId } }",
         ] {
-            assert_eq!(mallory.ask(document, json!({"c": c, "m": m})).await.code(), "NOT_FOUND", "{document}");
+            assert_eq!(
+                mallory.ask(document, json!({"c": c, "m": m})).await.code(),
+                "NOT_FOUND",
+                "{document}"
+            );
         }
-        let mut stream =
-            mallory.subscribe("subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { cursor } } }", json!({"c": c}));
+        let mut stream = mallory.subscribe(
+            "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { cursor } } }",
+            json!({"c": c}),
+        );
         assert_eq!(stream.answer().await.code(), "NOT_FOUND");
     }
 }
@@ -49,7 +68,10 @@ async fn an_entry_of_another_user_is_no_node() {
     let data = alice.data(entry_id, json!({"c": conversation})).await;
     let id = &data["conversation"]["inboxEntry"]["id"];
     let node = "query($id: ID!) { node(id: $id) { __typename id } }";
-    assert_eq!(alice.data(node, json!({"id": id})).await["node"], json!({"__typename": "InboxEntry", "id": id}));
+    assert_eq!(
+        alice.data(node, json!({"id": id})).await["node"],
+        json!({"__typename": "InboxEntry", "id": id})
+    );
     assert_eq!(bob.data(node, json!({"id": id})).await["node"], json!(null));
 }
 
@@ -57,9 +79,21 @@ async fn an_entry_of_another_user_is_no_node() {
 async fn without_a_token_only_the_schema_is_answered() {
     let world = World::open().await;
     let nobody = world.nobody();
-    assert_eq!(nobody.data("{ __typename }", json!({})).await, json!({"__typename": "Query"}));
-    assert_eq!(nobody.ask("{ viewer { id } }", json!({})).await.code(), "UNAUTHENTICATED");
-    assert_eq!(nobody.ask("{ inbox { edges { cursor } } }", json!({})).await.code(), "UNAUTHENTICATED");
+    assert_eq!(
+        nobody.data("{ __typename }", json!({})).await,
+        json!({"__typename": "Query"})
+    );
+    assert_eq!(
+        nobody.ask("{ viewer { id } }", json!({})).await.code(),
+        "UNAUTHENTICATED"
+    );
+    assert_eq!(
+        nobody
+            .ask("{ inbox { edges { cursor } } }", json!({}))
+            .await
+            .code(),
+        "UNAUTHENTICATED"
+    );
     let send = "mutation { sendMessage(input: {conversationId: \"x\", body: \"x\"}) { clientMutationId } }";
     assert_eq!(nobody.ask(send, json!({})).await.code(), "UNAUTHENTICATED");
     let mut stream = nobody.subscribe("subscription { inboxUpdated { cursor } }", json!({}));

@@ -6,7 +6,10 @@ use crate::support::world::{Answer, World};
 
 #[track_caller]
 fn assert_refused(answer: &Answer, field: &str) {
-    assert_eq!((answer.code().as_str(), &answer.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["input", field])));
+    assert_eq!(
+        (answer.code().as_str(), &answer.extensions()["inputPath"]),
+        ("BAD_USER_INPUT", &json!(["input", field]))
+    );
 }
 
 #[tokio::test]
@@ -14,7 +17,8 @@ async fn a_name_with_invisible_or_bidirectional_characters_is_refused() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.group("visible", &["bob"]).await;
-    let profile = "mutation($n: String) { updateProfile(input: {displayName: $n}) { user { displayName } } }";
+    let profile =
+        "mutation($n: String) { updateProfile(input: {displayName: $n}) { user { displayName } } }";
     let create = "mutation($n: String!) { createGroupConversation(input: {name: $n, usernames: [\"bob\"]}) { conversation { name } } }";
     let rename = "mutation($n: String!, $c: ID!) { renameConversation(input: {conversationId: $c, name: $n}) { conversation { name } } }";
     for name in [
@@ -34,8 +38,15 @@ async fn a_name_with_invisible_or_bidirectional_characters_is_refused() {
     }
     // Joiners belong to words of many scripts, and to emoji.
     for name in ["نگار\u{200c}ها", "👩\u{200d}👧 Ann", "שרה"] {
-        assert_eq!(alice.data(profile, json!({"n": name})).await["updateProfile"]["user"]["displayName"], name);
-        assert_eq!(alice.data(rename, json!({"n": name, "c": c})).await["renameConversation"]["conversation"]["name"], name);
+        assert_eq!(
+            alice.data(profile, json!({"n": name})).await["updateProfile"]["user"]["displayName"],
+            name
+        );
+        assert_eq!(
+            alice.data(rename, json!({"n": name, "c": c})).await["renameConversation"]["conversation"]
+                ["name"],
+            name
+        );
     }
 }
 
@@ -47,8 +58,13 @@ async fn a_body_with_control_characters_is_refused_when_it_is_edited_too() {
     let sent = alice.send(&c, "tab\tand\r\nlines").await;
     let edit = "mutation($m: ID!, $b: String!) { editMessage(input: {messageId: $m, body: $b}) { message { body } } }";
     for body in ["\u{0}", "a\u{8}", "a\u{1b}[31m", "a\u{7f}", "a\u{80}"] {
-        assert_refused(&alice.ask(edit, json!({"m": sent.id, "b": body})).await, "body");
+        assert_refused(
+            &alice.ask(edit, json!({"m": sent.id, "b": body})).await,
+            "body",
+        );
     }
-    let data: Value = alice.data(edit, json!({"m": sent.id, "b": "still\ttext\n"})).await;
+    let data: Value = alice
+        .data(edit, json!({"m": sent.id, "b": "still\ttext\n"}))
+        .await;
     assert_eq!(data["editMessage"]["message"]["body"], "still\ttext\n");
 }

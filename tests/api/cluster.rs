@@ -36,7 +36,15 @@ const PATIENCE: Duration = Duration::from_secs(900);
 async fn every_case_holds_on_cassandra() {
     let Some(shared) = shared().await else { return };
     let mut cases = Command::new(std::env::current_exe().unwrap());
-    cases.args(["api::", "--skip", "api::cluster::", "--test-threads", AT_ONCE]).args(ELSEWHERE.iter().flat_map(|case| ["--skip", case]));
+    cases
+        .args([
+            "api::",
+            "--skip",
+            "api::cluster::",
+            "--test-threads",
+            AT_ONCE,
+        ])
+        .args(ELSEWHERE.iter().flat_map(|case| ["--skip", case]));
     cases.env(CLUSTER, shared.authority());
     let mut running = Running::spawn(cases.stdin(Stdio::null()).stdout(Stdio::piped()));
     let mut stdout = running.child.stdout.take().unwrap();
@@ -44,8 +52,21 @@ async fn every_case_holds_on_cassandra() {
         let mut said = String::new();
         stdout.read_to_string(&mut said).map(|_| said)
     });
-    let said = tokio::time::timeout(PATIENCE, said).await.expect("the cases end").unwrap().unwrap();
+    let said = tokio::time::timeout(PATIENCE, said)
+        .await
+        .expect("the cases end")
+        .unwrap()
+        .unwrap();
     assert!(running.child.wait().unwrap().success(), "{said}");
-    let count = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse::<usize>().ok());
-    assert!(count.is_some_and(|count| count > 100), "cases were run: {said}");
+    let count = said.lines().find_map(|line| {
+        line.strip_prefix("test result: ok. ")?
+            .split(' ')
+            .next()?
+            .parse::<usize>()
+            .ok()
+    });
+    assert!(
+        count.is_some_and(|count| count > 100),
+        "cases were run: {said}"
+    );
 }

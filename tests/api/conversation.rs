@@ -20,8 +20,12 @@ async fn a_direct_conversation_is_one_whoever_starts_it() {
     assert_eq!(conversation["name"], json!(null));
     assert_eq!(conversation["directPeer"]["username"], "alice");
     assert_eq!(conversation["participantCount"], 2);
-    let people: Vec<_> =
-        conversation["participants"]["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["user"]["username"])).collect();
+    let people: Vec<_> = conversation["participants"]["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edge| text(&edge["node"]["user"]["username"]))
+        .collect();
     assert_eq!(people, ["alice", "bob"]);
 }
 
@@ -31,8 +35,16 @@ async fn a_direct_conversation_that_an_import_brought_is_found() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let id = alice.direct("bob").await;
     assert_eq!(bob.direct("alice").await, id);
-    let data = alice.data("query($c: ID!) { conversation(id: $c) { uuid } }", json!({"c": id})).await;
-    assert_eq!(data["conversation"]["uuid"], "550e8400-e29b-41d4-a716-446655440001");
+    let data = alice
+        .data(
+            "query($c: ID!) { conversation(id: $c) { uuid } }",
+            json!({"c": id}),
+        )
+        .await;
+    assert_eq!(
+        data["conversation"]["uuid"],
+        "550e8400-e29b-41d4-a716-446655440001"
+    );
 }
 
 #[tokio::test]
@@ -59,20 +71,40 @@ async fn a_group_is_made_once_per_key() {
     let input = json!({"n": "Phoenix", "u": ["dave", "bob", "bob", "alice"], "k": "key-1"});
     let first = alice.data(document, input.clone()).await["createGroupConversation"].clone();
     assert_eq!(first["clientMutationId"], "m");
-    let again = alice.data(document, json!({"n": "Phoenix", "u": ["bob", "dave"], "k": "key-1"})).await;
-    assert_eq!(again["createGroupConversation"]["conversation"], first["conversation"], "the same people in another order");
+    let again = alice
+        .data(
+            document,
+            json!({"n": "Phoenix", "u": ["bob", "dave"], "k": "key-1"}),
+        )
+        .await;
+    assert_eq!(
+        again["createGroupConversation"]["conversation"], first["conversation"],
+        "the same people in another order"
+    );
     let roles: Vec<_> = first["conversation"]["participants"]["edges"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|edge| format!("{} {}", text(&edge["node"]["user"]["username"]), text(&edge["node"]["role"])))
+        .map(|edge| {
+            format!(
+                "{} {}",
+                text(&edge["node"]["user"]["username"]),
+                text(&edge["node"]["role"])
+            )
+        })
         .collect();
     assert_eq!(roles, ["alice OWNER", "bob MEMBER", "dave MEMBER"]);
-    for other in [json!({"n": "Griffin", "u": ["bob", "dave"], "k": "key-1"}), json!({"n": "Phoenix", "u": ["bob"], "k": "key-1"})] {
+    for other in [
+        json!({"n": "Griffin", "u": ["bob", "dave"], "k": "key-1"}),
+        json!({"n": "Phoenix", "u": ["bob"], "k": "key-1"}),
+    ] {
         assert_eq!(alice.ask(document, other).await.code(), "CONFLICT");
     }
     let bob = world.user("bob").data(document, input).await;
-    assert_ne!(bob["createGroupConversation"]["conversation"]["id"], first["conversation"]["id"], "a key is its viewer's own");
+    assert_ne!(
+        bob["createGroupConversation"]["conversation"]["id"], first["conversation"]["id"],
+        "a key is its viewer's own"
+    );
 }
 
 #[tokio::test]
@@ -95,7 +127,8 @@ async fn bad_groups_and_names_are_refused() {
         assert_eq!(answer.code(), "BAD_USER_INPUT");
         assert_eq!(answer.extensions()["inputPath"], json!(["input", path]));
     }
-    let direct = "mutation { startDirectConversation(input: {username: \"\"}) { clientMutationId } }";
+    let direct =
+        "mutation { startDirectConversation(input: {username: \"\"}) { clientMutationId } }";
     assert_eq!(alice.ask(direct, json!({})).await.code(), "BAD_USER_INPUT");
 }
 
@@ -103,44 +136,80 @@ async fn bad_groups_and_names_are_refused() {
 async fn participants_page_by_the_bytes_of_their_names() {
     let world = World::open().await;
     let zoe = world.user("zoé");
-    let id = zoe.group("names", &["a", "ab", "b", "żółw", "B", "a b"]).await;
+    let id = zoe
+        .group("names", &["a", "ab", "b", "żółw", "B", "a b"])
+        .await;
     let document = "query($c: ID!, $first: Int, $after: String, $last: Int, $before: String) { conversation(id: $c) {
         participants(first: $first, after: $after, last: $last, before: $before) {
             edges { cursor node { id user { username } } } pageInfo { hasNextPage hasPreviousPage endCursor startCursor } } } }";
     let names = |data: &serde_json::Value| -> Vec<String> {
-        let edges = data["conversation"]["participants"]["edges"].as_array().unwrap().clone();
-        edges.iter().map(|edge| text(&edge["node"]["user"]["username"])).collect()
+        let edges = data["conversation"]["participants"]["edges"]
+            .as_array()
+            .unwrap()
+            .clone();
+        edges
+            .iter()
+            .map(|edge| text(&edge["node"]["user"]["username"]))
+            .collect()
     };
     let all = zoe.data(document, json!({"c": id, "first": 100})).await;
     assert_eq!(names(&all), ["B", "a", "a b", "ab", "b", "zoé", "żółw"]);
     let first = zoe.data(document, json!({"c": id, "first": 3})).await;
     assert_eq!(names(&first), ["B", "a", "a b"]);
     let after = &first["conversation"]["participants"]["pageInfo"]["endCursor"];
-    let rest = zoe.data(document, json!({"c": id, "first": 100, "after": after})).await;
+    let rest = zoe
+        .data(document, json!({"c": id, "first": 100, "after": after}))
+        .await;
     assert_eq!(names(&rest), ["ab", "b", "zoé", "żółw"]);
-    assert_eq!(rest["conversation"]["participants"]["pageInfo"]["hasPreviousPage"], true);
+    assert_eq!(
+        rest["conversation"]["participants"]["pageInfo"]["hasPreviousPage"],
+        true
+    );
     let last = zoe.data(document, json!({"c": id, "last": 2})).await;
     assert_eq!(names(&last), ["zoé", "żółw"]);
     let node = &last["conversation"]["participants"]["edges"][0]["node"];
-    let data =
-        zoe.data("query($id: ID!) { node(id: $id) { id ... on Participant { user { username } } } }", json!({"id": node["id"]})).await;
+    let data = zoe
+        .data(
+            "query($id: ID!) { node(id: $id) { id ... on Participant { user { username } } } }",
+            json!({"id": node["id"]}),
+        )
+        .await;
     assert_eq!(data["node"], *node);
 }
 
 #[tokio::test]
 async fn a_user_is_in_a_bounded_number_of_large_conversations() {
-    let world = World::with_bounds(Bounds { large_conversations_max: 2, ..Bounds::default() }).await;
+    let world = World::with_bounds(Bounds {
+        large_conversations_max: 2,
+        ..Bounds::default()
+    })
+    .await;
     let alice = world.user("alice");
-    let crowd = |from: usize| (from..from + 40).map(|i| format!("user-{i}")).collect::<Vec<_>>();
+    let crowd = |from: usize| {
+        (from..from + 40)
+            .map(|i| format!("user-{i}"))
+            .collect::<Vec<_>>()
+    };
     let document = "mutation($u: [String!]!, $k: String) {
         createGroupConversation(input: {name: \"crowd\", usernames: $u, idempotencyKey: $k}) { clientMutationId } }";
     // The second one is sent twice: a retry does not count towards the limit.
     for from in [0, 40, 40] {
-        alice.data(document, json!({"u": crowd(from), "k": format!("crowd {from}")})).await;
+        alice
+            .data(
+                document,
+                json!({"u": crowd(from), "k": format!("crowd {from}")}),
+            )
+            .await;
     }
     let answer = alice.ask(document, json!({"u": crowd(80)})).await;
     assert_eq!(answer.code(), "BAD_USER_INPUT");
-    assert_eq!(answer.extensions()["inputPath"], json!(["input", "usernames"]));
-    world.user("user-3").data(document, json!({"u": crowd(3)[..32]})).await;
+    assert_eq!(
+        answer.extensions()["inputPath"],
+        json!(["input", "usernames"])
+    );
+    world
+        .user("user-3")
+        .data(document, json!({"u": crowd(3)[..32]}))
+        .await;
     alice.group("small", &["bob"]).await;
 }

@@ -10,10 +10,16 @@ const EVENTS: &str =
     ... on MessageEditedEvent { message { uuid body } } ... on MessageDeletedEvent { message { uuid body } }
     ... on MarkerMovedEvent { participant { user { username } readUpTo { uuid } } } } } }";
 const EDIT: &str = "mutation($m: ID!, $b: String!) { editMessage(input: {messageId: $m, body: $b}) { message { uuid } } }";
-const DELETE: &str = "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { uuid } } }";
+const DELETE: &str =
+    "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { uuid } } }";
 
 async fn events_cursor(actor: &Actor, conversation: &str) -> String {
-    let data = actor.data("query($c: ID!) { conversation(id: $c) { eventsCursor } }", json!({"c": conversation})).await;
+    let data = actor
+        .data(
+            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
+            json!({"c": conversation}),
+        )
+        .await;
     text(&data["conversation"]["eventsCursor"])
 }
 
@@ -29,7 +35,10 @@ fn short(event: &Value) -> String {
         "MessageAddedEvent" => format!("added {}", of(&event["messageEdge"]["node"])),
         "MessageEditedEvent" => format!("edited {}", of(&event["message"])),
         "MessageDeletedEvent" => format!("deleted {}", of(&event["message"])),
-        "MarkerMovedEvent" => format!("read by {}", text(&event["participant"]["user"]["username"])),
+        "MarkerMovedEvent" => format!(
+            "read by {}",
+            text(&event["participant"]["user"]["username"])
+        ),
         other => panic!("unknown: {other}"),
     }
 }
@@ -40,18 +49,37 @@ async fn everything_is_told_as_it_happens() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let mut stream = bob.subscribe(EVENTS, json!({"c": c}));
-    assert_eq!(next(&mut stream).await.1, Value::Null, "the first payload is the position");
+    assert_eq!(
+        next(&mut stream).await.1,
+        Value::Null,
+        "the first payload is the position"
+    );
     let one = alice.send(&c, "one").await;
-    assert_eq!(next(&mut stream).await.1["messageEdge"]["node"]["uuid"], json!(one.uuid));
+    assert_eq!(
+        next(&mut stream).await.1["messageEdge"]["node"]["uuid"],
+        json!(one.uuid)
+    );
     alice.data(EDIT, json!({"m": one.id, "b": "eins"})).await;
-    assert_eq!(next(&mut stream).await.1, json!({"__typename": "MessageEditedEvent", "message": {"uuid": one.uuid, "body": "eins"}}));
+    assert_eq!(
+        next(&mut stream).await.1,
+        json!({"__typename": "MessageEditedEvent", "message": {"uuid": one.uuid, "body": "eins"}})
+    );
     bob.mark_read(&c, None).await;
     let marker = json!({"user": {"username": "bob"}, "readUpTo": {"uuid": one.uuid}});
-    assert_eq!(next(&mut stream).await.1, json!({"__typename": "MarkerMovedEvent", "participant": marker}));
+    assert_eq!(
+        next(&mut stream).await.1,
+        json!({"__typename": "MarkerMovedEvent", "participant": marker})
+    );
     bob.mark_unread(&c, &one.id).await;
     alice.data(DELETE, json!({"m": one.id})).await;
-    assert_eq!(next(&mut stream).await.1, json!({"__typename": "MessageDeletedEvent", "message": {"uuid": one.uuid, "body": null}}));
-    assert!(stream.is_quiet(), "a marker that goes back in an inbox is no receipt");
+    assert_eq!(
+        next(&mut stream).await.1,
+        json!({"__typename": "MessageDeletedEvent", "message": {"uuid": one.uuid, "body": null}})
+    );
+    assert!(
+        stream.is_quiet(),
+        "a marker that goes back in an inbox is no receipt"
+    );
 }
 
 #[tokio::test]
@@ -99,7 +127,9 @@ async fn cuts_while_all_kinds_of_things_happen_lose_nothing() {
             for i in 0..rounds {
                 let sent = actor.send(&c, &i.to_string()).await;
                 if i % 3 == 0 {
-                    actor.data(EDIT, json!({"m": sent.id, "b": format!("{i}!")})).await;
+                    actor
+                        .data(EDIT, json!({"m": sent.id, "b": format!("{i}!")}))
+                        .await;
                 }
                 if i % 5 == 0 {
                     actor.data(DELETE, json!({"m": sent.id})).await;
@@ -125,7 +155,9 @@ async fn cuts_while_all_kinds_of_things_happen_lose_nothing() {
         }
         seen
     };
-    let ((), seen) = tokio::time::timeout(PATIENCE * 3, async { tokio::join!(work, read) }).await.unwrap();
+    let ((), seen) = tokio::time::timeout(PATIENCE * 3, async { tokio::join!(work, read) })
+        .await
+        .unwrap();
     let mut whole = Vec::new();
     let mut stream = actors[1].subscribe(EVENTS, json!({"c": c, "after": start}));
     while whole.len() < count {
@@ -136,12 +168,20 @@ async fn cuts_while_all_kinds_of_things_happen_lose_nothing() {
     }
     assert_eq!(seen, whole);
     for added in seen.iter().filter(|(kind, _)| kind == "MessageAddedEvent") {
-        assert_eq!(seen.iter().filter(|event| *event == added).count(), 1, "nothing twice");
+        assert_eq!(
+            seen.iter().filter(|event| *event == added).count(),
+            1,
+            "nothing twice"
+        );
     }
 }
 
 fn kind_and_message(event: &Value) -> (String, String) {
-    let message = if event["message"].is_null() { &event["messageEdge"]["node"] } else { &event["message"] };
+    let message = if event["message"].is_null() {
+        &event["messageEdge"]["node"]
+    } else {
+        &event["message"]
+    };
     (text(&event["__typename"]), text(&message["uuid"]))
 }
 
@@ -157,7 +197,10 @@ async fn the_inbox_follows_edits_and_deletions_live_and_resumed() {
     let start = stream.next().await["inboxUpdated"]["cursor"].clone();
     let entry = |payload: Value| payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"].clone();
     alice.data(EDIT, json!({"m": sent.id, "b": "Lunch?"})).await;
-    assert_eq!(entry(stream.next().await), json!({"unreadCount": 1, "lastMessage": {"body": "Lunch?"}}));
+    assert_eq!(
+        entry(stream.next().await),
+        json!({"unreadCount": 1, "lastMessage": {"body": "Lunch?"}})
+    );
     alice.data(DELETE, json!({"m": sent.id})).await;
     let last = json!({"unreadCount": 0, "lastMessage": {"body": null}});
     assert_eq!(entry(stream.next().await), last);

@@ -9,30 +9,42 @@ const EVENTS: &str =
     ... on MessageAddedEvent { messageEdge { node { uuid body kind metadata } } }
     ... on ParticipantAddedEvent { participant { role user { username } } } ... on ParticipantRemovedEvent { user { username } }
     ... on RoleChangedEvent { participant { role user { username } } } ... on ConversationRenamedEvent { conversation { name } } } } }";
-const ADDED: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
+const ADDED: &str =
+    "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
 const UPDATED: &str = "subscription($after: String) { inboxUpdated(after: $after) { cursor event { __typename
     ... on InboxEntryChangedEvent { inboxEntryEdge { node { unreadCount conversation { id name } lastMessage { body kind } } } }
     ... on InboxEntryRemovedEvent { inboxEntryId conversationId } } } }";
 
 async fn add(actor: &Actor, conversation: &str, usernames: &[&str]) {
     let document = "mutation($c: ID!, $u: [String!]!) { addParticipants(input: {conversationId: $c, usernames: $u}) { clientMutationId } }";
-    actor.data(document, json!({"c": conversation, "u": usernames})).await;
+    actor
+        .data(document, json!({"c": conversation, "u": usernames}))
+        .await;
 }
 
 async fn remove(actor: &Actor, conversation: &str, username: &str) {
     let document = "mutation($c: ID!, $u: String!) { removeParticipant(input: {conversationId: $c, username: $u}) { clientMutationId } }";
-    actor.data(document, json!({"c": conversation, "u": username})).await;
+    actor
+        .data(document, json!({"c": conversation, "u": username}))
+        .await;
 }
 
 async fn set_role(actor: &Actor, conversation: &str, username: &str, role: &str) {
     let document = "mutation($c: ID!, $u: String!, $r: ParticipantRole!) {
         setParticipantRole(input: {conversationId: $c, username: $u, role: $r}) { clientMutationId } }";
-    actor.data(document, json!({"c": conversation, "u": username, "r": role})).await;
+    actor
+        .data(
+            document,
+            json!({"c": conversation, "u": username, "r": role}),
+        )
+        .await;
 }
 
 async fn rename(actor: &Actor, conversation: &str, name: &str) {
     let document = "mutation($c: ID!, $n: String!) { renameConversation(input: {conversationId: $c, name: $n}) { clientMutationId } }";
-    actor.data(document, json!({"c": conversation, "n": name})).await;
+    actor
+        .data(document, json!({"c": conversation, "n": name}))
+        .await;
 }
 
 async fn leave(actor: &Actor, conversation: &str) -> Value {
@@ -41,7 +53,12 @@ async fn leave(actor: &Actor, conversation: &str) -> Value {
 }
 
 async fn events_cursor(actor: &Actor, conversation: &str) -> String {
-    let data = actor.data("query($c: ID!) { conversation(id: $c) { eventsCursor } }", json!({"c": conversation})).await;
+    let data = actor
+        .data(
+            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
+            json!({"c": conversation}),
+        )
+        .await;
     text(&data["conversation"]["eventsCursor"])
 }
 
@@ -50,12 +67,22 @@ fn short(event: &Value) -> String {
     let who = |user: &Value| text(&user["username"]);
     match text(&event["__typename"]).as_str() {
         "MessageAddedEvent" => match &event["messageEdge"]["node"] {
-            node if node["kind"] == "SYSTEM" => format!("says {}", text(&node["metadata"]["event"])),
+            node if node["kind"] == "SYSTEM" => {
+                format!("says {}", text(&node["metadata"]["event"]))
+            }
             node => format!("text {}", text(&node["body"])),
         },
-        "ParticipantAddedEvent" => format!("added {} {}", who(&event["participant"]["user"]), text(&event["participant"]["role"])),
+        "ParticipantAddedEvent" => format!(
+            "added {} {}",
+            who(&event["participant"]["user"]),
+            text(&event["participant"]["role"])
+        ),
         "ParticipantRemovedEvent" => format!("removed {}", who(&event["user"])),
-        "RoleChangedEvent" => format!("role {} {}", who(&event["participant"]["user"]), text(&event["participant"]["role"])),
+        "RoleChangedEvent" => format!(
+            "role {} {}",
+            who(&event["participant"]["user"]),
+            text(&event["participant"]["role"])
+        ),
         "ConversationRenamedEvent" => format!("renamed {}", text(&event["conversation"]["name"])),
         other => panic!("unknown: {other}"),
     }
@@ -80,7 +107,10 @@ async fn changes_are_told_in_order_live_and_resumed() {
     let c = alice.group("Phoenix", &["bob"]).await;
     let after = events_cursor(&bob, &c).await;
     let mut live = bob.subscribe(EVENTS, json!({"c": c}));
-    assert_eq!(live.next().await["conversationEvents"]["event"], Value::Null);
+    assert_eq!(
+        live.next().await["conversationEvents"]["event"],
+        Value::Null
+    );
     alice.send(&c, "one").await;
     add(&alice, &c, &["dave", "carol"]).await;
     set_role(&alice, &c, "carol", "ADMIN").await;
@@ -89,7 +119,14 @@ async fn changes_are_told_in_order_live_and_resumed() {
     remove(&alice, &c, "carol").await;
     add(&alice, &c, &["carol"]).await;
     leave(&alice, &c).await;
-    let (told, again) = (events(&mut live, 17).await, events(&mut bob.subscribe(EVENTS, json!({"c": c, "after": after})), 17).await);
+    let (told, again) = (
+        events(&mut live, 17).await,
+        events(
+            &mut bob.subscribe(EVENTS, json!({"c": c, "after": after})),
+            17,
+        )
+        .await,
+    );
     // Each event in its place. Live it shows its own moment, resumed the present state, also of one who left.
     let expected = [
         ("text one", "text one"),
@@ -110,10 +147,19 @@ async fn changes_are_told_in_order_live_and_resumed() {
         ("role bob OWNER", "role bob OWNER"),
         ("says left", "says left"),
     ];
-    let expect = |live: bool| expected.map(|(now, later)| if live { now } else { later }.to_owned());
+    let expect =
+        |live: bool| expected.map(|(now, later)| if live { now } else { later }.to_owned());
     assert_eq!(again, expect(false));
-    let names = |told: &[String]| told.iter().map(|one| one.replace("ADMIN", "_").replace("MEMBER", "_")).collect::<Vec<_>>();
-    assert_eq!(names(&told), names(&expect(true)), "read when it is looked at, so a role may be a later one");
+    let names = |told: &[String]| {
+        told.iter()
+            .map(|one| one.replace("ADMIN", "_").replace("MEMBER", "_"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&told),
+        names(&expect(true)),
+        "read when it is looked at, so a role may be a later one"
+    );
     assert!(live.is_quiet());
 }
 
@@ -123,19 +169,44 @@ async fn a_removed_user_receives_the_removal_and_nothing_more() {
     for crowd in [0, 40] {
         let world = World::open().await;
         let (alice, bob) = (world.user("alice"), world.user("bob"));
-        let others: Vec<_> = (0..crowd).map(|i| format!("user-{i}")).chain(["bob".to_owned()]).collect();
-        let c = alice.group("Phoenix", &others.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let others: Vec<_> = (0..crowd)
+            .map(|i| format!("user-{i}"))
+            .chain(["bob".to_owned()])
+            .collect();
+        let c = alice
+            .group(
+                "Phoenix",
+                &others.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
+            .await;
         let after = events_cursor(&bob, &c).await;
-        let (mut live, mut messages) = (bob.subscribe(EVENTS, json!({"c": c})), bob.subscribe(ADDED, json!({"c": c})));
+        let (mut live, mut messages) = (
+            bob.subscribe(EVENTS, json!({"c": c})),
+            bob.subscribe(ADDED, json!({"c": c})),
+        );
         let mut inbox = bob.subscribe(UPDATED, json!({}));
         let start = inbox.next().await["inboxUpdated"]["cursor"].clone();
-        assert_eq!(live.next().await["conversationEvents"]["event"], Value::Null);
+        assert_eq!(
+            live.next().await["conversationEvents"]["event"],
+            Value::Null
+        );
         assert!(messages.is_quiet());
         alice.send(&c, "to bob").await;
         assert_eq!(events(&mut live, 1).await, ["text to bob"]);
-        assert_eq!(messages.next().await["messageAdded"]["messageEdge"]["node"]["body"], "to bob");
-        assert_eq!(inbox.next().await["inboxUpdated"]["event"]["__typename"], "InboxEntryChangedEvent");
-        let entry = bob.data("query($c: ID!) { conversation(id: $c) { inboxEntry { id } } }", json!({"c": c})).await;
+        assert_eq!(
+            messages.next().await["messageAdded"]["messageEdge"]["node"]["body"],
+            "to bob"
+        );
+        assert_eq!(
+            inbox.next().await["inboxUpdated"]["event"]["__typename"],
+            "InboxEntryChangedEvent"
+        );
+        let entry = bob
+            .data(
+                "query($c: ID!) { conversation(id: $c) { inboxEntry { id } } }",
+                json!({"c": c}),
+            )
+            .await;
         let entry = entry["conversation"]["inboxEntry"]["id"].clone();
 
         remove(&alice, &c, "bob").await;
@@ -144,18 +215,30 @@ async fn a_removed_user_receives_the_removal_and_nothing_more() {
         assert!(live.has_ended().await && messages.has_ended().await);
         let removed = json!({"__typename": "InboxEntryRemovedEvent", "inboxEntryId": entry, "conversationId": c});
         assert_eq!(inbox.next().await["inboxUpdated"]["event"], removed);
-        assert!(inbox.is_quiet(), "what is sent without them is not theirs to know");
+        assert!(
+            inbox.is_quiet(),
+            "what is sent without them is not theirs to know"
+        );
         let direct = alice.direct("bob").await;
         let news = inbox.next().await["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["conversation"]["id"].clone();
         assert_eq!(news, json!(direct), "the inbox goes on");
 
         for document in [EVENTS, ADDED] {
-            assert_eq!(bob.subscribe(document, json!({"c": c, "after": after})).answer().await.code(), "NOT_FOUND");
+            assert_eq!(
+                bob.subscribe(document, json!({"c": c, "after": after}))
+                    .answer()
+                    .await
+                    .code(),
+                "NOT_FOUND"
+            );
         }
         let mut resumed = bob.subscribe(UPDATED, json!({"after": start}));
         assert_eq!(resumed.next().await["inboxUpdated"]["event"], Value::Null);
         assert_eq!(resumed.next().await["inboxUpdated"]["event"], removed);
-        assert_eq!(resumed.next().await["inboxUpdated"]["event"]["__typename"], "InboxEntryChangedEvent");
+        assert_eq!(
+            resumed.next().await["inboxUpdated"]["event"]["__typename"],
+            "InboxEntryChangedEvent"
+        );
         assert!(resumed.is_quiet());
     }
 }
@@ -167,9 +250,17 @@ async fn a_user_who_leaves_receives_the_end_of_the_stream() {
     let c = alice.group("Phoenix", &["bob"]).await;
     let mut live = bob.subscribe(EVENTS, json!({"c": c}));
     live.next().await;
-    let entry = bob.data("query($c: ID!) { conversation(id: $c) { inboxEntry { id } } }", json!({"c": c})).await;
+    let entry = bob
+        .data(
+            "query($c: ID!) { conversation(id: $c) { inboxEntry { id } } }",
+            json!({"c": c}),
+        )
+        .await;
     let left = leave(&bob, &c).await;
-    assert_eq!(left, json!({"leftConversationId": c, "removedInboxEntryId": entry["conversation"]["inboxEntry"]["id"]}));
+    assert_eq!(
+        left,
+        json!({"leftConversationId": c, "removedInboxEntryId": entry["conversation"]["inboxEntry"]["id"]})
+    );
     assert_eq!(events(&mut live, 1).await, ["removed bob"]);
     assert!(live.has_ended().await);
 }
@@ -180,7 +271,10 @@ async fn a_lagging_stream_of_a_removed_user_receives_no_later_events() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("Phoenix", &["bob"]).await;
-    let (mut live, mut messages) = (bob.subscribe(EVENTS, json!({"c": c})), bob.subscribe(ADDED, json!({"c": c})));
+    let (mut live, mut messages) = (
+        bob.subscribe(EVENTS, json!({"c": c})),
+        bob.subscribe(ADDED, json!({"c": c})),
+    );
     live.next().await;
     assert!(messages.is_quiet());
     remove(&alice, &c, "bob").await;
@@ -201,8 +295,18 @@ async fn a_stream_resumed_over_ones_own_absence_goes_on() {
     alice.send(&c, "meanwhile").await;
     add(&alice, &c, &["bob"]).await;
     let mut resumed = bob.subscribe(EVENTS, json!({"c": c, "after": after}));
-    let expected = ["removed bob", "says removed", "text meanwhile", "added bob MEMBER", "says joined"];
-    assert_eq!(events(&mut resumed, 5).await, expected, "who returns sees all of it");
+    let expected = [
+        "removed bob",
+        "says removed",
+        "text meanwhile",
+        "added bob MEMBER",
+        "says joined",
+    ];
+    assert_eq!(
+        events(&mut resumed, 5).await,
+        expected,
+        "who returns sees all of it"
+    );
     alice.send(&c, "and on").await;
     assert_eq!(events(&mut resumed, 1).await, ["text and on"]);
 }
@@ -219,7 +323,10 @@ async fn inboxes_follow_joins_names_and_growth() {
     let node = |payload: &Value| payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"].clone();
     add(&alice, &c, &["bob"]).await;
     let joined = node(&inbox.next().await);
-    assert_eq!((&joined["conversation"]["id"], &joined["unreadCount"]), (&json!(c), &json!(0)));
+    assert_eq!(
+        (&joined["conversation"]["id"], &joined["unreadCount"]),
+        (&json!(c), &json!(0))
+    );
     assert_eq!(joined["lastMessage"]["kind"], "SYSTEM");
     rename(&alice, &c, "Griffin").await;
     assert_eq!(node(&inbox.next().await)["conversation"]["name"], "Griffin");
@@ -228,7 +335,10 @@ async fn inboxes_follow_joins_names_and_growth() {
     assert_eq!(node(&inbox.next().await)["lastMessage"]["kind"], "SYSTEM");
     alice.send(&c, "to all").await;
     let sent = node(&inbox.next().await);
-    assert_eq!((&sent["lastMessage"]["body"], &sent["unreadCount"]), (&json!("to all"), &json!(1)));
+    assert_eq!(
+        (&sent["lastMessage"]["body"], &sent["unreadCount"]),
+        (&json!("to all"), &json!(1))
+    );
     // One who joins a large one listens to it from then on.
     let mut late = world.user("late").subscribe(UPDATED, json!({}));
     late.next().await;
@@ -250,19 +360,31 @@ async fn nothing_is_said_by_one_who_was_removed() {
     // Whether a send comes into the midst of the removal is left to chance.
     while rounds < 5 || (!have_waited && rounds < 200) {
         rounds += 1;
-        let sends = || futures_util::future::join_all((0..20).map(|_| bob.ask(document, json!({"c": c}))));
+        let sends =
+            || futures_util::future::join_all((0..20).map(|_| bob.ask(document, json!({"c": c}))));
         let (first, (), then) = tokio::join!(sends(), remove(&alice, &c, "bob"), sends());
         let answers = [first, then].concat();
         // One that was kept just before the removal may be answered after it: its outcome is UNKNOWN to who is not there any more.
-        let was_refused = |answer: &Answer| !answer.has_data() && answer.extensions()["outcome"].is_null();
-        let refused = answers.iter().filter(|answer| was_refused(answer)).inspect(|answer| assert_eq!(answer.code(), "NOT_FOUND"));
+        let was_refused =
+            |answer: &Answer| !answer.has_data() && answer.extensions()["outcome"].is_null();
+        let refused = answers
+            .iter()
+            .filter(|answer| was_refused(answer))
+            .inspect(|answer| assert_eq!(answer.code(), "NOT_FOUND"));
         let refused = refused.count();
         have_waited |= refused > 0;
         let sent = answers.len() - refused;
         let history = whole_history(&alice, &c).await;
-        let removal = history.iter().rposition(|(_, kind, _)| kind == "SYSTEM").unwrap();
+        let removal = history
+            .iter()
+            .rposition(|(_, kind, _)| kind == "SYSTEM")
+            .unwrap();
         assert_eq!(history.len(), removal + 1, "nothing comes after it");
-        let before = history[..removal].iter().rev().take_while(|(_, kind, _)| kind == "TEXT").count();
+        let before = history[..removal]
+            .iter()
+            .rev()
+            .take_while(|(_, kind, _)| kind == "TEXT")
+            .count();
         assert_eq!(before, sent, "what was not refused is there");
         add(&alice, &c, &["bob"]).await;
     }
@@ -302,11 +424,17 @@ async fn comings_and_goings_among_sends_miss_nobody() {
             }
         }
     });
-    let all = async { tokio::join!(futures_util::future::join_all(sends), futures_util::future::join_all(turns)) };
+    let all = async {
+        tokio::join!(
+            futures_util::future::join_all(sends),
+            futures_util::future::join_all(turns)
+        )
+    };
     tokio::time::timeout(PATIENCE * 3, all).await.unwrap();
     let last = alice.send(&c, "last").await;
 
-    let document = "query($c: ID!) { conversation(id: $c) { messageCount participantCount lastMessage { uuid }
+    let document =
+        "query($c: ID!) { conversation(id: $c) { messageCount participantCount lastMessage { uuid }
         inboxEntry { unreadCount lastMessage { uuid } readUpTo { uuid } } } }";
     let history = whole_history(&alice, &c).await;
     for name in ["alice", "bob"].into_iter().chain(comers) {
@@ -316,8 +444,14 @@ async fn comings_and_goings_among_sends_miss_nobody() {
         assert_eq!(conversation["messageCount"], json!(history.len()));
         let entry = &conversation["inboxEntry"];
         assert_eq!(entry["lastMessage"]["uuid"], json!(last.uuid), "{name}");
-        let after = history.iter().position(|(uuid, ..)| json!(uuid) == entry["readUpTo"]["uuid"]).map_or(0, |place| place + 1);
-        let unread = history[after..].iter().filter(|(_, kind, sender)| kind == "TEXT" && sender != name).count();
+        let after = history
+            .iter()
+            .position(|(uuid, ..)| json!(uuid) == entry["readUpTo"]["uuid"])
+            .map_or(0, |place| place + 1);
+        let unread = history[after..]
+            .iter()
+            .filter(|(_, kind, sender)| kind == "TEXT" && sender != name)
+            .count();
         assert_eq!(entry["unreadCount"], json!(unread.min(99)), "{name}");
     }
     let mut resumed = alice.subscribe(EVENTS, json!({"c": c, "after": start}));
@@ -328,7 +462,13 @@ async fn comings_and_goings_among_sends_miss_nobody() {
             seen.push(text(&payload["messageEdge"]["node"]["uuid"]));
         }
     }
-    assert_eq!(seen, history.into_iter().map(|(uuid, ..)| uuid).collect::<Vec<_>>());
+    assert_eq!(
+        seen,
+        history
+            .into_iter()
+            .map(|(uuid, ..)| uuid)
+            .collect::<Vec<_>>()
+    );
 }
 
 /// Id, kind and sender of each message, the oldest first.
@@ -337,10 +477,23 @@ async fn whole_history(actor: &Actor, conversation: &str) -> Vec<(String, String
         edges { node { uuid kind sender { username } } } pageInfo { hasPreviousPage startCursor } } } }";
     let (mut history, mut before) = (Vec::new(), Value::Null);
     loop {
-        let data = actor.data(document, json!({"c": conversation, "b": before})).await;
+        let data = actor
+            .data(document, json!({"c": conversation, "b": before}))
+            .await;
         let page = &data["conversation"]["messages"];
-        let nodes = page["edges"].as_array().unwrap().iter().rev().map(|edge| &edge["node"]);
-        history.extend(nodes.map(|node| (text(&node["uuid"]), text(&node["kind"]), text(&node["sender"]["username"]))));
+        let nodes = page["edges"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .rev()
+            .map(|edge| &edge["node"]);
+        history.extend(nodes.map(|node| {
+            (
+                text(&node["uuid"]),
+                text(&node["kind"]),
+                text(&node["sender"]["username"]),
+            )
+        }));
         if page["pageInfo"]["hasPreviousPage"] == false {
             return history;
         }

@@ -13,24 +13,31 @@ const REMOVE: &str = "mutation($c: ID!, $u: String!) { removeParticipant(input: 
 const ROLE: &str =
     "mutation($c: ID!, $u: String!, $r: ParticipantRole!) { setParticipantRole(input: {conversationId: $c, username: $u, role: $r}) {
     participant { role user { username } } } }";
-const RENAME: &str =
-    "mutation($c: ID!, $n: String!) { renameConversation(input: {conversationId: $c, name: $n}) { conversation { id name } } }";
+const RENAME: &str = "mutation($c: ID!, $n: String!) { renameConversation(input: {conversationId: $c, name: $n}) { conversation { id name } } }";
 const LEAVE: &str = "mutation($c: ID!) { leaveConversation(input: {conversationId: $c}) { leftConversationId removedInboxEntryId } }";
 
 async fn add(actor: &Actor, conversation: &str, usernames: &[&str]) -> Answer {
-    actor.ask(ADD, json!({"c": conversation, "u": usernames})).await
+    actor
+        .ask(ADD, json!({"c": conversation, "u": usernames}))
+        .await
 }
 
 async fn remove(actor: &Actor, conversation: &str, username: &str) -> Answer {
-    actor.ask(REMOVE, json!({"c": conversation, "u": username})).await
+    actor
+        .ask(REMOVE, json!({"c": conversation, "u": username}))
+        .await
 }
 
 async fn set_role(actor: &Actor, conversation: &str, username: &str, role: &str) -> Answer {
-    actor.ask(ROLE, json!({"c": conversation, "u": username, "r": role})).await
+    actor
+        .ask(ROLE, json!({"c": conversation, "u": username, "r": role}))
+        .await
 }
 
 async fn rename(actor: &Actor, conversation: &str, name: &str) -> Answer {
-    actor.ask(RENAME, json!({"c": conversation, "n": name})).await
+    actor
+        .ask(RENAME, json!({"c": conversation, "n": name}))
+        .await
 }
 
 async fn leave(actor: &Actor, conversation: &str) -> Answer {
@@ -41,18 +48,38 @@ async fn leave(actor: &Actor, conversation: &str) -> Answer {
 async fn people(actor: &Actor, conversation: &str) -> Vec<String> {
     let document = "query($c: ID!) { conversation(id: $c) { participants(first: 100) { edges { node { role user { username } } } } } }";
     let data = actor.data(document, json!({"c": conversation})).await;
-    let edges = data["conversation"]["participants"]["edges"].as_array().unwrap().clone();
-    edges.iter().map(|edge| format!("{} {}", text(&edge["node"]["user"]["username"]), text(&edge["node"]["role"]))).collect()
+    let edges = data["conversation"]["participants"]["edges"]
+        .as_array()
+        .unwrap()
+        .clone();
+    edges
+        .iter()
+        .map(|edge| {
+            format!(
+                "{} {}",
+                text(&edge["node"]["user"]["username"]),
+                text(&edge["node"]["role"])
+            )
+        })
+        .collect()
 }
 
 /// Contents of the SYSTEM messages, oldest first.
 async fn told(actor: &Actor, conversation: &str) -> Vec<Value> {
-    let document =
-        "query($c: ID!) { conversation(id: $c) { messages(first: 100) { edges { node { kind body metadata sender { username } } } } } }";
+    let document = "query($c: ID!) { conversation(id: $c) { messages(first: 100) { edges { node { kind body metadata sender { username } } } } } }";
     let data = actor.data(document, json!({"c": conversation})).await;
-    let edges = data["conversation"]["messages"]["edges"].as_array().unwrap().clone();
-    let system = edges.iter().rev().map(|edge| &edge["node"]).filter(|node| node["kind"] == "SYSTEM");
-    system.map(|node| json!([node["sender"]["username"], node["metadata"]])).collect()
+    let edges = data["conversation"]["messages"]["edges"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let system = edges
+        .iter()
+        .rev()
+        .map(|edge| &edge["node"])
+        .filter(|node| node["kind"] == "SYSTEM");
+    system
+        .map(|node| json!([node["sender"]["username"], node["metadata"]]))
+        .collect()
 }
 
 /// alice OWNER, bob ADMIN, carol and dave MEMBER.
@@ -79,12 +106,20 @@ async fn each_role_may_what_is_written() {
     ] {
         assert_eq!(refused.code(), "FORBIDDEN");
     }
-    assert_eq!(people(&carol, &c).await, ["alice OWNER", "bob ADMIN", "carol MEMBER", "dave MEMBER"], "nothing of it was done");
+    assert_eq!(
+        people(&carol, &c).await,
+        ["alice OWNER", "bob ADMIN", "carol MEMBER", "dave MEMBER"],
+        "nothing of it was done"
+    );
     rename(&bob, &c, "Griffin").await.data();
     add(&bob, &c, &["eve"]).await.data();
     remove(&bob, &c, "dave").await.data();
     set_role(&alice, &c, "eve", "ADMIN").await.data();
-    assert_eq!(remove(&bob, &c, "eve").await.code(), "FORBIDDEN", "one ADMIN does not remove another");
+    assert_eq!(
+        remove(&bob, &c, "eve").await.code(),
+        "FORBIDDEN",
+        "one ADMIN does not remove another"
+    );
     let carol_s = carol.send(&c, "oops").await;
     let delete = "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { body } } }";
     bob.data(delete, json!({"m": carol_s.id})).await;
@@ -113,7 +148,10 @@ async fn to_a_stranger_there_is_no_group() {
             assert_eq!(answer.code(), "NOT_FOUND");
         }
     }
-    assert_eq!(add(&world.nobody(), &c, &["mallory"]).await.code(), "UNAUTHENTICATED");
+    assert_eq!(
+        add(&world.nobody(), &c, &["mallory"]).await.code(),
+        "UNAUTHENTICATED"
+    );
 }
 
 #[tokio::test]
@@ -129,7 +167,10 @@ async fn a_direct_conversation_is_no_group() {
             leave(&alice, &c).await,
         ] {
             assert_eq!(answer.code(), "BAD_USER_INPUT");
-            assert_eq!(answer.extensions()["inputPath"], json!(["input", "conversationId"]));
+            assert_eq!(
+                answer.extensions()["inputPath"],
+                json!(["input", "conversationId"])
+            );
         }
     }
 }
@@ -154,7 +195,11 @@ async fn bad_inputs_are_named() {
         assert_eq!(answer.code(), "BAD_USER_INPUT");
         assert_eq!(answer.extensions()["inputPath"], json!(["input", path]));
     }
-    assert_eq!(set_role(&alice, &c, "eve", "ADMIN").await.code(), "NOT_FOUND", "she is not in it");
+    assert_eq!(
+        set_role(&alice, &c, "eve", "ADMIN").await.code(),
+        "NOT_FOUND",
+        "she is not in it"
+    );
     assert_eq!(told(&alice, &c).await.len(), 1, "only bob's role");
 }
 
@@ -166,17 +211,34 @@ async fn a_change_without_effect_publishes_nothing() {
     let count = told(&alice, &c).await.len();
     let added = add(&alice, &c, &["carol", "bob", "carol"]).await.data()["addParticipants"].clone();
     assert_eq!(added["clientMutationId"], "m");
-    let names: Vec<_> = added["participantEdges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["user"]["username"])).collect();
+    let names: Vec<_> = added["participantEdges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edge| text(&edge["node"]["user"]["username"]))
+        .collect();
     assert_eq!(names, ["bob", "carol"]);
-    assert!(add(&alice, &c, &[]).await.data()["addParticipants"]["participantEdges"].as_array().unwrap().is_empty());
-    assert_eq!(remove(&alice, &c, "stranger").await.data()["removeParticipant"]["removedParticipantId"], Value::Null);
+    assert!(
+        add(&alice, &c, &[]).await.data()["addParticipants"]["participantEdges"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        remove(&alice, &c, "stranger").await.data()["removeParticipant"]["removedParticipantId"],
+        Value::Null
+    );
     rename(&alice, &c, "Phoenix").await.data();
     set_role(&alice, &c, "bob", "ADMIN").await.data();
     set_role(&alice, &c, "alice", "OWNER").await.data();
     assert_eq!(told(&alice, &c).await.len(), count);
     let first = remove(&alice, &c, "carol").await.data();
     assert!(first["removeParticipant"]["removedParticipantId"].is_string());
-    assert_eq!(remove(&alice, &c, "carol").await.data(), first, "the same answer again");
+    assert_eq!(
+        remove(&alice, &c, "carol").await.data(),
+        first,
+        "the same answer again"
+    );
     assert_eq!(told(&alice, &c).await.len(), count + 1);
 }
 
@@ -185,7 +247,10 @@ async fn history_says_what_happened() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.group("Phoenix", &["bob", "carol"]).await;
-    assert!(told(&alice, &c).await.is_empty(), "nothing says that it was made");
+    assert!(
+        told(&alice, &c).await.is_empty(),
+        "nothing says that it was made"
+    );
     add(&alice, &c, &["eve", "dave", "bob"]).await.data();
     rename(&alice, &c, "Griffin").await.data();
     set_role(&alice, &c, "bob", "ADMIN").await.data();
@@ -203,14 +268,28 @@ async fn history_says_what_happened() {
         inboxEntry { unreadCount lastActivityAt readUpTo { id } } } }";
     for (actor, read_up_to) in [(&alice, Value::Null), (&bob, Value::Null)] {
         let conversation = actor.data(document, json!({"c": c})).await["conversation"].clone();
-        assert_eq!((&conversation["name"], &conversation["messageCount"]), (&json!("Griffin"), &json!(5)));
+        assert_eq!(
+            (&conversation["name"], &conversation["messageCount"]),
+            (&json!("Griffin"), &json!(5))
+        );
         let last = &conversation["lastMessage"];
-        assert_eq!((&last["kind"], &last["body"], &last["metadata"]["event"]), (&json!("SYSTEM"), &json!(""), &json!("left")));
+        assert_eq!(
+            (&last["kind"], &last["body"], &last["metadata"]["event"]),
+            (&json!("SYSTEM"), &json!(""), &json!("left"))
+        );
         let entry = &conversation["inboxEntry"];
-        assert_eq!((&entry["unreadCount"], &entry["readUpTo"]), (&json!(0), &read_up_to), "never unread, and it moves no marker");
+        assert_eq!(
+            (&entry["unreadCount"], &entry["readUpTo"]),
+            (&json!(0), &read_up_to),
+            "never unread, and it moves no marker"
+        );
         assert_eq!(entry["lastActivityAt"], last["createdAt"]);
         let edit = "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }";
-        assert_eq!(actor.ask(edit, json!({"m": last["id"]})).await.code(), "FORBIDDEN", "it happened");
+        assert_eq!(
+            actor.ask(edit, json!({"m": last["id"]})).await.code(),
+            "FORBIDDEN",
+            "it happened"
+        );
     }
 }
 
@@ -230,14 +309,23 @@ async fn a_user_who_joins_or_rejoins_sees_the_history_and_has_nothing_unread() {
         let data = eve.data(document, json!({"c": c})).await;
         let conversation = &data["conversation"];
         assert_eq!(conversation["messageCount"], count + 1);
-        assert_eq!(conversation["messages"]["edges"].as_array().unwrap().len(), count + 1);
-        assert_eq!(conversation["inboxEntry"], json!({"unreadCount": 0, "firstUnreadMessage": null}));
+        assert_eq!(
+            conversation["messages"]["edges"].as_array().unwrap().len(),
+            count + 1
+        );
+        assert_eq!(
+            conversation["inboxEntry"],
+            json!({"unreadCount": 0, "firstUnreadMessage": null})
+        );
         assert_eq!(data["inboxSummary"]["unreadConversationCount"], 0);
         let missed = alice.send(&c, "for all").await;
         assert_eq!(eve.unread(&c).await, 1);
         eve.mark_unread(&c, &missed.id).await;
         leave(&eve, &c).await.data();
-        assert_eq!(eve.data(document, json!({"c": c})).await["conversation"], Value::Null);
+        assert_eq!(
+            eve.data(document, json!({"c": c})).await["conversation"],
+            Value::Null
+        );
         alice.send(&c, "without her").await;
         count += 4;
     }
@@ -249,42 +337,85 @@ async fn a_group_is_never_without_an_owner() {
     let [alice, bob, carol, dave] = ["alice", "bob", "carol", "dave"].map(|name| world.user(name));
     let c = group(&world).await;
     leave(&alice, &c).await.data();
-    assert_eq!(people(&bob, &c).await, ["bob OWNER", "carol MEMBER", "dave MEMBER"], "the oldest ADMIN");
+    assert_eq!(
+        people(&bob, &c).await,
+        ["bob OWNER", "carol MEMBER", "dave MEMBER"],
+        "the oldest ADMIN"
+    );
     add(&bob, &c, &["alice"]).await.data();
-    assert_eq!(people(&bob, &c).await, ["alice MEMBER", "bob OWNER", "carol MEMBER", "dave MEMBER"], "a role is not kept");
+    assert_eq!(
+        people(&bob, &c).await,
+        ["alice MEMBER", "bob OWNER", "carol MEMBER", "dave MEMBER"],
+        "a role is not kept"
+    );
     leave(&bob, &c).await.data();
-    assert_eq!(people(&carol, &c).await, ["alice MEMBER", "carol OWNER", "dave MEMBER"], "the oldest participant");
+    assert_eq!(
+        people(&carol, &c).await,
+        ["alice MEMBER", "carol OWNER", "dave MEMBER"],
+        "the oldest participant"
+    );
     set_role(&carol, &c, "dave", "OWNER").await.data();
     set_role(&dave, &c, "carol", "MEMBER").await.data();
-    assert_eq!(set_role(&dave, &c, "dave", "MEMBER").await.code(), "BAD_USER_INPUT");
+    assert_eq!(
+        set_role(&dave, &c, "dave", "MEMBER").await.code(),
+        "BAD_USER_INPUT"
+    );
     leave(&alice, &c).await.data();
     leave(&dave, &c).await.data();
     assert_eq!(people(&carol, &c).await, ["carol OWNER"]);
-    assert_eq!(set_role(&carol, &c, "carol", "ADMIN").await.code(), "BAD_USER_INPUT", "alone, too");
+    assert_eq!(
+        set_role(&carol, &c, "carol", "ADMIN").await.code(),
+        "BAD_USER_INPUT",
+        "alone, too"
+    );
     leave(&carol, &c).await.data();
-    assert_eq!(carol.data("query($c: ID!) { conversation(id: $c) { id } }", json!({"c": c})).await["conversation"], Value::Null);
+    assert_eq!(
+        carol
+            .data(
+                "query($c: ID!) { conversation(id: $c) { id } }",
+                json!({"c": c})
+            )
+            .await["conversation"],
+        Value::Null
+    );
 }
 
 #[tokio::test]
 async fn an_imported_group_without_an_owner_has_one() {
     let world = World::with_sample().await;
     let alice = world.user("alice");
-    let inbox = "{ inbox(first: 100, filter: {kind: GROUP}) { edges { node { conversation { id } } } } }";
+    let inbox =
+        "{ inbox(first: 100, filter: {kind: GROUP}) { edges { node { conversation { id } } } } }";
     let data = alice.data(inbox, json!({})).await;
     let c = text(&data["inbox"]["edges"][0]["node"]["conversation"]["id"]);
     let before = people(&alice, &c).await;
-    let owner = before.iter().find_map(|one| one.strip_suffix(" OWNER")).expect("one of them is").to_owned();
+    let owner = before
+        .iter()
+        .find_map(|one| one.strip_suffix(" OWNER"))
+        .expect("one of them is")
+        .to_owned();
     let owner_s = world.user(&owner);
     // The role is not lost by making somebody else an ADMIN.
-    let other = before.iter().find_map(|one| one.strip_suffix(" MEMBER")).unwrap().to_owned();
+    let other = before
+        .iter()
+        .find_map(|one| one.strip_suffix(" MEMBER"))
+        .unwrap()
+        .to_owned();
     set_role(&owner_s, &c, &other, "ADMIN").await.data();
     let after = people(&alice, &c).await;
-    assert!(after.contains(&format!("{owner} OWNER")) && after.contains(&format!("{other} ADMIN")), "{after:?}");
+    assert!(
+        after.contains(&format!("{owner} OWNER")) && after.contains(&format!("{other} ADMIN")),
+        "{after:?}"
+    );
 }
 
 #[tokio::test]
 async fn groups_grow_large_within_their_bounds() {
-    let world = World::with_bounds(Bounds { large_conversations_max: 1, ..Bounds::default() }).await;
+    let world = World::with_bounds(Bounds {
+        large_conversations_max: 1,
+        ..Bounds::default()
+    })
+    .await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let names: Vec<_> = (0..40).map(|i| format!("user-{i:02}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -292,14 +423,37 @@ async fn groups_grow_large_within_their_bounds() {
     alice.send(&c, "to 32").await;
     let count = add(&alice, &c, &names[31..39]).await.data()["addParticipants"]["conversation"]["participantCount"].clone();
     assert_eq!(count, 40);
-    world.user("user-39").send(&alice.group("other", &["user-39"]).await, "x").await;
+    world
+        .user("user-39")
+        .send(&alice.group("other", &["user-39"]).await, "x")
+        .await;
     let sent = world.user("user-35").send(&c, "to 40").await;
     for name in ["alice", "user-00", "user-38"] {
-        let data = world.user(name).data("{ inbox { edges { node { lastMessage { uuid } conversation { id } } } } }", json!({})).await;
+        let data = world
+            .user(name)
+            .data(
+                "{ inbox { edges { node { lastMessage { uuid } conversation { id } } } } }",
+                json!({}),
+            )
+            .await;
         let entries = data["inbox"]["edges"].as_array().unwrap().clone();
-        let entry = entries.iter().find(|edge| edge["node"]["conversation"]["id"] == json!(c)).expect("it is in the inbox");
-        assert_eq!(entry["node"]["lastMessage"]["uuid"], json!(sent.uuid), "{name}");
-        assert_eq!(world.user(name).unread(&c).await, if name == "user-38" { 1 } else { 1 + i64::from(name != "alice") });
+        let entry = entries
+            .iter()
+            .find(|edge| edge["node"]["conversation"]["id"] == json!(c))
+            .expect("it is in the inbox");
+        assert_eq!(
+            entry["node"]["lastMessage"]["uuid"],
+            json!(sent.uuid),
+            "{name}"
+        );
+        assert_eq!(
+            world.user(name).unread(&c).await,
+            if name == "user-38" {
+                1
+            } else {
+                1 + i64::from(name != "alice")
+            }
+        );
     }
     let full = bob.group("full", &["user-39"]).await;
     let small = bob.group("nearly large", &names[..31]).await;
@@ -309,8 +463,15 @@ async fn groups_grow_large_within_their_bounds() {
     }
     for (c, who) in [(&small, ["user-39", "eve"].as_slice())] {
         let answer = add(&bob, c, who).await;
-        assert_eq!((answer.code().as_str(), &answer.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["input", "usernames"])));
+        assert_eq!(
+            (answer.code().as_str(), &answer.extensions()["inputPath"]),
+            ("BAD_USER_INPUT", &json!(["input", "usernames"]))
+        );
     }
     add(&bob, &full, &names[..3]).await.data();
-    assert_eq!(people(&bob, &full).await.len(), 5, "a small one is no matter");
+    assert_eq!(
+        people(&bob, &full).await.len(),
+        5,
+        "a small one is no matter"
+    );
 }

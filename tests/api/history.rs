@@ -25,7 +25,12 @@ async fn messages(actor: &Actor, conversation: &str, mut arguments: Value) -> Va
 }
 
 fn bodies(messages: &Value) -> Vec<String> {
-    messages["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["body"])).collect()
+    messages["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edge| text(&edge["node"]["body"]))
+        .collect()
 }
 
 fn flags(messages: &Value) -> (bool, bool) {
@@ -38,17 +43,37 @@ async fn a_page_can_be_centred_on_a_message() {
     let (world, c, sent) = world_with(9).await;
     let bob = world.user("bob");
     let page = messages(&bob, &c, json!({"first": 4, "around": sent[4].id})).await;
-    assert_eq!((bodies(&page), flags(&page)), (["5", "4", "3", "2"].map(str::to_owned).to_vec(), (true, true)));
+    assert_eq!(
+        (bodies(&page), flags(&page)),
+        (
+            ["5", "4", "3", "2"].map(str::to_owned).to_vec(),
+            (true, true)
+        )
+    );
     let page = messages(&bob, &c, json!({"first": 5, "around": sent[8].id})).await;
-    assert_eq!((bodies(&page), flags(&page)), (["8", "7", "6", "5", "4"].map(str::to_owned).to_vec(), (false, true)));
+    assert_eq!(
+        (bodies(&page), flags(&page)),
+        (
+            ["8", "7", "6", "5", "4"].map(str::to_owned).to_vec(),
+            (false, true)
+        )
+    );
     let page = messages(&bob, &c, json!({"around": sent[0].id})).await;
     assert_eq!((bodies(&page).len(), flags(&page)), (9, (false, false)));
-    for wrong in [json!({"around": sent[0].id, "after": sent[1].cursor}), json!({"around": sent[0].id, "from": "2026-01-01T00:00:00Z"})] {
+    for wrong in [
+        json!({"around": sent[0].id, "after": sent[1].cursor}),
+        json!({"around": sent[0].id, "from": "2026-01-01T00:00:00Z"}),
+    ] {
         let mut wrong = wrong;
         wrong["c"] = json!(c);
         assert_eq!(bob.ask(MESSAGES, wrong).await.code(), "BAD_USER_INPUT");
     }
-    assert_eq!(bob.ask(MESSAGES, json!({"c": c, "around": "nonsense"})).await.code(), "NOT_FOUND");
+    assert_eq!(
+        bob.ask(MESSAGES, json!({"c": c, "around": "nonsense"}))
+            .await
+            .code(),
+        "NOT_FOUND"
+    );
 }
 
 #[tokio::test]
@@ -63,11 +88,27 @@ async fn a_time_range_cuts_history() {
         (["3", "2", "1"].map(str::to_owned).to_vec(), (false, false)),
         "from is inclusive, until exclusive"
     );
-    let first = messages(&bob, &c, json!({"from": sent_at(1), "until": sent_at(4), "first": 2})).await;
-    assert_eq!((bodies(&first), flags(&first)), (["3", "2"].map(str::to_owned).to_vec(), (false, true)));
+    let first = messages(
+        &bob,
+        &c,
+        json!({"from": sent_at(1), "until": sent_at(4), "first": 2}),
+    )
+    .await;
+    assert_eq!(
+        (bodies(&first), flags(&first)),
+        (["3", "2"].map(str::to_owned).to_vec(), (false, true))
+    );
     let after = first["pageInfo"]["endCursor"].clone();
-    let rest = messages(&bob, &c, json!({"from": sent_at(1), "until": sent_at(4), "first": 2, "after": after})).await;
-    assert_eq!((bodies(&rest), flags(&rest)), (["1"].map(str::to_owned).to_vec(), (true, false)));
+    let rest = messages(
+        &bob,
+        &c,
+        json!({"from": sent_at(1), "until": sent_at(4), "first": 2, "after": after}),
+    )
+    .await;
+    assert_eq!(
+        (bodies(&rest), flags(&rest)),
+        (["1"].map(str::to_owned).to_vec(), (true, false))
+    );
     let none = messages(&bob, &c, json!({"from": sent_at(4), "until": sent_at(1)})).await;
     assert_eq!((bodies(&none).len(), flags(&none)), (0, (false, false)));
 }
@@ -76,10 +117,26 @@ async fn a_time_range_cuts_history() {
 async fn a_window_between_two_cursors_speaks_of_itself() {
     let (world, c, sent) = world_with(6).await;
     let bob = world.user("bob");
-    let window = messages(&bob, &c, json!({"first": 2, "after": sent[5].cursor, "before": sent[1].cursor})).await;
-    assert_eq!((bodies(&window), flags(&window)), (["4", "3"].map(str::to_owned).to_vec(), (false, true)));
-    let back = messages(&bob, &c, json!({"last": 2, "after": sent[5].cursor, "before": sent[1].cursor})).await;
-    assert_eq!((bodies(&back), flags(&back)), (["3", "2"].map(str::to_owned).to_vec(), (true, false)));
+    let window = messages(
+        &bob,
+        &c,
+        json!({"first": 2, "after": sent[5].cursor, "before": sent[1].cursor}),
+    )
+    .await;
+    assert_eq!(
+        (bodies(&window), flags(&window)),
+        (["4", "3"].map(str::to_owned).to_vec(), (false, true))
+    );
+    let back = messages(
+        &bob,
+        &c,
+        json!({"last": 2, "after": sent[5].cursor, "before": sent[1].cursor}),
+    )
+    .await;
+    assert_eq!(
+        (bodies(&back), flags(&back)),
+        (["3", "2"].map(str::to_owned).to_vec(), (true, false))
+    );
     let empty = messages(&bob, &c, json!({"first": 0})).await;
     assert_eq!((bodies(&empty).len(), flags(&empty)), (0, (false, true)));
     assert_eq!(empty["pageInfo"]["endCursor"], Value::Null);
@@ -91,7 +148,9 @@ async fn arguments_that_make_no_sense_are_refused() {
     let alice = world.user("alice");
     let other = alice.direct("carol").await;
     let foreign = alice.send(&other, "x").await.cursor;
-    let inbox = alice.data("{ inbox { edges { cursor } updatesCursor } }", json!({})).await;
+    let inbox = alice
+        .data("{ inbox { edges { cursor } updatesCursor } }", json!({}))
+        .await;
     for (input, path) in [
         (json!({"first": 1, "last": 1}), "first"),
         (json!({"first": -1}), "first"),
@@ -99,8 +158,14 @@ async fn arguments_that_make_no_sense_are_refused() {
         (json!({"last": 101}), "last"),
         (json!({"first": 1, "after": "nonsense"}), "after"),
         (json!({"first": 1, "after": foreign}), "after"),
-        (json!({"last": 1, "before": inbox["inbox"]["edges"][0]["cursor"]}), "before"),
-        (json!({"first": 1, "after": inbox["inbox"]["updatesCursor"]}), "after"),
+        (
+            json!({"last": 1, "before": inbox["inbox"]["edges"][0]["cursor"]}),
+            "before",
+        ),
+        (
+            json!({"first": 1, "after": inbox["inbox"]["updatesCursor"]}),
+            "after",
+        ),
         (json!({"first": 1, "after": sent[0].id}), "after"),
         (json!({"first": 1, "after": "A".repeat(600)}), "after"),
     ] {
@@ -121,10 +186,18 @@ async fn lists_inside_lists_have_an_end() {
         conversation { messages(last: $n) { edges { node { id body sender { username } } } } } } } } } }";
     alice.data(page, json!({"c": c, "n": 20})).await;
     let most = "; at most 10000 are answered.";
-    assert!(alice.refused(page, json!({"c": c, "n": 100})).ends_with(most));
+    assert!(
+        alice
+            .refused(page, json!({"c": c, "n": 100}))
+            .ends_with(most)
+    );
     let nodes = "query($ids: [ID!]!) { nodes(ids: $ids) { ... on Conversation { messages(first: 100) { edges { cursor } } } } }";
     alice.data(nodes, json!({"ids": [c]})).await;
-    assert!(alice.refused(nodes, json!({"ids": vec![&c; 100]})).ends_with(most));
+    assert!(
+        alice
+            .refused(nodes, json!({"ids": vec![&c; 100]}))
+            .ends_with(most)
+    );
     // Whatever the type of the fragment that it stands in.
     let named = "query($c: ID!) { node(id: $c) { ...C } } fragment C on Conversation { messages(first: 100) { edges { node { conversation {
         messages(first: 100) { edges { cursor } } } } } } }";
@@ -142,7 +215,11 @@ async fn a_message_in_a_list_is_what_the_node_is() {
         metadata: {a: [1, {b: null}]}, attachments: [{url: \"https://example.org/a.png\", mimeType: \"image/png\"}]}) { clientMutationId } }";
     alice.data(rich, json!({"c": c, "r": plain.id})).await;
     let gone = bob.send(&c, "gone").await;
-    bob.data("mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { clientMutationId } }", json!({"m": gone.id})).await;
+    bob.data(
+        "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { clientMutationId } }",
+        json!({"m": gone.id}),
+    )
+    .await;
     let edit = "mutation($m: ID!) { editMessage(input: {messageId: $m, body: \"plain, edited\"}) { clientMutationId } }";
     alice.data(edit, json!({"m": plain.id})).await;
     for fields in [
@@ -153,22 +230,31 @@ async fn a_message_in_a_list_is_what_the_node_is() {
         "...Whole ...Whole sender { ...Name id presence { isOnline } }",
     ] {
         let name = "fragment Name on User { username }";
-        let whole =
-            "fragment Whole on Message { id body createdAt @include(if: true) uuid @skip(if: true) sender { ...Name displayName } }";
+        let whole = "fragment Whole on Message { id body createdAt @include(if: true) uuid @skip(if: true) sender { ...Name displayName } }";
         let used = match (fields.contains("...Whole"), fields.contains("...Name")) {
             (true, _) => format!("{whole} {name}"),
             (false, true) => name.to_owned(),
             (false, false) => String::new(),
         };
-        let list = format!("query($c: ID!) {{ conversation(id: $c) {{ messages {{ edges {{ node {{ key: id {fields} }} }} }} }} }} {used}");
+        let list = format!(
+            "query($c: ID!) {{ conversation(id: $c) {{ messages {{ edges {{ node {{ key: id {fields} }} }} }} }} }} {used}"
+        );
         let data = alice.data(&list, json!({"c": c})).await;
-        let edges = data["conversation"]["messages"]["edges"].as_array().unwrap();
+        let edges = data["conversation"]["messages"]["edges"]
+            .as_array()
+            .unwrap();
         assert_eq!(edges.len(), 3);
         for edge in edges {
-            let node = format!("query($m: ID!) {{ node(id: $m) {{ ... on Message {{ key: id {fields} }} }} }} {used}");
+            let node = format!(
+                "query($m: ID!) {{ node(id: $m) {{ ... on Message {{ key: id {fields} }} }} }} {used}"
+            );
             let other = alice.data(&node, json!({"m": edge["node"]["key"]})).await;
             // As texts, because the order of the fields counts too.
-            assert_eq!(edge["node"].to_string(), other["node"].to_string(), "{fields}");
+            assert_eq!(
+                edge["node"].to_string(),
+                other["node"].to_string(),
+                "{fields}"
+            );
         }
     }
 }
@@ -191,7 +277,13 @@ async fn fields_selected_twice_above_a_list_are_merged() {
     // An object has one type, so fragments of other types add nothing.
     let either = "query($c: ID!) { node(id: $c) { ... on Message { conversation { id } } ... on InboxEntry { conversation { name } }
         ... on Conversation { messages { edges { cursor node { body sender { id username } } } } } } }";
-    assert_eq!(format!("{{\"conversation\":{}}}", alice.data(either, json!({"c": c})).await["node"]), once);
+    assert_eq!(
+        format!(
+            "{{\"conversation\":{}}}",
+            alice.data(either, json!({"c": c})).await["node"]
+        ),
+        once
+    );
 }
 
 #[tokio::test]
@@ -200,10 +292,31 @@ async fn variables_and_their_defaults_decide_what_is_included() {
     let alice = world.user("alice");
     let document = "query($yes: Boolean = true, $no: Boolean = false, $must: Boolean!) { viewer {
         a: id @include(if: $yes) b: id @skip(if: $yes) c: id @include(if: $no) d: id @skip(if: $no) e: id @include(if: $must) } }";
-    let keys = |data: Value| -> String { data["viewer"].as_object().unwrap().keys().map(String::as_str).collect() };
+    let keys = |data: Value| -> String {
+        data["viewer"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect()
+    };
     for _ in 0..2 {
-        assert_eq!(keys(alice.data(document, json!({"must": false})).await), "ad");
-        assert_eq!(keys(alice.data(document, json!({"must": true, "yes": false, "no": true})).await), "bce");
+        assert_eq!(
+            keys(alice.data(document, json!({"must": false})).await),
+            "ad"
+        );
+        assert_eq!(
+            keys(
+                alice
+                    .data(document, json!({"must": true, "yes": false, "no": true}))
+                    .await
+            ),
+            "bce"
+        );
     }
-    assert!(alice.refused(document, json!({"must": true, "yes": null})).contains("`$yes` must not be null"));
+    assert!(
+        alice
+            .refused(document, json!({"must": true, "yes": null}))
+            .contains("`$yes` must not be null")
+    );
 }

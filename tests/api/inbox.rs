@@ -13,7 +13,12 @@ async fn inbox(actor: &Actor, arguments: Value) -> Value {
 }
 
 fn conversations(inbox: &Value) -> Vec<String> {
-    inbox["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["conversation"]["id"])).collect()
+    inbox["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edge| text(&edge["node"]["conversation"]["id"]))
+        .collect()
 }
 
 #[tokio::test]
@@ -25,11 +30,17 @@ async fn the_last_active_conversation_comes_first_exactly_once() {
         ids.push(alice.direct(&format!("friend-{i}")).await);
     }
     for round in [3, 0, 6, 3, 1] {
-        world.user(&format!("friend-{round}")).send(&ids[round], "hello").await;
+        world
+            .user(&format!("friend-{round}"))
+            .send(&ids[round], "hello")
+            .await;
         let last = ids[round].clone();
         assert_eq!(conversations(&inbox(&alice, json!({})).await)[0], last);
     }
-    let expected: Vec<_> = [1, 3, 6, 0, 5, 4, 2].iter().map(|i| ids[*i].clone()).collect();
+    let expected: Vec<_> = [1, 3, 6, 0, 5, 4, 2]
+        .iter()
+        .map(|i| ids[*i].clone())
+        .collect();
     let all = inbox(&alice, json!({"first": 100})).await;
     assert_eq!(conversations(&all), expected);
     // The same list in pages, both ways.
@@ -81,9 +92,15 @@ async fn an_entry_of_a_page_is_the_entry_by_itself() {
         let edges = data["inbox"]["edges"].as_array().unwrap();
         assert_eq!(edges.len(), 2);
         for edge in edges {
-            let node = format!("query($e: ID!) {{ node(id: $e) {{ ... on InboxEntry {{ key: id {fields} }} }} }} {used}");
+            let node = format!(
+                "query($e: ID!) {{ node(id: $e) {{ ... on InboxEntry {{ key: id {fields} }} }} }} {used}"
+            );
             let other = alice.data(&node, json!({"e": edge["node"]["key"]})).await;
-            assert_eq!(edge["node"].to_string(), other["node"].to_string(), "{fields}");
+            assert_eq!(
+                edge["node"].to_string(),
+                other["node"].to_string(),
+                "{fields}"
+            );
         }
     }
 }
@@ -93,20 +110,47 @@ async fn large_conversations_stand_where_their_activity_is() {
     let world = World::open().await;
     let alice = world.user("alice");
     let crowd: Vec<_> = (0..40).map(|i| format!("user-{i}")).collect();
-    let large = alice.group("crowd", &crowd.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let large = alice
+        .group(
+            "crowd",
+            &crowd.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+        .await;
     let small = alice.direct("bob").await;
     let member = world.user("user-7");
-    assert_eq!(conversations(&inbox(&alice, json!({})).await), [small.clone(), large.clone()]);
+    assert_eq!(
+        conversations(&inbox(&alice, json!({})).await),
+        [small.clone(), large.clone()]
+    );
     member.send(&large, "to all").await;
-    assert_eq!(conversations(&inbox(&alice, json!({})).await), [large.clone(), small.clone()]);
-    assert_eq!(conversations(&inbox(&world.user("user-39"), json!({})).await), std::slice::from_ref(&large));
-    assert_eq!((alice.unread(&large).await, member.unread(&large).await), (1, 0));
+    assert_eq!(
+        conversations(&inbox(&alice, json!({})).await),
+        [large.clone(), small.clone()]
+    );
+    assert_eq!(
+        conversations(&inbox(&world.user("user-39"), json!({})).await),
+        std::slice::from_ref(&large)
+    );
+    assert_eq!(
+        (alice.unread(&large).await, member.unread(&large).await),
+        (1, 0)
+    );
     alice.send(&small, "to bob").await;
     let first = inbox(&alice, json!({"first": 1})).await;
     assert_eq!(conversations(&first), [small]);
-    let rest = inbox(&alice, json!({"first": 1, "after": first["pageInfo"]["endCursor"]})).await;
+    let rest = inbox(
+        &alice,
+        json!({"first": 1, "after": first["pageInfo"]["endCursor"]}),
+    )
+    .await;
     assert_eq!(conversations(&rest), [large]);
-    assert_eq!((&rest["pageInfo"]["hasPreviousPage"], &rest["pageInfo"]["hasNextPage"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (
+            &rest["pageInfo"]["hasPreviousPage"],
+            &rest["pageInfo"]["hasNextPage"]
+        ),
+        (&json!(true), &json!(false))
+    );
 }
 
 #[tokio::test]
@@ -116,7 +160,11 @@ async fn filters_page_honestly() {
     let (mut groups, mut unread) = (Vec::new(), Vec::new());
     for i in 0..9 {
         let name = format!("friend-{i}");
-        let id = if i % 3 == 0 { alice.group(&name, &[&name]).await } else { alice.direct(&name).await };
+        let id = if i % 3 == 0 {
+            alice.group(&name, &[&name]).await
+        } else {
+            alice.direct(&name).await
+        };
         if i % 3 == 0 {
             groups.insert(0, id.clone());
         }
@@ -125,7 +173,10 @@ async fn filters_page_honestly() {
             unread.insert(0, id);
         }
     }
-    assert_eq!(conversations(&inbox(&alice, json!({"filter": {"kind": "GROUP"}})).await), groups);
+    assert_eq!(
+        conversations(&inbox(&alice, json!({"filter": {"kind": "GROUP"}})).await),
+        groups
+    );
     let all_unread = inbox(&alice, json!({"filter": {"unreadOnly": true}})).await;
     assert_eq!(conversations(&all_unread), unread);
     let first = inbox(&alice, json!({"filter": {"unreadOnly": true}, "first": 2})).await;
@@ -134,13 +185,22 @@ async fn filters_page_honestly() {
     let after = json!({"filter": {"unreadOnly": true}, "first": 3, "after": first["pageInfo"]["endCursor"]});
     let rest = inbox(&alice, after).await;
     assert_eq!(conversations(&rest), unread[2..]);
-    assert_eq!((&rest["pageInfo"]["hasPreviousPage"], &rest["pageInfo"]["hasNextPage"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (
+            &rest["pageInfo"]["hasPreviousPage"],
+            &rest["pageInfo"]["hasNextPage"]
+        ),
+        (&json!(true), &json!(false))
+    );
     // Before the first of them lies only what the filter hides, and behind the last one too.
     let top = inbox(&alice, json!({"filter": {"kind": "DIRECT"}, "last": 1, "before": first["pageInfo"]["startCursor"]})).await;
     assert_eq!(conversations(&top).len(), 0);
     assert_eq!(top["pageInfo"]["hasPreviousPage"], false);
     for nothing in [json!({"archived": true}), json!({"pinned": true})] {
-        assert_eq!(conversations(&inbox(&alice, json!({"filter": nothing})).await).len(), 0);
+        assert_eq!(
+            conversations(&inbox(&alice, json!({"filter": nothing})).await).len(),
+            0
+        );
     }
 }
 
@@ -148,8 +208,19 @@ async fn filters_page_honestly() {
 async fn the_summary_counts_conversations_with_something_unread() {
     let world = World::open().await;
     let alice = world.user("alice");
-    let summary = async || alice.data("{ inboxSummary { unreadConversationCount isCapped } }", json!({})).await["inboxSummary"].clone();
-    assert_eq!(summary().await, json!({"unreadConversationCount": 0, "isCapped": false}));
+    let summary = async || {
+        alice
+            .data(
+                "{ inboxSummary { unreadConversationCount isCapped } }",
+                json!({}),
+            )
+            .await["inboxSummary"]
+            .clone()
+    };
+    assert_eq!(
+        summary().await,
+        json!({"unreadConversationCount": 0, "isCapped": false})
+    );
     for i in 0..5 {
         let name = format!("friend-{i}");
         let id = alice.direct(&name).await;
@@ -160,7 +231,10 @@ async fn the_summary_counts_conversations_with_something_unread() {
             alice.mark_read(&id, None).await;
         }
     }
-    assert_eq!(summary().await, json!({"unreadConversationCount": 4, "isCapped": false}));
+    assert_eq!(
+        summary().await,
+        json!({"unreadConversationCount": 4, "isCapped": false})
+    );
 }
 
 #[tokio::test]
@@ -170,9 +244,28 @@ async fn a_cursor_of_another_user_or_list_is_refused() {
     let id = alice.direct("bob").await;
     let message = alice.send(&id, "hello").await;
     let own = inbox(&alice, json!({})).await;
-    for cursor in [json!(message.cursor), own["updatesCursor"].clone(), json!("nonsense"), json!("")] {
-        assert_eq!(alice.ask(INBOX, json!({"after": cursor})).await.code(), "BAD_USER_INPUT");
+    for cursor in [
+        json!(message.cursor),
+        own["updatesCursor"].clone(),
+        json!("nonsense"),
+        json!(""),
+    ] {
+        assert_eq!(
+            alice.ask(INBOX, json!({"after": cursor})).await.code(),
+            "BAD_USER_INPUT"
+        );
     }
-    assert_eq!(bob.ask(INBOX, json!({"after": own["edges"][0]["cursor"]})).await.code(), "BAD_USER_INPUT");
-    assert_eq!(alice.ask(INBOX, json!({"first": 1, "last": 1})).await.code(), "BAD_USER_INPUT");
+    assert_eq!(
+        bob.ask(INBOX, json!({"after": own["edges"][0]["cursor"]}))
+            .await
+            .code(),
+        "BAD_USER_INPUT"
+    );
+    assert_eq!(
+        alice
+            .ask(INBOX, json!({"first": 1, "last": 1}))
+            .await
+            .code(),
+        "BAD_USER_INPUT"
+    );
 }

@@ -6,8 +6,10 @@ use serde_json::json;
 
 use crate::support::world::World;
 
-const SMALL: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
-const LARGE: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { conversation {
+const SMALL: &str =
+    "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
+const LARGE: &str =
+    "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { conversation {
     messages(first: 20) { edges { node { body } } } } } } } }";
 
 #[tokio::test]
@@ -19,7 +21,10 @@ async fn a_payload_over_64_kib_is_kept_in_no_notice_and_no_memo() {
         alice.send(&c, &"x".repeat(10_700)).await;
     }
     for (document, is_kept) in [(SMALL, true), (LARGE, false)] {
-        let mut streams = [alice.subscribe(document, json!({"c": c})), bob.subscribe(document, json!({"c": c}))];
+        let mut streams = [
+            alice.subscribe(document, json!({"c": c})),
+            bob.subscribe(document, json!({"c": c})),
+        ];
         assert!(streams.iter_mut().all(|stream| stream.is_quiet()));
         alice.send(&c, "hello").await;
         let [first, second] = &mut streams;

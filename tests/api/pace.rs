@@ -10,15 +10,28 @@ use wideroom::rate::{Buckets, Pace, Pacing, Rate};
 
 use crate::support::world::{Stream, World};
 
-const MESSAGES: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
+const MESSAGES: &str =
+    "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
 /// The same, and something of the viewer's own: it is executed for each.
-const OWN: &str =
-    "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body conversation { directPeer { id } } } } } }";
+const OWN: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body conversation { directPeer { id } } } } } }";
 
 /// Buckets that are empty from now on, but for what comes.
 fn poor(every: Duration) -> Arc<Pacing> {
-    let pacing = Pacing::new("test", Buckets::new("test", Rate { count: 1, per: every, burst: 1 }));
-    pacing.buckets().take("alice", 1, tokio::time::Instant::now()).unwrap();
+    let pacing = Pacing::new(
+        "test",
+        Buckets::new(
+            "test",
+            Rate {
+                count: 1,
+                per: every,
+                burst: 1,
+            },
+        ),
+    );
+    pacing
+        .buckets()
+        .take("alice", 1, tokio::time::Instant::now())
+        .unwrap();
     pacing
 }
 
@@ -30,8 +43,14 @@ fn pace(pacing: &Arc<Pacing>) -> Pace {
 }
 
 fn text(told: &Value) -> String {
-    let edge = [&told["messageAdded"], &told["conversationEvents"]["event"]].into_iter().find(|edge| !edge.is_null()).unwrap();
-    edge["messageEdge"]["node"]["body"].as_str().unwrap().to_owned()
+    let edge = [&told["messageAdded"], &told["conversationEvents"]["event"]]
+        .into_iter()
+        .find(|edge| !edge.is_null())
+        .unwrap();
+    edge["messageEdge"]["node"]["body"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// The same messages. Its first payload is a position, which each subscriber executes alone.
@@ -62,10 +81,15 @@ async fn a_stream_of_one_who_is_too_fast_comes_more_slowly_and_whole() {
     let c = alice.direct("bob").await;
     for document in [MESSAGES, OWN] {
         let every = Duration::from_millis(2);
-        let mut stream = alice.subscribe_at(document, json!({"c": c}), poor(every).pace("alice", 1));
+        let mut stream =
+            alice.subscribe_at(document, json!({"c": c}), poor(every).pace("alice", 1));
         assert!(stream.is_quiet());
         bob.send(&c, "first").await;
-        assert_eq!(texts(&mut stream, 1).await, ["first"], "it is open, and that was paid for");
+        assert_eq!(
+            texts(&mut stream, 1).await,
+            ["first"],
+            "it is open, and that was paid for"
+        );
         // More than the bus keeps for a slow reader.
         let sent: Vec<_> = (0..400).map(|number| number.to_string()).collect();
         for body in &sent {
@@ -84,7 +108,9 @@ async fn one_who_cannot_pay_takes_what_others_execute_and_keeps_nobody_waiting()
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let pacing = poor(NEVER);
-    let mut poor: Vec<_> = (0..10).map(|_| alice.subscribe_at(EVENTS, json!({"c": c}), pacing.pace("alice", 1))).collect();
+    let mut poor: Vec<_> = (0..10)
+        .map(|_| alice.subscribe_at(EVENTS, json!({"c": c}), pacing.pace("alice", 1)))
+        .collect();
     open(&mut poor).await;
     let mut rich = [bob.subscribe(EVENTS, json!({"c": c}))];
     open(&mut rich).await;
@@ -93,7 +119,10 @@ async fn one_who_cannot_pay_takes_what_others_execute_and_keeps_nobody_waiting()
         let body = number.to_string();
         bob.send(&c, &body).await;
         // They are there first, and begin to wait.
-        assert!(poor.iter_mut().all(Stream::is_quiet), "none of them can pay");
+        assert!(
+            poor.iter_mut().all(Stream::is_quiet),
+            "none of them can pay"
+        );
         assert_eq!(texts(&mut rich, 1).await, [body.as_str()]);
         for stream in &mut poor {
             assert_eq!(texts(stream, 1).await, [body.as_str()]);
@@ -107,8 +136,20 @@ async fn equal_subscriptions_pay_once_for_what_they_share() {
     let alice = world.user("alice");
     let c = alice.direct("bob").await;
     // Ten executions, and no more.
-    let pacing = Pacing::new("test", Buckets::new("test", Rate { count: 1, per: NEVER, burst: 10 }));
-    let mut streams: Vec<_> = (0..20).map(|_| alice.subscribe_at(EVENTS, json!({"c": c}), pacing.pace("alice", 1))).collect();
+    let pacing = Pacing::new(
+        "test",
+        Buckets::new(
+            "test",
+            Rate {
+                count: 1,
+                per: NEVER,
+                burst: 10,
+            },
+        ),
+    );
+    let mut streams: Vec<_> = (0..20)
+        .map(|_| alice.subscribe_at(EVENTS, json!({"c": c}), pacing.pace("alice", 1)))
+        .collect();
     open(&mut streams).await;
     for number in 0..10 {
         let body = number.to_string();
@@ -127,7 +168,11 @@ async fn one_who_left_while_they_waited_is_shown_nothing_more() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     for document in [MESSAGES, OWN] {
         let c = bob.group("friends", &["alice"]).await;
-        let mut stream = alice.subscribe_at(document, json!({"c": c}), pace(&poor(Duration::from_millis(500))));
+        let mut stream = alice.subscribe_at(
+            document,
+            json!({"c": c}),
+            pace(&poor(Duration::from_millis(500))),
+        );
         assert!(stream.is_quiet());
         bob.send(&c, "not for one who left").await;
         assert!(stream.is_quiet(), "it waits");
@@ -142,11 +187,16 @@ async fn inbox_and_presence_are_paid_for_too() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
-    let mut inbox = alice.subscribe_at("subscription { inboxUpdated { event { __typename } } }", json!({}), poor(NEVER).pace("alice", 1));
+    let mut inbox = alice.subscribe_at(
+        "subscription { inboxUpdated { event { __typename } } }",
+        json!({}),
+        poor(NEVER).pace("alice", 1),
+    );
     inbox.next().await;
     bob.send(&c, "hello").await;
     assert!(inbox.is_quiet(), "only the first was paid for");
-    let names = "subscription { presenceChanged(usernames: [\"alice\", \"bob\"]) { user { username } } }";
+    let names =
+        "subscription { presenceChanged(usernames: [\"alice\", \"bob\"]) { user { username } } }";
     let mut presence = alice.subscribe_at(names, json!({}), poor(NEVER).pace("alice", 1));
     presence.next().await;
     assert!(presence.is_quiet(), "only the first was paid for");
@@ -157,7 +207,9 @@ async fn what_is_done_with_each_event_is_bounded() {
     let world = World::open().await;
     let alice = world.user("alice");
     let c = alice.direct("bob").await;
-    let pages: String = (0..24).map(|number| format!("p{number}: messages(first: 50) {{ edges {{ cursor }} }} ")).collect();
+    let pages: String = (0..24)
+        .map(|number| format!("p{number}: messages(first: 50) {{ edges {{ cursor }} }} "))
+        .collect();
     let event = format!(
         "subscription($c: ID!) {{ messageAdded(conversationId: $c) {{ messageEdge {{ node {{ conversation {{ {pages} }} }} }} }} }}"
     );
@@ -168,7 +220,12 @@ async fn what_is_done_with_each_event_is_bounded() {
     );
     let refusal = alice.refused(&payload, json!({"c": c}));
     assert!(refusal.contains("at most 1000"), "{refusal}");
-    alice.data(&format!("query($c: ID!) {{ conversation(id: $c) {{ {pages} }} }}"), json!({"c": c})).await;
+    alice
+        .data(
+            &format!("query($c: ID!) {{ conversation(id: $c) {{ {pages} }} }}"),
+            json!({"c": c}),
+        )
+        .await;
 }
 
 /// A client without a token leaves nothing in the cache of documents, whatever it sends.
@@ -181,7 +238,10 @@ async fn documents_of_clients_without_a_token_evict_nobody_elses() {
     alice.data(document, json!({})).await;
     let cached = parsed();
     for number in 0..70 {
-        let long = format!("{{ __typename a{number}: __typename }} #{}", "x".repeat(16_000));
+        let long = format!(
+            "{{ __typename a{number}: __typename }} #{}",
+            "x".repeat(16_000)
+        );
         nobody.data(&long, json!({})).await;
     }
     assert!(Arc::ptr_eq(&cached, &parsed()));

@@ -8,12 +8,15 @@ use wideroom::model::UserId;
 
 use crate::support::world::{Actor, Stream, World, text};
 
-const CHANGED: &str =
-    "subscription($u: [String!]!) { presenceChanged(usernames: $u) { user { username } presence { isOnline lastSeenAt } } }";
+const CHANGED: &str = "subscription($u: [String!]!) { presenceChanged(usernames: $u) { user { username } presence { isOnline lastSeenAt } } }";
 
 /// World without a grace period after a disconnect.
 async fn hasty() -> World {
-    World::with_bounds(Bounds { presence_grace: Duration::ZERO, ..Bounds::default() }).await
+    World::with_bounds(Bounds {
+        presence_grace: Duration::ZERO,
+        ..Bounds::default()
+    })
+    .await
 }
 
 fn come(world: &World, name: &str) -> Here {
@@ -24,8 +27,14 @@ fn come(world: &World, name: &str) -> Here {
 async fn online(viewer: &Actor, conversation: &str, name: &str) -> Value {
     let document = "query($c: ID!) { conversation(id: $c) { participants(first: 100) { edges { node { user { username presence { isOnline } } } } } } }";
     let data = viewer.data(document, json!({"c": conversation})).await;
-    let edges = data["conversation"]["participants"]["edges"].as_array().unwrap();
-    let user = edges.iter().map(|edge| &edge["node"]["user"]).find(|user| user["username"] == name).unwrap();
+    let edges = data["conversation"]["participants"]["edges"]
+        .as_array()
+        .unwrap();
+    let user = edges
+        .iter()
+        .map(|edge| &edge["node"]["user"])
+        .find(|user| user["username"] == name)
+        .unwrap();
     user["presence"]["isOnline"].clone()
 }
 
@@ -38,7 +47,10 @@ async fn meet(world: &World, viewer: &Actor, name: &str) -> String {
 
 async fn next(stream: &mut Stream) -> (String, bool) {
     let told = stream.next().await["presenceChanged"].clone();
-    (text(&told["user"]["username"]), told["presence"]["isOnline"].as_bool().unwrap())
+    (
+        text(&told["user"]["username"]),
+        told["presence"]["isOnline"].as_bool().unwrap(),
+    )
 }
 
 fn told(name: &str, is_online: bool) -> (String, bool) {
@@ -56,11 +68,24 @@ async fn presence_shows_to_those_of_a_direct_conversation_or_a_small_group() {
     carol.send(&group, "Hello").await;
     let _here = (come(&world, "bob"), come(&world, "carol"));
     assert_eq!(online(&alice, &direct, "bob").await, json!(true));
-    assert_eq!(online(&bob, &direct, "alice").await, json!(false), "alice was never here");
+    assert_eq!(
+        online(&bob, &direct, "alice").await,
+        json!(false),
+        "alice was never here"
+    );
     assert_eq!(online(&alice, &group, "carol").await, json!(true));
-    assert_eq!(online(&alice, &group, "alice").await, json!(false), "one's own shows too");
-    let viewer = alice.data("{ viewer { presence { isOnline lastSeenAt } } }", json!({})).await;
-    assert_eq!(viewer["viewer"]["presence"], json!({"isOnline": false, "lastSeenAt": null}));
+    assert_eq!(
+        online(&alice, &group, "alice").await,
+        json!(false),
+        "one's own shows too"
+    );
+    let viewer = alice
+        .data("{ viewer { presence { isOnline lastSeenAt } } }", json!({}))
+        .await;
+    assert_eq!(
+        viewer["viewer"]["presence"],
+        json!({"isOnline": false, "lastSeenAt": null})
+    );
 }
 
 #[tokio::test]
@@ -68,7 +93,9 @@ async fn users_who_share_only_a_large_group_are_strangers() {
     let world = World::open().await;
     let names: Vec<_> = (0..33).map(|n| format!("user{n:02}")).collect();
     let alice = world.user("alice");
-    let large = alice.group("all", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let large = alice
+        .group("all", &names.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     let _here = come(&world, "user07");
     assert_eq!(online(&alice, &large, "user07").await, Value::Null);
     let few = alice.group("few", &["user07", "user08"]).await;
@@ -92,7 +119,11 @@ async fn coming_and_going_is_told_after_the_present_state() {
     assert_eq!(next(&mut stream).await, told("carol", true));
     drop(again);
     drop(bob);
-    assert_eq!(next(&mut stream).await, told("bob", false), "carol is here by another socket");
+    assert_eq!(
+        next(&mut stream).await,
+        told("bob", false),
+        "carol is here by another socket"
+    );
     drop(carol);
     assert_eq!(next(&mut stream).await, told("carol", false));
     assert!(stream.is_quiet());
@@ -119,7 +150,11 @@ async fn strangers_are_silent_until_they_are_none() {
     meet(&world, &alice, "bob").await;
     let _here = (come(&world, "bob"), come(&world, "dave"));
     let mut stream = alice.subscribe(CHANGED, json!({"u": ["dave", "nobody", "bob"]}));
-    assert_eq!(next(&mut stream).await, told("bob", true), "and nothing of dave");
+    assert_eq!(
+        next(&mut stream).await,
+        told("bob", true),
+        "and nothing of dave"
+    );
     let few = dave.group("few", &["alice"]).await;
     dave.send(&few, "Hello").await;
     assert_eq!(next(&mut stream).await, told("dave", true));
@@ -155,7 +190,10 @@ async fn names_have_a_bound_and_must_be_names() {
     let many: Vec<_> = (0..101).map(|n| n.to_string()).collect();
     for names in [json!(many), json!([""]), json!(["bell\u{7}"])] {
         let answer = alice.subscribe(CHANGED, json!({"u": names})).answer().await;
-        assert_eq!((answer.code().as_str(), &answer.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["usernames"])));
+        assert_eq!(
+            (answer.code().as_str(), &answer.extensions()["inputPath"]),
+            ("BAD_USER_INPUT", &json!(["usernames"]))
+        );
     }
     assert!(alice.subscribe(CHANGED, json!({"u": []})).has_ended().await);
 }
@@ -177,7 +215,11 @@ async fn when_a_user_was_last_here_outlives_the_server() {
     let world = world.restarted().await;
     let after = seen(&world.user("alice")).await;
     assert_eq!(after["isOnline"], false);
-    assert!(after["lastSeenAt"].as_str() >= before["lastSeenAt"].as_str() && after["lastSeenAt"].is_string(), "{before} {after}");
+    assert!(
+        after["lastSeenAt"].as_str() >= before["lastSeenAt"].as_str()
+            && after["lastSeenAt"].is_string(),
+        "{before} {after}"
+    );
 }
 
 #[tokio::test]
@@ -187,41 +229,75 @@ async fn presence_shows_only_after_an_act_of_the_other_side() {
     let c = alice.direct("bob").await;
     let _here = come(&world, "bob");
     let sent = alice.send(&c, "Are you there?").await;
-    assert_eq!(online(&alice, &c, "bob").await, Value::Null, "whoever writes to a stranger learns nothing");
+    assert_eq!(
+        online(&alice, &c, "bob").await,
+        Value::Null,
+        "whoever writes to a stranger learns nothing"
+    );
     let delivered = "mutation($c: ID!, $m: ID!) { markDelivered(input: {conversationId: $c, messageId: $m}) { __typename } }";
     bob.ask(delivered, json!({"c": c, "m": sent.id})).await;
-    assert_eq!(online(&alice, &c, "bob").await, Value::Null, "a delivery is no act");
+    assert_eq!(
+        online(&alice, &c, "bob").await,
+        Value::Null,
+        "a delivery is no act"
+    );
     let mut stream = alice.subscribe(CHANGED, json!({"u": ["bob"]}));
     assert!(stream.is_quiet());
     bob.mark_read(&c, Some(&sent.id)).await;
-    assert_eq!(next(&mut stream).await, told("bob", true), "of what begins later the stream hears by itself");
+    assert_eq!(
+        next(&mut stream).await,
+        told("bob", true),
+        "of what begins later the stream hears by itself"
+    );
     assert_eq!(online(&alice, &c, "bob").await, json!(true));
     bob.data(
         "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { __typename } }",
         json!({"c": c, "m": sent.id}),
     )
     .await;
-    assert_eq!(online(&alice, &c, "bob").await, json!(true), "it was read once");
+    assert_eq!(
+        online(&alice, &c, "bob").await,
+        json!(true),
+        "it was read once"
+    );
 }
 
 #[tokio::test]
 async fn strangers_have_no_topic_and_names_are_bounded_over_all_streams() {
-    let world = World::with_bounds(Bounds { presence_names_max: 150, ..Bounds::default() }).await;
+    let world = World::with_bounds(Bounds {
+        presence_names_max: 150,
+        ..Bounds::default()
+    })
+    .await;
     let alice = world.user("alice");
     meet(&world, &alice, "bob").await;
     let _bob = come(&world, "bob");
-    let invented = |from: usize, count: usize| (from..from + count).map(|n| format!("nobody{n}")).collect::<Vec<_>>();
+    let invented = |from: usize, count: usize| {
+        (from..from + count)
+            .map(|n| format!("nobody{n}"))
+            .collect::<Vec<_>>()
+    };
     let topics = || world.chat.topic_count();
     let before = topics();
-    let names: Vec<_> = invented(0, 99).into_iter().chain(["bob".to_owned()]).collect();
+    let names: Vec<_> = invented(0, 99)
+        .into_iter()
+        .chain(["bob".to_owned()])
+        .collect();
     let mut first = alice.subscribe(CHANGED, json!({"u": names}));
     assert_eq!(next(&mut first).await, told("bob", true));
     assert_eq!(topics() - before, 2, "bob's, and the inbox of alice");
-    let beyond = alice.subscribe(CHANGED, json!({"u": invented(100, 51)})).answer().await;
+    let beyond = alice
+        .subscribe(CHANGED, json!({"u": invented(100, 51)}))
+        .answer()
+        .await;
     assert_eq!(beyond.code(), "RATE_LIMITED");
     let mut second = alice.subscribe(CHANGED, json!({"u": invented(100, 50)}));
     assert!(second.is_quiet());
     drop((first, second));
     let mut again = alice.subscribe(CHANGED, json!({"u": names}));
-    assert_eq!(next(&mut again).await, told("bob", true), "names that are followed no more count no more");
+    assert_eq!(
+        next(&mut again).await,
+        told("bob", true),
+        "names that are followed no more count no more"
+    );
 }

@@ -20,29 +20,62 @@ const UUID: &str = "query($c: ID!) { conversation(id: $c) { uuid } }";
 /// Counters of the store: its answers by operation, and the hits and misses of its caches.
 fn work(metrics: &Metrics) -> Vec<(String, f64)> {
     let text = metrics.text();
-    let of_store = |line: &&str| line.starts_with("wideroom_cache") || line.starts_with("wideroom_store_operation_seconds_count");
-    let counts = text.lines().filter(of_store).filter_map(|line| line.rsplit_once(' '));
-    counts.map(|(name, count)| (name.to_owned(), count.parse().unwrap())).collect()
+    let of_store = |line: &&str| {
+        line.starts_with("wideroom_cache")
+            || line.starts_with("wideroom_store_operation_seconds_count")
+    };
+    let counts = text
+        .lines()
+        .filter(of_store)
+        .filter_map(|line| line.rsplit_once(' '));
+    counts
+        .map(|(name, count)| (name.to_owned(), count.parse().unwrap()))
+        .collect()
 }
 
 #[tokio::test]
 async fn a_strangers_question_takes_the_same_work_whether_two_talk_or_not() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
-    let embedded = Arc::new(Embedded::open(options, Arc::new(SystemClock)).await.unwrap());
+    let options = Options {
+        free_bytes_min: 0,
+        ..Options::new(folder.path())
+    };
+    let embedded = Arc::new(
+        Embedded::open(options, Arc::new(SystemClock))
+            .await
+            .unwrap(),
+    );
     let metrics = Metrics::default();
     embedded.register(&metrics);
     let measured = Measured::new(Arc::clone(&embedded) as Arc<dyn Store>);
     measured.register(&metrics);
-    let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
-    let chat = Chat::open(Arc::new(measured), Bus::default(), Arc::new(SystemClock), bounds).await.unwrap();
+    let bounds = Bounds {
+        rates: RateBounds {
+            is_on: false,
+            ..RateBounds::default()
+        },
+        ..Bounds::default()
+    };
+    let chat = Chat::open(
+        Arc::new(measured),
+        Bus::default(),
+        Arc::new(SystemClock),
+        bounds,
+    )
+    .await
+    .unwrap();
     let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
     let actor = |name: &str| Actor::of(&api, &UserId::parse(name).unwrap());
     let (alice, bob) = (actor("alice"), actor("bob"));
     let direct = alice.direct("bob").await;
     bob.send(&direct, "Hello").await;
     let names: Vec<_> = (0..40).map(|n| format!("user{n}")).collect();
-    let large = bob.group("large", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let large = bob
+        .group(
+            "large",
+            &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+        .await;
     // Made in another store: there is none in this one.
     let absent = World::open().await.user("alice").direct("bob").await;
     for document in [
@@ -56,13 +89,19 @@ async fn a_strangers_question_takes_the_same_work_whether_two_talk_or_not() {
             actor("eve").ask(document, json!({"c": conversation})).await;
             let after = work(&metrics);
             let changed = after.iter().filter_map(|(name, count)| {
-                let earlier = before.iter().find(|(other, _)| other == name).map_or(0.0, |(_, count)| *count);
+                let earlier = before
+                    .iter()
+                    .find(|(other, _)| other == name)
+                    .map_or(0.0, |(_, count)| *count);
                 (count - earlier > 0.0).then(|| (name.clone(), count - earlier))
             });
             works.push(changed.collect::<Vec<_>>());
         }
         assert!(!works[0].is_empty());
-        assert!(works.iter().all(|one| *one == works[0]), "{document}: {works:#?}");
+        assert!(
+            works.iter().all(|one| *one == works[0]),
+            "{document}: {works:#?}"
+        );
     }
 }
 
@@ -71,12 +110,32 @@ async fn ids_of_direct_conversations_follow_from_no_names_alone() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let made = alice.direct("bob").await;
-    assert_eq!(bob.direct("alice").await, made, "both sides make the same one");
-    let uuid = alice.data(UUID, json!({"c": made})).await["conversation"]["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(
+        bob.direct("alice").await,
+        made,
+        "both sides make the same one"
+    );
+    let uuid = alice.data(UUID, json!({"c": made})).await["conversation"]["uuid"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let [one, other] = ["alice", "bob"].map(|name| UserId::parse(name).unwrap());
-    assert_ne!(uuid, ConversationId::direct(&one, &other).to_string(), "anybody could compute that");
+    assert_ne!(
+        uuid,
+        ConversationId::direct(&one, &other).to_string(),
+        "anybody could compute that"
+    );
     assert_eq!(Uuid::parse_str(&uuid).unwrap().get_version_num(), 8);
-    assert_eq!(world.store.note(NOTE_DIRECT_SECRET).await.unwrap().map(|text| text.len()), Some(64), "its secret is kept");
+    assert_eq!(
+        world
+            .store
+            .note(NOTE_DIRECT_SECRET)
+            .await
+            .unwrap()
+            .map(|text| text.len()),
+        Some(64),
+        "its secret is kept"
+    );
     drop((alice, bob));
     let world = world.restarted().await;
     assert_eq!(world.user("bob").direct("alice").await, made);

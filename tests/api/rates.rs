@@ -10,17 +10,30 @@ const START: &str = "mutation($u: String!) { startDirectConversation(input: {use
 
 /// One more send a second, which is slower than they are sent here, and no more conversation while a test runs.
 fn slow() -> RateBounds {
-    RateBounds { sends_per_second: 1, sends_burst: 3, strangers_per_hour: 2, ..RateBounds::default() }
+    RateBounds {
+        sends_per_second: 1,
+        sends_burst: 3,
+        strangers_per_hour: 2,
+        ..RateBounds::default()
+    }
 }
 
 fn assert_too_fast(answer: &Answer) {
     let extensions = answer.extensions();
-    assert_eq!((&extensions["code"], &extensions["outcome"]), (&json!("RATE_LIMITED"), &json!("NOT_DONE")));
+    assert_eq!(
+        (&extensions["code"], &extensions["outcome"]),
+        (&json!("RATE_LIMITED"), &json!("NOT_DONE"))
+    );
     assert!(extensions["retryAfterMs"].as_u64().unwrap() > 0);
 }
 
 async fn count(actor: &Actor, conversation: &str) -> i64 {
-    let data = actor.data("query($c: ID!) { conversation(id: $c) { messageCount } }", json!({"c": conversation})).await;
+    let data = actor
+        .data(
+            "query($c: ID!) { conversation(id: $c) { messageCount } }",
+            json!({"c": conversation}),
+        )
+        .await;
     data["conversation"]["messageCount"].as_i64().unwrap()
 }
 
@@ -41,7 +54,11 @@ async fn sends_of_a_user_have_a_rate_over_all_conversations() {
     };
     assert_too_fast(&refused);
     assert!(sent >= 3);
-    assert_eq!(count(&alice, &one).await + count(&alice, &other).await, sent as i64, "who was refused has sent nothing");
+    assert_eq!(
+        count(&alice, &one).await + count(&alice, &other).await,
+        sent as i64,
+        "who was refused has sent nothing"
+    );
     bob.send(&one, "4").await;
 }
 
@@ -51,7 +68,10 @@ async fn a_send_to_an_invisible_conversation_takes_no_tokens() {
     let (alice, mallory) = (world.user("alice"), world.user("mallory"));
     let conversation = alice.direct("bob").await;
     for _ in 0..5 {
-        assert_eq!(mallory.ask(SEND, json!({"c": conversation})).await.code(), "NOT_FOUND");
+        assert_eq!(
+            mallory.ask(SEND, json!({"c": conversation})).await.code(),
+            "NOT_FOUND"
+        );
     }
     let own = mallory.direct("alice").await;
     mallory.send(&own, "Hello").await;
@@ -72,7 +92,12 @@ async fn new_direct_conversations_have_a_rate_and_known_ones_have_none() {
 #[tokio::test]
 async fn streams_that_come_back_at_once_take_turns_and_all_get_there() {
     const MESSAGES: usize = 250;
-    let world = World::with_bounds(Bounds { user_replays_max: 1, replays_max: 1, ..Bounds::default() }).await;
+    let world = World::with_bounds(Bounds {
+        user_replays_max: 1,
+        replays_max: 1,
+        ..Bounds::default()
+    })
+    .await;
     let alice = world.user("alice");
     let conversation = alice.direct("bob").await;
     let first = alice.send(&conversation, "0").await;
@@ -81,10 +106,15 @@ async fn streams_that_come_back_at_once_take_turns_and_all_get_there() {
     }
     let document = "subscription($c: ID!, $a: String!) { messageAdded(conversationId: $c, after: $a) { messageEdge { node { body } } } }";
     // Each page of the replay is a turn, and those who wait for their client hold none.
-    let mut streams: Vec<_> = (0..5).map(|_| alice.subscribe(document, json!({"c": conversation, "a": first.cursor}))).collect();
+    let mut streams: Vec<_> = (0..5)
+        .map(|_| alice.subscribe(document, json!({"c": conversation, "a": first.cursor})))
+        .collect();
     for number in 1..=MESSAGES {
         for stream in &mut streams {
-            assert_eq!(stream.next().await["messageAdded"]["messageEdge"]["node"]["body"], number.to_string());
+            assert_eq!(
+                stream.next().await["messageAdded"]["messageEdge"]["node"]["body"],
+                number.to_string()
+            );
         }
     }
 }

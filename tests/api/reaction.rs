@@ -5,15 +5,27 @@ use wideroom::model::Emoji;
 
 use crate::support::world::{Actor, Answer, Stream, World, text};
 
-const REACTIONS: &str = "reactions { emoji count countIsCapped viewerHasReacted users { username } }";
+const REACTIONS: &str =
+    "reactions { emoji count countIsCapped viewerHasReacted users { username } }";
 const EVENTS: &str = "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { cursor event {
     __typename ... on ReactionsChangedEvent { message { uuid reactions { emoji users { username } } } }
     ... on MessageAddedEvent { messageEdge { node { uuid } } } } } }";
 
 async fn change(actor: &Actor, field: &str, message: &str, emoji: &str) -> Answer {
-    let input = if field == "addReaction" { "AddReactionInput" } else { "RemoveReactionInput" };
-    let document = format!("mutation($i: {input}!) {{ {field}(input: $i) {{ clientMutationId message {{ {REACTIONS} }} }} }}");
-    actor.ask(&document, json!({"i": {"messageId": message, "emoji": emoji, "clientMutationId": "r"}})).await
+    let input = if field == "addReaction" {
+        "AddReactionInput"
+    } else {
+        "RemoveReactionInput"
+    };
+    let document = format!(
+        "mutation($i: {input}!) {{ {field}(input: $i) {{ clientMutationId message {{ {REACTIONS} }} }} }}"
+    );
+    actor
+        .ask(
+            &document,
+            json!({"i": {"messageId": message, "emoji": emoji, "clientMutationId": "r"}}),
+        )
+        .await
 }
 
 async fn add(actor: &Actor, message: &str, emoji: &str) -> Value {
@@ -27,7 +39,8 @@ async fn remove(actor: &Actor, message: &str, emoji: &str) -> Value {
 }
 
 async fn read(actor: &Actor, message: &str) -> Value {
-    let document = format!("query($m: ID!) {{ node(id: $m) {{ ... on Message {{ {REACTIONS} }} }} }}");
+    let document =
+        format!("query($m: ID!) {{ node(id: $m) {{ ... on Message {{ {REACTIONS} }} }} }}");
     actor.data(&document, json!({"m": message})).await["node"]["reactions"].clone()
 }
 
@@ -47,12 +60,28 @@ async fn a_reaction_shows_to_everybody_until_it_is_taken_back() {
     let c = alice.direct("bob").await;
     let sent = alice.send(&c, "Soup?").await;
     assert_eq!(read(&bob, &sent.id).await, json!([]));
-    assert_eq!(add(&bob, &sent.id, "👍").await, json!([reaction("👍", &["bob"], true)]));
-    assert_eq!(add(&alice, &sent.id, "👍").await, json!([reaction("👍", &["alice", "bob"], true)]));
-    assert_eq!(remove(&bob, &sent.id, "👍").await, json!([reaction("👍", &["alice"], false)]));
-    assert_eq!(read(&alice, &sent.id).await, json!([reaction("👍", &["alice"], true)]));
+    assert_eq!(
+        add(&bob, &sent.id, "👍").await,
+        json!([reaction("👍", &["bob"], true)])
+    );
+    assert_eq!(
+        add(&alice, &sent.id, "👍").await,
+        json!([reaction("👍", &["alice", "bob"], true)])
+    );
+    assert_eq!(
+        remove(&bob, &sent.id, "👍").await,
+        json!([reaction("👍", &["alice"], false)])
+    );
+    assert_eq!(
+        read(&alice, &sent.id).await,
+        json!([reaction("👍", &["alice"], true)])
+    );
     assert_eq!(remove(&alice, &sent.id, "👍").await, json!([]));
-    assert_eq!(remove(&alice, &sent.id, "🚀").await, json!([]), "what is not there is no fault");
+    assert_eq!(
+        remove(&alice, &sent.id, "🚀").await,
+        json!([]),
+        "what is not there is no fault"
+    );
 }
 
 #[tokio::test]
@@ -62,8 +91,14 @@ async fn a_heart_is_one_kind_however_it_is_spelled() {
     let c = alice.direct("bob").await;
     let sent = alice.send(&c, "Soup!").await;
     add(&alice, &sent.id, "❤").await;
-    assert_eq!(add(&bob, &sent.id, "❤\u{fe0f}").await, json!([reaction("❤\u{fe0f}", &["alice", "bob"], true)]));
-    assert_eq!(remove(&bob, &sent.id, "❤").await, json!([reaction("❤\u{fe0f}", &["alice"], false)]));
+    assert_eq!(
+        add(&bob, &sent.id, "❤\u{fe0f}").await,
+        json!([reaction("❤\u{fe0f}", &["alice", "bob"], true)])
+    );
+    assert_eq!(
+        remove(&bob, &sent.id, "❤").await,
+        json!([reaction("❤\u{fe0f}", &["alice"], false)])
+    );
 }
 
 #[tokio::test]
@@ -72,10 +107,22 @@ async fn a_text_other_than_an_emoji_is_refused() {
     let alice = world.user("alice");
     let c = alice.direct("bob").await;
     let sent = alice.send(&c, "x").await;
-    for emoji in ["", "1", "1\u{fe0f}", "+1", "👍👍", "👍 ", "é", &"👍".repeat(1_000)] {
+    for emoji in [
+        "",
+        "1",
+        "1\u{fe0f}",
+        "+1",
+        "👍👍",
+        "👍 ",
+        "é",
+        &"👍".repeat(1_000),
+    ] {
         for field in ["addReaction", "removeReaction"] {
             let answer = change(&alice, field, &sent.id, emoji).await;
-            assert_eq!((answer.code().as_str(), &answer.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["input", "emoji"])));
+            assert_eq!(
+                (answer.code().as_str(), &answer.extensions()["inputPath"]),
+                ("BAD_USER_INPUT", &json!(["input", "emoji"]))
+            );
         }
     }
 }
@@ -83,18 +130,37 @@ async fn a_text_other_than_an_emoji_is_refused() {
 #[tokio::test]
 async fn only_participants_react_and_only_to_what_is_there() {
     let world = World::open().await;
-    let (alice, bob, mallory) = (world.user("alice"), world.user("bob"), world.user("mallory"));
+    let (alice, bob, mallory) = (
+        world.user("alice"),
+        world.user("bob"),
+        world.user("mallory"),
+    );
     let c = alice.direct("bob").await;
     let sent = alice.send(&c, "x").await;
     add(&bob, &sent.id, "👍").await;
     for message in [sent.id.as_str(), "nonsense"] {
         for field in ["addReaction", "removeReaction"] {
-            assert_eq!(change(&mallory, field, message, "👍").await.code(), "NOT_FOUND");
+            assert_eq!(
+                change(&mallory, field, message, "👍").await.code(),
+                "NOT_FOUND"
+            );
         }
     }
-    alice.data("mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }", json!({"m": sent.id})).await;
-    assert_eq!(read(&bob, &sent.id).await, json!([]), "what is deleted shows none");
-    assert_eq!(change(&alice, "addReaction", &sent.id, "🚀").await.code(), "BAD_USER_INPUT");
+    alice
+        .data(
+            "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }",
+            json!({"m": sent.id}),
+        )
+        .await;
+    assert_eq!(
+        read(&bob, &sent.id).await,
+        json!([]),
+        "what is deleted shows none"
+    );
+    assert_eq!(
+        change(&alice, "addReaction", &sent.id, "🚀").await.code(),
+        "BAD_USER_INPUT"
+    );
     assert_eq!(remove(&bob, &sent.id, "👍").await, json!([]));
 }
 
@@ -104,20 +170,41 @@ async fn a_message_has_at_most_20_kinds() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let sent = alice.send(&c, "x").await;
-    let mut kinds =
-        ["😀", "😃", "😄", "😁", "😆", "😅", "🤣", "😂", "🙂", "🙃", "🫠", "😉", "😊", "😇", "🥰", "😍", "🤩", "😘", "😗", "☺️", "😚"];
+    let mut kinds = [
+        "😀", "😃", "😄", "😁", "😆", "😅", "🤣", "😂", "🙂", "🙃", "🫠", "😉", "😊", "😇", "🥰",
+        "😍", "🤩", "😘", "😗", "☺️", "😚",
+    ];
     kinds.sort_unstable();
     for kind in &kinds[..Emoji::KINDS_MAX] {
         add(&alice, &sent.id, kind).await;
     }
     let refused = change(&bob, "addReaction", &sent.id, kinds[20]).await;
-    assert_eq!((refused.code().as_str(), &refused.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["input", "emoji"])));
+    assert_eq!(
+        (refused.code().as_str(), &refused.extensions()["inputPath"]),
+        ("BAD_USER_INPUT", &json!(["input", "emoji"]))
+    );
     let all = add(&bob, &sent.id, kinds[7]).await;
-    assert_eq!(all.as_array().unwrap().len(), 20, "one that is there may be joined");
-    let order: Vec<_> = all.as_array().unwrap().iter().map(|one| text(&one["emoji"])).collect();
+    assert_eq!(
+        all.as_array().unwrap().len(),
+        20,
+        "one that is there may be joined"
+    );
+    let order: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| text(&one["emoji"]))
+        .collect();
     assert_eq!(order, kinds[..20], "by their bytes");
     remove(&alice, &sent.id, kinds[3]).await;
-    assert_eq!(add(&bob, &sent.id, kinds[20]).await.as_array().unwrap().len(), 20);
+    assert_eq!(
+        add(&bob, &sent.id, kinds[20])
+            .await
+            .as_array()
+            .unwrap()
+            .len(),
+        20
+    );
 }
 
 #[tokio::test]
@@ -125,19 +212,39 @@ async fn users_are_the_first_by_name_as_many_as_are_asked_for() {
     let world = World::open().await;
     let names: Vec<_> = (0..30).map(|n| format!("user{n:02}")).collect();
     let alice = world.user("alice");
-    let c = alice.group("all", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let c = alice
+        .group("all", &names.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
     let sent = alice.send(&c, "x").await;
     for name in names.iter().rev() {
         add(&world.user(name), &sent.id, "👍").await;
     }
     let document = "query($m: ID!, $n: Int) { node(id: $m) { ... on Message { reactions { count users(first: $n) { username } } } } }";
-    for (first, count) in [(json!(0), 0), (json!(3), 3), (Value::Null, 20), (json!(100), 30)] {
-        let data = alice.data(document, json!({"m": sent.id, "n": first})).await;
-        let users: Vec<_> = data["node"]["reactions"][0]["users"].as_array().unwrap().iter().map(|user| text(&user["username"])).collect();
+    for (first, count) in [
+        (json!(0), 0),
+        (json!(3), 3),
+        (Value::Null, 20),
+        (json!(100), 30),
+    ] {
+        let data = alice
+            .data(document, json!({"m": sent.id, "n": first}))
+            .await;
+        let users: Vec<_> = data["node"]["reactions"][0]["users"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|user| text(&user["username"]))
+            .collect();
         assert_eq!(users, names[..count]);
         assert_eq!(data["node"]["reactions"][0]["count"], 30);
     }
-    assert_eq!(alice.ask(document, json!({"m": sent.id, "n": 101})).await.code(), "BAD_USER_INPUT");
+    assert_eq!(
+        alice
+            .ask(document, json!({"m": sent.id, "n": 101}))
+            .await
+            .code(),
+        "BAD_USER_INPUT"
+    );
 }
 
 #[tokio::test]
@@ -146,24 +253,40 @@ async fn a_reaction_is_told_once_live_and_resumed_and_in_no_inbox() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let one = alice.send(&c, "one").await;
-    let mut inbox = alice.subscribe("subscription { inboxUpdated { event { __typename } } }", json!({}));
+    let mut inbox = alice.subscribe(
+        "subscription { inboxUpdated { event { __typename } } }",
+        json!({}),
+    );
     assert_eq!(inbox.next().await["inboxUpdated"]["event"], Value::Null);
     let mut live = alice.subscribe(EVENTS, json!({"c": c}));
     let start = live.next().await["conversationEvents"]["cursor"].clone();
     add(&bob, &one.id, "👍").await;
-    let users = |users: &[&str]| users.iter().map(|name| json!({"username": name})).collect::<Vec<_>>();
+    let users = |users: &[&str]| {
+        users
+            .iter()
+            .map(|name| json!({"username": name}))
+            .collect::<Vec<_>>()
+    };
     let told = |reactions: Value| json!({"__typename": "ReactionsChangedEvent", "message": {"uuid": one.uuid, "reactions": reactions}});
-    assert_eq!(event(&mut live).await, told(json!([{"emoji": "👍", "users": users(&["bob"])}])));
+    assert_eq!(
+        event(&mut live).await,
+        told(json!([{"emoji": "👍", "users": users(&["bob"])}]))
+    );
     add(&bob, &one.id, "👍").await;
     remove(&bob, &one.id, "🚀").await;
     remove(&bob, &one.id, "👍").await;
-    assert_eq!(event(&mut live).await, told(json!([])), "what changed nothing was not told");
+    assert_eq!(
+        event(&mut live).await,
+        told(json!([])),
+        "what changed nothing was not told"
+    );
     add(&alice, &one.id, "🚀").await;
     let now = json!([{"emoji": "🚀", "users": users(&["alice"])}]);
     assert_eq!(event(&mut live).await, told(now.clone()));
     assert!(inbox.is_quiet(), "no entry shows reactions");
     let two = bob.send(&c, "two").await;
-    let added = json!({"__typename": "MessageAddedEvent", "messageEdge": {"node": {"uuid": two.uuid}}});
+    let added =
+        json!({"__typename": "MessageAddedEvent", "messageEdge": {"node": {"uuid": two.uuid}}});
     assert_eq!(event(&mut live).await, added);
     let mut resumed = bob.subscribe(EVENTS, json!({"c": c, "after": start}));
     assert_eq!(event(&mut resumed).await, Value::Null);
@@ -180,14 +303,32 @@ async fn reactions_of_the_same_user_at_once_leave_one_state() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let sent = bob.send(&c, "x").await;
-    let toggles = (0..20).map(|n| change(&alice, if n % 2 == 0 { "addReaction" } else { "removeReaction" }, &sent.id, "👍"));
+    let toggles = (0..20).map(|n| {
+        change(
+            &alice,
+            if n % 2 == 0 {
+                "addReaction"
+            } else {
+                "removeReaction"
+            },
+            &sent.id,
+            "👍",
+        )
+    });
     for answer in futures_util::future::join_all(toggles).await {
         answer.data();
     }
     let seen = read(&alice, &sent.id).await;
-    assert!(seen == json!([]) || seen == json!([reaction("👍", &["alice"], true)]), "{seen}");
+    assert!(
+        seen == json!([]) || seen == json!([reaction("👍", &["alice"], true)]),
+        "{seen}"
+    );
     add(&alice, &sent.id, "👍").await;
     drop((alice, bob));
     let world = world.restarted().await;
-    assert_eq!(read(&world.user("bob"), &sent.id).await, json!([reaction("👍", &["alice"], false)]), "it is kept");
+    assert_eq!(
+        read(&world.user("bob"), &sent.id).await,
+        json!([reaction("👍", &["alice"], false)]),
+        "it is kept"
+    );
 }

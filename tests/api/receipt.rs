@@ -1,7 +1,9 @@
 //! Receipts: how far a message has come, at each and at all.
 
 use serde_json::{Value, json};
-use wideroom::model::{Conversation, ConversationId, Membership, MembershipState, Role, Timestamp, UserId};
+use wideroom::model::{
+    Conversation, ConversationId, Membership, MembershipState, Role, Timestamp, UserId,
+};
 use wideroom::store::{ImportPlaces, ImportRow};
 
 use crate::support::world::{Actor, World, text};
@@ -13,9 +15,14 @@ const RECEIPTS: &str = "query($m: ID!, $first: Int, $after: String, $last: Int, 
         edges { cursor node { status user { username } } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } } } }";
 
 async fn delivered(actor: &Actor, conversation: &str, message: Option<&str>) {
-    let data = actor.data(DELIVERED, json!({"c": conversation, "m": message})).await;
+    let data = actor
+        .data(DELIVERED, json!({"c": conversation, "m": message}))
+        .await;
     assert_eq!(data["markDelivered"]["clientMutationId"], "m");
-    assert_eq!(data["markDelivered"]["inboxEntry"]["conversation"]["id"], conversation);
+    assert_eq!(
+        data["markDelivered"]["inboxEntry"]["conversation"]["id"],
+        conversation
+    );
 }
 
 async fn receipts(actor: &Actor, mut arguments: Value, message: &str) -> Value {
@@ -30,12 +37,29 @@ async fn states(actor: &Actor, message: &str) -> (Option<String>, Vec<String>) {
 }
 
 fn listed(node: &Value) -> Vec<String> {
-    let receipt = |edge: &Value| format!("{} {}", text(&edge["node"]["user"]["username"]), text(&edge["node"]["status"]));
-    node["receipts"]["edges"].as_array().unwrap().iter().map(receipt).collect()
+    let receipt = |edge: &Value| {
+        format!(
+            "{} {}",
+            text(&edge["node"]["user"]["username"]),
+            text(&edge["node"]["status"])
+        )
+    };
+    node["receipts"]["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(receipt)
+        .collect()
 }
 
 fn expected(status: &str, receipts: &[&str]) -> (Option<String>, Vec<String>) {
-    (Some(status.to_owned()), receipts.iter().map(|receipt| (*receipt).to_owned()).collect())
+    (
+        Some(status.to_owned()),
+        receipts
+            .iter()
+            .map(|receipt| (*receipt).to_owned())
+            .collect(),
+    )
 }
 
 #[tokio::test]
@@ -45,23 +69,47 @@ async fn a_message_is_sent_then_delivered_then_read() {
     let c = alice.direct("bob").await;
     delivered(&bob, &c, None).await;
     let (one, two) = (alice.send(&c, "one").await, alice.send(&c, "two").await);
-    assert_eq!(states(&alice, &one.id).await, expected("SENT", &["bob SENT"]));
+    assert_eq!(
+        states(&alice, &one.id).await,
+        expected("SENT", &["bob SENT"])
+    );
     delivered(&bob, &c, Some(&one.id)).await;
-    assert_eq!(states(&alice, &one.id).await, expected("DELIVERED", &["bob DELIVERED"]));
-    assert_eq!(states(&alice, &two.id).await, expected("SENT", &["bob SENT"]));
+    assert_eq!(
+        states(&alice, &one.id).await,
+        expected("DELIVERED", &["bob DELIVERED"])
+    );
+    assert_eq!(
+        states(&alice, &two.id).await,
+        expected("SENT", &["bob SENT"])
+    );
     delivered(&bob, &c, None).await;
     delivered(&bob, &c, Some(&one.id)).await;
-    assert_eq!(states(&alice, &two.id).await, expected("DELIVERED", &["bob DELIVERED"]), "it does not go back");
+    assert_eq!(
+        states(&alice, &two.id).await,
+        expected("DELIVERED", &["bob DELIVERED"]),
+        "it does not go back"
+    );
     assert_eq!(bob.unread(&c).await, 2, "what was delivered is not read");
     bob.mark_read(&c, Some(&one.id)).await;
     assert_eq!(states(&bob, &one.id).await, expected("READ", &["bob READ"]));
-    assert_eq!(states(&bob, &two.id).await, expected("DELIVERED", &["bob DELIVERED"]));
+    assert_eq!(
+        states(&bob, &two.id).await,
+        expected("DELIVERED", &["bob DELIVERED"])
+    );
     bob.mark_read(&c, None).await;
     bob.mark_unread(&c, &one.id).await;
-    assert_eq!(states(&alice, &two.id).await, expected("READ", &["bob READ"]), "marking unread takes no receipt back");
+    assert_eq!(
+        states(&alice, &two.id).await,
+        expected("READ", &["bob READ"]),
+        "marking unread takes no receipt back"
+    );
     let three = bob.send(&c, "three").await;
     alice.mark_read(&c, None).await;
-    assert_eq!(states(&bob, &three.id).await, expected("READ", &["alice READ"]), "what was read was delivered");
+    assert_eq!(
+        states(&bob, &three.id).await,
+        expected("READ", &["alice READ"]),
+        "what was read was delivered"
+    );
 }
 
 #[tokio::test]
@@ -70,16 +118,32 @@ async fn the_least_advanced_of_the_others_counts() {
     let (alice, bob, carol) = (world.user("alice"), world.user("bob"), world.user("Carol"));
     let c = alice.group("all", &["bob", "Carol"]).await;
     let sent = bob.send(&c, "hello").await;
-    assert_eq!(states(&alice, &sent.id).await, expected("SENT", &["Carol SENT", "alice SENT"]));
+    assert_eq!(
+        states(&alice, &sent.id).await,
+        expected("SENT", &["Carol SENT", "alice SENT"])
+    );
     carol.mark_read(&c, None).await;
-    assert_eq!(states(&alice, &sent.id).await, expected("SENT", &["Carol READ", "alice SENT"]));
+    assert_eq!(
+        states(&alice, &sent.id).await,
+        expected("SENT", &["Carol READ", "alice SENT"])
+    );
     delivered(&alice, &c, None).await;
-    assert_eq!(states(&carol, &sent.id).await, expected("DELIVERED", &["Carol READ", "alice DELIVERED"]));
+    assert_eq!(
+        states(&carol, &sent.id).await,
+        expected("DELIVERED", &["Carol READ", "alice DELIVERED"])
+    );
     alice.mark_read(&c, None).await;
-    assert_eq!(states(&bob, &sent.id).await, expected("READ", &["Carol READ", "alice READ"]));
+    assert_eq!(
+        states(&bob, &sent.id).await,
+        expected("READ", &["Carol READ", "alice READ"])
+    );
     let alone = alice.direct("alice").await;
     let note = alice.send(&alone, "milk").await;
-    assert_eq!(states(&alice, &note.id).await, (None, Vec::new()), "there is nobody else");
+    assert_eq!(
+        states(&alice, &note.id).await,
+        (None, Vec::new()),
+        "there is nobody else"
+    );
 }
 
 #[tokio::test]
@@ -89,37 +153,87 @@ async fn participants_who_joined_later_or_left_have_no_receipt() {
     let c = alice.group("all", &["bob"]).await;
     let sent = alice.send(&c, "hello").await;
     world.user("bob").mark_read(&c, None).await;
-    let uuid = alice.data("query($c: ID!) { conversation(id: $c) { uuid } }", json!({"c": c})).await["conversation"]["uuid"].clone();
+    let uuid = alice
+        .data(
+            "query($c: ID!) { conversation(id: $c) { uuid } }",
+            json!({"c": c}),
+        )
+        .await["conversation"]["uuid"]
+        .clone();
     let conversation = ConversationId(text(&uuid).parse().unwrap());
     let came = |name: &str, state, since: Option<Timestamp>| ImportRow::Participant {
         conversation,
         user: UserId::parse(name).unwrap(),
-        membership: Membership { state, since, ..Membership::joined(Role::Member) },
+        membership: Membership {
+            state,
+            since,
+            ..Membership::joined(Role::Member)
+        },
         places: ImportPlaces::default(),
     };
     let later = Timestamp::parse("2200-01-01T00:00:00Z");
-    let rows = [came("later", MembershipState::Joined, later), came("left", MembershipState::Left, None)];
+    let rows = [
+        came("later", MembershipState::Joined, later),
+        came("left", MembershipState::Left, None),
+    ];
     world.store.import(&rows).await.unwrap();
-    assert_eq!(states(&alice, &sent.id).await, expected("READ", &["bob READ"]));
-    world.store.import(&[came("always", MembershipState::Joined, None)]).await.unwrap();
-    assert_eq!(states(&alice, &sent.id).await, expected("SENT", &["always SENT", "bob READ"]));
+    assert_eq!(
+        states(&alice, &sent.id).await,
+        expected("READ", &["bob READ"])
+    );
+    world
+        .store
+        .import(&[came("always", MembershipState::Joined, None)])
+        .await
+        .unwrap();
+    assert_eq!(
+        states(&alice, &sent.id).await,
+        expected("SENT", &["always SENT", "bob READ"])
+    );
 }
 
 #[tokio::test]
 async fn a_message_of_a_large_conversation_has_receipts_and_no_state() {
     let world = World::open().await;
     let alice = world.user("alice");
-    let names: Vec<_> = (0..Conversation::FAN_OUT_MAX + 8).map(|i| format!("user-{i:02}")).collect();
-    let large = alice.group("crowd", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let names: Vec<_> = (0..Conversation::FAN_OUT_MAX + 8)
+        .map(|i| format!("user-{i:02}"))
+        .collect();
+    let large = alice
+        .group(
+            "crowd",
+            &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+        .await;
     let sent = alice.send(&large, "to all").await;
     world.user("user-01").mark_read(&large, None).await;
     delivered(&world.user("user-02"), &large, Some(&sent.id)).await;
     let node = receipts(&alice, json!({"first": 4}), &sent.id).await;
     assert_eq!(node["status"], Value::Null);
-    assert_eq!(listed(&node), ["user-00 SENT", "user-01 READ", "user-02 DELIVERED", "user-03 SENT"]);
+    assert_eq!(
+        listed(&node),
+        [
+            "user-00 SENT",
+            "user-01 READ",
+            "user-02 DELIVERED",
+            "user-03 SENT"
+        ]
+    );
     for (count, cursor, end, more, behind) in [
-        ("first", "after", "endCursor", "hasNextPage", "hasPreviousPage"),
-        ("last", "before", "startCursor", "hasPreviousPage", "hasNextPage"),
+        (
+            "first",
+            "after",
+            "endCursor",
+            "hasNextPage",
+            "hasPreviousPage",
+        ),
+        (
+            "last",
+            "before",
+            "startCursor",
+            "hasPreviousPage",
+            "hasNextPage",
+        ),
     ] {
         let (mut pages, mut place) = (Vec::new(), Value::Null);
         loop {
@@ -137,13 +251,24 @@ async fn a_message_of_a_large_conversation_has_receipts_and_no_state() {
         if count == "last" {
             pages.reverse();
         }
-        let users: Vec<_> = pages.concat().iter().map(|receipt| receipt.split(' ').next().unwrap().to_owned()).collect();
+        let users: Vec<_> = pages
+            .concat()
+            .iter()
+            .map(|receipt| receipt.split(' ').next().unwrap().to_owned())
+            .collect();
         assert_eq!(users, names, "by {count}");
         assert_eq!(pages.len(), 4, "no page comes for nothing");
     }
     let other = alice.send(&large, "again").await;
-    let cursor = receipts(&alice, json!({"first": 1}), &other.id).await["receipts"]["pageInfo"]["endCursor"].clone();
-    for wrong in [json!({"after": cursor}), json!({"first": 101}), json!({"first": 1, "last": 1}), json!({"before": sent.cursor})] {
+    let cursor =
+        receipts(&alice, json!({"first": 1}), &other.id).await["receipts"]["pageInfo"]["endCursor"]
+            .clone();
+    for wrong in [
+        json!({"after": cursor}),
+        json!({"first": 101}),
+        json!({"first": 1, "last": 1}),
+        json!({"before": sent.cursor}),
+    ] {
         let mut wrong = wrong;
         wrong["m"] = json!(sent.id);
         assert_eq!(alice.ask(RECEIPTS, wrong).await.code(), "BAD_USER_INPUT");
@@ -160,13 +285,22 @@ async fn a_delivery_is_told_to_the_conversation_once() {
         ... on MarkerMovedEvent { participant { user { username } deliveredUpTo { uuid } readUpTo { uuid } } }
         ... on MessageAddedEvent { messageEdge { node { uuid status } } } } } }";
     let mut stream = alice.subscribe(document, json!({"c": c}));
-    assert_eq!(stream.next().await["conversationEvents"]["event"], Value::Null);
+    assert_eq!(
+        stream.next().await["conversationEvents"]["event"],
+        Value::Null
+    );
     // Twice: the second time nothing is new.
     delivered(&bob, &c, None).await;
     delivered(&bob, &c, None).await;
     let two = alice.send(&c, "two").await;
     let participant = &stream.next().await["conversationEvents"]["event"]["participant"];
-    assert_eq!(*participant, json!({"user": {"username": "bob"}, "deliveredUpTo": {"uuid": one.uuid}, "readUpTo": null}));
+    assert_eq!(
+        *participant,
+        json!({"user": {"username": "bob"}, "deliveredUpTo": {"uuid": one.uuid}, "readUpTo": null})
+    );
     let event = &stream.next().await["conversationEvents"]["event"];
-    assert_eq!(event["messageEdge"]["node"], json!({"uuid": two.uuid, "status": "SENT"}));
+    assert_eq!(
+        event["messageEdge"]["node"],
+        json!({"uuid": two.uuid, "status": "SENT"})
+    );
 }

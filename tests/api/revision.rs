@@ -6,7 +6,8 @@ use crate::support::world::{Actor, Answer, World};
 
 const EDIT: &str = "mutation($m: ID!, $b: String!) { editMessage(input: {messageId: $m, body: $b, clientMutationId: \"e\"}) {
     clientMutationId message { id body editedAt deletedAt createdAt attachments { url } } } }";
-const DELETE: &str = "mutation($m: ID!) { deleteMessage(input: {messageId: $m, clientMutationId: \"d\"}) {
+const DELETE: &str =
+    "mutation($m: ID!) { deleteMessage(input: {messageId: $m, clientMutationId: \"d\"}) {
     clientMutationId message { id body editedAt deletedAt metadata attachments { url } } } }";
 
 async fn edit(actor: &Actor, message: &str, body: &str) -> Answer {
@@ -29,11 +30,20 @@ async fn an_edit_shows_in_history_and_in_every_inbox() {
     let c = alice.direct("bob").await;
     let sent = alice.send(&c, "Lunhc?").await;
     let edited = edit(&alice, &sent.id, "Lunch?").await.data()["editMessage"].clone();
-    assert_eq!((&edited["clientMutationId"], &edited["message"]["body"]), (&json!("e"), &json!("Lunch?")));
+    assert_eq!(
+        (&edited["clientMutationId"], &edited["message"]["body"]),
+        (&json!("e"), &json!("Lunch?"))
+    );
     assert!(edited["message"]["editedAt"].as_str() > edited["message"]["createdAt"].as_str());
-    assert_eq!(entry(&bob, &c).await["inboxEntry"], json!({"unreadCount": 1, "lastMessage": {"body": "Lunch?", "deletedAt": null}}));
+    assert_eq!(
+        entry(&bob, &c).await["inboxEntry"],
+        json!({"unreadCount": 1, "lastMessage": {"body": "Lunch?", "deletedAt": null}})
+    );
     let again = edit(&alice, &sent.id, "Lunch?").await.data()["editMessage"].clone();
-    assert_eq!(again["message"]["editedAt"], edited["message"]["editedAt"], "the same text again changes nothing");
+    assert_eq!(
+        again["message"]["editedAt"], edited["message"]["editedAt"],
+        "the same text again changes nothing"
+    );
 }
 
 #[tokio::test]
@@ -43,11 +53,28 @@ async fn a_deleted_message_keeps_its_place_and_loses_its_content() {
     let c = alice.direct("bob").await;
     let (one, two) = (alice.send(&c, "one").await, alice.send(&c, "two").await);
     let deleted = delete(&alice, &two.id).await.data()["deleteMessage"]["message"].clone();
-    assert_eq!((&deleted["body"], &deleted["metadata"], &deleted["attachments"]), (&Value::Null, &Value::Null, &json!([])));
-    assert_eq!(delete(&alice, &two.id).await.data()["deleteMessage"]["message"], deleted, "once more changes nothing");
+    assert_eq!(
+        (
+            &deleted["body"],
+            &deleted["metadata"],
+            &deleted["attachments"]
+        ),
+        (&Value::Null, &Value::Null, &json!([]))
+    );
+    assert_eq!(
+        delete(&alice, &two.id).await.data()["deleteMessage"]["message"],
+        deleted,
+        "once more changes nothing"
+    );
     let seen = entry(&bob, &c).await;
-    assert_eq!((&seen["messageCount"], &seen["inboxEntry"]["unreadCount"]), (&json!(2), &json!(1)));
-    assert_eq!(seen["inboxEntry"]["lastMessage"], json!({"body": null, "deletedAt": deleted["deletedAt"]}));
+    assert_eq!(
+        (&seen["messageCount"], &seen["inboxEntry"]["unreadCount"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(
+        seen["inboxEntry"]["lastMessage"],
+        json!({"body": null, "deletedAt": deleted["deletedAt"]})
+    );
     assert_eq!(edit(&alice, &two.id, "back").await.code(), "BAD_USER_INPUT");
     delete(&alice, &one.id).await.data();
     assert_eq!(entry(&bob, &c).await["inboxEntry"]["unreadCount"], 0);
@@ -79,12 +106,20 @@ async fn an_edit_keeps_the_bounds_of_a_send() {
     let sent = alice.send(&c, "text").await;
     for body in ["", " ", &"x".repeat(16 * 1024 + 1)] {
         let answer = edit(&alice, &sent.id, body).await;
-        assert_eq!((answer.code().as_str(), &answer.extensions()["inputPath"]), ("BAD_USER_INPUT", &json!(["input", "body"])));
+        assert_eq!(
+            (answer.code().as_str(), &answer.extensions()["inputPath"]),
+            ("BAD_USER_INPUT", &json!(["input", "body"]))
+        );
     }
     let picture = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"look\", attachments: [
         {url: \"https://example.org/a.png\", mimeType: \"image/png\"}]}) { messageEdge { node { id } } } }";
     let data = alice.data(picture, json!({"c": c})).await;
-    let id = data["sendMessage"]["messageEdge"]["node"]["id"].as_str().unwrap();
+    let id = data["sendMessage"]["messageEdge"]["node"]["id"]
+        .as_str()
+        .unwrap();
     let edited = edit(&alice, id, "").await.data()["editMessage"]["message"].clone();
-    assert_eq!((&edited["body"], &edited["attachments"]), (&json!(""), &json!([{"url": "https://example.org/a.png"}])));
+    assert_eq!(
+        (&edited["body"], &edited["attachments"]),
+        (&json!(""), &json!([{"url": "https://example.org/a.png"}]))
+    );
 }

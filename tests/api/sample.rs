@@ -9,7 +9,12 @@ const INBOX: &str = "{ inbox { edges { node { lastActivityAt unreadCount unreadC
 
 async fn inbox(actor: &Actor) -> Vec<Value> {
     let data = actor.data(INBOX, json!({})).await;
-    data["inbox"]["edges"].as_array().unwrap().iter().map(|edge| edge["node"].clone()).collect()
+    data["inbox"]["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edge| edge["node"].clone())
+        .collect()
 }
 
 /// Names, unread counts and the last digits of the first unread message, as the table has them.
@@ -18,8 +23,14 @@ fn summary(inbox: &[Value]) -> Vec<(String, i64, Option<String>)> {
         .iter()
         .map(|entry| {
             assert_eq!(entry["unreadCountIsCapped"], false);
-            let first = entry["firstUnreadMessage"]["uuid"].as_str().map(|uuid| format!("{}…{}", &uuid[..4], &uuid[32..]));
-            (entry["conversation"]["name"].as_str().unwrap().to_owned(), entry["unreadCount"].as_i64().unwrap(), first)
+            let first = entry["firstUnreadMessage"]["uuid"]
+                .as_str()
+                .map(|uuid| format!("{}…{}", &uuid[..4], &uuid[32..]));
+            (
+                entry["conversation"]["name"].as_str().unwrap().to_owned(),
+                entry["unreadCount"].as_i64().unwrap(),
+                first,
+            )
         })
         .collect()
 }
@@ -32,15 +43,33 @@ fn row(name: &str, unread: i64, first: Option<&str>) -> (String, i64, Option<Str
 async fn the_sample_answers_what_its_table_says() {
     let world = World::with_sample().await;
     let alice = inbox(&world.user("alice")).await;
-    assert_eq!(summary(&alice), [row("Alice & Bob", 1, Some("a3e3…0006")), row("Project Phoenix", 3, Some("b4f4…0005"))]);
+    assert_eq!(
+        summary(&alice),
+        [
+            row("Alice & Bob", 1, Some("a3e3…0006")),
+            row("Project Phoenix", 3, Some("b4f4…0005"))
+        ]
+    );
     assert_eq!(alice[0]["lastActivityAt"], "2026-03-15T12:05:00.000000Z");
     assert_eq!(alice[1]["lastActivityAt"], "2026-03-15T11:30:00.000000Z");
     assert_eq!(alice[0]["conversation"]["messageCount"], 7);
     assert_eq!(alice[1]["conversation"]["messageCount"], 8);
     let bob = inbox(&world.user("bob")).await;
-    assert_eq!(summary(&bob), [row("Alice & Bob", 0, None), row("Project Phoenix", 2, Some("b4f4…0006"))]);
-    assert_eq!(summary(&inbox(&world.user("carol")).await), [row("Project Phoenix", 0, None)]);
-    assert_eq!(summary(&inbox(&world.user("dave")).await), [row("Project Phoenix", 1, Some("b4f4…0008"))]);
+    assert_eq!(
+        summary(&bob),
+        [
+            row("Alice & Bob", 0, None),
+            row("Project Phoenix", 2, Some("b4f4…0006"))
+        ]
+    );
+    assert_eq!(
+        summary(&inbox(&world.user("carol")).await),
+        [row("Project Phoenix", 0, None)]
+    );
+    assert_eq!(
+        summary(&inbox(&world.user("dave")).await),
+        [row("Project Phoenix", 1, Some("b4f4…0008"))]
+    );
     assert_eq!(inbox(&world.user("mallory")).await, Vec::<Value>::new());
 }
 
@@ -48,7 +77,11 @@ async fn the_sample_answers_what_its_table_says() {
 async fn the_sample_pages_both_ways() {
     let world = World::with_sample().await;
     let alice = world.user("alice");
-    let ids: Vec<_> = inbox(&alice).await.iter().map(|entry| entry["conversation"]["id"].clone()).collect();
+    let ids: Vec<_> = inbox(&alice)
+        .await
+        .iter()
+        .map(|entry| entry["conversation"]["id"].clone())
+        .collect();
     let direct = page(&alice, &ids[0], json!({"first": 5})).await;
     assert_eq!(direct.digits, ["07", "06", "05", "04", "03"]);
     assert_eq!((direct.has_previous, direct.has_next), (false, true));
@@ -85,10 +118,24 @@ async fn page(actor: &Actor, conversation: &Value, arguments: Value) -> Page {
     variables["id"] = conversation.clone();
     let data = actor.data(document, variables).await;
     let messages = &data["conversation"]["messages"];
-    let nodes: Vec<_> = messages["edges"].as_array().unwrap().iter().map(|edge| &edge["node"]).collect();
-    assert!(nodes.iter().all(|node| node["createdAt"].as_str().unwrap().starts_with("2025-02-04T01:59")), "import keeps ids");
+    let nodes: Vec<_> = messages["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edge| &edge["node"])
+        .collect();
+    assert!(
+        nodes.iter().all(|node| node["createdAt"]
+            .as_str()
+            .unwrap()
+            .starts_with("2025-02-04T01:59")),
+        "import keeps ids"
+    );
     Page {
-        digits: nodes.iter().map(|node| node["uuid"].as_str().unwrap()[34..].to_owned()).collect(),
+        digits: nodes
+            .iter()
+            .map(|node| node["uuid"].as_str().unwrap()[34..].to_owned())
+            .collect(),
         has_previous: messages["pageInfo"]["hasPreviousPage"].as_bool().unwrap(),
         has_next: messages["pageInfo"]["hasNextPage"].as_bool().unwrap(),
         start: messages["pageInfo"]["startCursor"].clone(),
@@ -100,9 +147,25 @@ async fn page(actor: &Actor, conversation: &Value, arguments: Value) -> Page {
 async fn a_send_into_the_sample_becomes_its_newest_message() {
     let world = World::with_sample().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
-    let phoenix = inbox(&alice).await[1]["conversation"]["id"].as_str().unwrap().to_owned();
+    let phoenix = inbox(&alice).await[1]["conversation"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     alice.send(&phoenix, "Cursors.").await;
-    let names: Vec<_> = summary(&inbox(&bob).await).into_iter().map(|(name, unread, _)| (name, unread)).collect();
-    assert_eq!(names, [("Project Phoenix".to_owned(), 3), ("Alice & Bob".to_owned(), 0)]);
-    assert_eq!(alice.unread(&phoenix).await, 0, "what one writes oneself, and what lies before it, is read");
+    let names: Vec<_> = summary(&inbox(&bob).await)
+        .into_iter()
+        .map(|(name, unread, _)| (name, unread))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("Project Phoenix".to_owned(), 3),
+            ("Alice & Bob".to_owned(), 0)
+        ]
+    );
+    assert_eq!(
+        alice.unread(&phoenix).await,
+        0,
+        "what one writes oneself, and what lies before it, is read"
+    );
 }

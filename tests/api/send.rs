@@ -11,7 +11,12 @@ const SEND: &str = "mutation($c: ID!, $b: String!, $k: String, $a: [AttachmentIn
             replyTo { body } attachments { url mimeType name sizeBytes width height } conversation { id } } } } }";
 
 async fn count(actor: &Actor, conversation: &str) -> i64 {
-    let data = actor.data("query($c: ID!) { conversation(id: $c) { messageCount } }", json!({"c": conversation})).await;
+    let data = actor
+        .data(
+            "query($c: ID!) { conversation(id: $c) { messageCount } }",
+            json!({"c": conversation}),
+        )
+        .await;
     data["conversation"]["messageCount"].as_i64().unwrap()
 }
 
@@ -28,7 +33,10 @@ async fn a_message_comes_back_as_it_was_sent() {
     let payload = &data["sendMessage"];
     let node = &payload["messageEdge"]["node"];
     assert_eq!(payload["clientMutationId"], "m");
-    assert_eq!(payload["inboxEntryEdge"]["node"], json!({"lastMessage": {"body": "Soup.\n🍲"}, "unreadCount": 0}));
+    assert_eq!(
+        payload["inboxEntryEdge"]["node"],
+        json!({"lastMessage": {"body": "Soup.\n🍲"}, "unreadCount": 0})
+    );
     assert_eq!(node["body"], "Soup.\n🍲");
     assert_eq!(node["kind"], "TEXT");
     assert_eq!(node["clientKey"], "key 1");
@@ -37,12 +45,21 @@ async fn a_message_comes_back_as_it_was_sent() {
     assert_eq!(node["replyTo"]["body"], "Lunch?");
     assert_eq!(node["sender"]["username"], "alice");
     assert_eq!(node["conversation"]["id"], json!(c));
-    assert_eq!((&node["editedAt"], &node["deletedAt"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&node["editedAt"], &node["deletedAt"]),
+        (&Value::Null, &Value::Null)
+    );
     let read = world
         .user("bob")
-        .data("query($id: ID!) { node(id: $id) { ... on Message { id body createdAt } } }", json!({"id": node["id"]}))
+        .data(
+            "query($id: ID!) { node(id: $id) { ... on Message { id body createdAt } } }",
+            json!({"id": node["id"]}),
+        )
         .await;
-    assert_eq!(read["node"], json!({"id": node["id"], "body": node["body"], "createdAt": node["createdAt"]}));
+    assert_eq!(
+        read["node"],
+        json!({"id": node["id"], "body": node["body"], "createdAt": node["createdAt"]})
+    );
 }
 
 /// A client's metadata must not hold the key that serde_json reserves for raw JSON: at any depth, in a variable and in a literal.
@@ -61,7 +78,9 @@ async fn metadata_never_stands_for_anything_else() {
         json!([[{"a": {mark: "{\"a\": 1}"}}]]),
         nested(65),
     ] {
-        let answer = alice.ask(SEND, json!({"c": c, "b": "hello", "m": metadata})).await;
+        let answer = alice
+            .ask(SEND, json!({"c": c, "b": "hello", "m": metadata}))
+            .await;
         assert_eq!(
             (answer.code().as_str(), &answer.extensions()["inputPath"]),
             ("BAD_USER_INPUT", &json!(["input", "metadata"])),
@@ -70,14 +89,30 @@ async fn metadata_never_stands_for_anything_else() {
     }
     assert_eq!(count(&alice, &c).await, 0);
     for metadata in [nested(64), json!({"a": mark}), json!([mark])] {
-        let data = alice.data(SEND, json!({"c": c, "b": "hello", "m": metadata})).await;
-        assert_eq!(data["sendMessage"]["messageEdge"]["node"]["metadata"], metadata);
+        let data = alice
+            .data(SEND, json!({"c": c, "b": "hello", "m": metadata}))
+            .await;
+        assert_eq!(
+            data["sendMessage"]["messageEdge"]["node"]["metadata"],
+            metadata
+        );
     }
     let literal = "mutation($c: ID!, $m: JSON) { sendMessage(input: {conversationId: $c, body: \"x\", metadata: {z: [1.50, RED], a: $m}}) {
         messageEdge { node { metadata } } } }";
-    let data = alice.data(literal, json!({"c": c, "m": {"a b": null}})).await;
-    assert_eq!(data["sendMessage"]["messageEdge"]["node"]["metadata"], json!({"z": [1.5, "RED"], "a": {"a b": null}}));
-    assert_eq!(alice.ask(literal, json!({"c": c, "m": {mark: "1"}})).await.code(), "BAD_USER_INPUT");
+    let data = alice
+        .data(literal, json!({"c": c, "m": {"a b": null}}))
+        .await;
+    assert_eq!(
+        data["sendMessage"]["messageEdge"]["node"]["metadata"],
+        json!({"z": [1.5, "RED"], "a": {"a b": null}})
+    );
+    assert_eq!(
+        alice
+            .ask(literal, json!({"c": c, "m": {mark: "1"}}))
+            .await
+            .code(),
+        "BAD_USER_INPUT"
+    );
 }
 
 /// A retry is one by its value: an earlier version sorted the keys of metadata, and its hashes are still there.
@@ -88,11 +123,21 @@ async fn a_retry_may_spell_its_metadata_otherwise() {
     let c = alice.direct("bob").await;
     let send = "mutation($c: ID!, $m: JSON) { sendMessage(input: {conversationId: $c, body: \"x\", metadata: $m, idempotencyKey: \"k\"}) {
         messageEdge { node { id metadata } } } }";
-    let first = alice.data(send, json!({"c": c, "m": {"z": 1, "a": 2}})).await;
-    let literal = send.replace("metadata: $m", "metadata: {z: 1, a: 2}").replace(", $m: JSON", "");
+    let first = alice
+        .data(send, json!({"c": c, "m": {"z": 1, "a": 2}}))
+        .await;
+    let literal = send
+        .replace("metadata: $m", "metadata: {z: 1, a: 2}")
+        .replace(", $m: JSON", "");
     let again = alice.data(&literal, json!({"c": c})).await;
     assert_eq!(again, first);
-    assert_eq!(alice.ask(send, json!({"c": c, "m": {"z": 1, "a": 3}})).await.code(), "CONFLICT");
+    assert_eq!(
+        alice
+            .ask(send, json!({"c": c, "m": {"z": 1, "a": 3}}))
+            .await
+            .code(),
+        "CONFLICT"
+    );
 }
 
 #[tokio::test]
@@ -102,16 +147,33 @@ async fn a_retry_never_makes_a_second_message() {
     let c = alice.direct("bob").await;
     let input = json!({"c": c, "b": "once", "k": "key-1"});
     // At the same moment, and one after the other.
-    let tries = futures_util::future::join_all((0..20).map(|_| alice.data(SEND, input.clone()))).await;
+    let tries =
+        futures_util::future::join_all((0..20).map(|_| alice.data(SEND, input.clone()))).await;
     let again = alice.data(SEND, input.clone()).await;
     let first = &tries[0]["sendMessage"]["messageEdge"];
-    assert!(tries.iter().chain([&again]).all(|data| data["sendMessage"]["messageEdge"] == *first));
+    assert!(
+        tries
+            .iter()
+            .chain([&again])
+            .all(|data| data["sendMessage"]["messageEdge"] == *first)
+    );
     assert_eq!(count(&alice, &c).await, 1);
-    assert_eq!(alice.ask(SEND, json!({"c": c, "b": "twice", "k": "key-1"})).await.code(), "CONFLICT");
+    assert_eq!(
+        alice
+            .ask(SEND, json!({"c": c, "b": "twice", "k": "key-1"}))
+            .await
+            .code(),
+        "CONFLICT"
+    );
     let bob = world.user("bob").data(SEND, input.clone()).await;
-    assert_ne!(bob["sendMessage"]["messageEdge"], *first, "a key is its sender's own");
+    assert_ne!(
+        bob["sendMessage"]["messageEdge"], *first,
+        "a key is its sender's own"
+    );
     let other = alice.direct("carol").await;
-    alice.data(SEND, json!({"c": other, "b": "elsewhere", "k": "key-1"})).await;
+    alice
+        .data(SEND, json!({"c": other, "b": "elsewhere", "k": "key-1"}))
+        .await;
     assert_eq!(count(&alice, &c).await, 2);
 }
 
@@ -122,7 +184,10 @@ async fn a_retry_is_known_after_a_restart() {
     let input = json!({"c": c, "b": "once", "k": "key-1"});
     let first = world.user("alice").data(SEND, input.clone()).await;
     let world = world.restarted().await;
-    assert_eq!(world.user("alice").data(SEND, input).await["sendMessage"]["messageEdge"], first["sendMessage"]["messageEdge"]);
+    assert_eq!(
+        world.user("alice").data(SEND, input).await["sendMessage"]["messageEdge"],
+        first["sendMessage"]["messageEdge"]
+    );
     assert_eq!(count(&world.user("bob"), &c).await, 1);
 }
 
@@ -145,11 +210,26 @@ async fn bad_messages_are_refused_and_named() {
         (json!({"b": "x", "k": ""}), "idempotencyKey"),
         (json!({"b": "x", "k": "x".repeat(65)}), "idempotencyKey"),
         (json!({"b": "x", "m": "x".repeat(2049)}), "metadata"),
-        (json!({"b": "x", "a": [{"url": "ftp://example.org/a", "mimeType": "image/png"}]}), "attachments"),
-        (json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "picture"}]}), "attachments"),
-        (json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "image/png", "width": -1}]}), "attachments"),
-        (json!({"b": "x", "a": vec![picture.clone(); 11]}), "attachments"),
-        (json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "image/png", "name": "a\u{202e}gnp.exe"}]}), "attachments"),
+        (
+            json!({"b": "x", "a": [{"url": "ftp://example.org/a", "mimeType": "image/png"}]}),
+            "attachments",
+        ),
+        (
+            json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "picture"}]}),
+            "attachments",
+        ),
+        (
+            json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "image/png", "width": -1}]}),
+            "attachments",
+        ),
+        (
+            json!({"b": "x", "a": vec![picture.clone(); 11]}),
+            "attachments",
+        ),
+        (
+            json!({"b": "x", "a": [{"url": "https://example.org/a", "mimeType": "image/png", "name": "a\u{202e}gnp.exe"}]}),
+            "attachments",
+        ),
     ] {
         let mut input = input;
         input["c"] = json!(c);
@@ -158,11 +238,21 @@ async fn bad_messages_are_refused_and_named() {
         assert_eq!(answer.extensions()["inputPath"], json!(["input", path]));
     }
     for reply in ["nonsense", elsewhere.id.as_str()] {
-        assert_eq!(alice.ask(SEND, json!({"c": c, "b": "x", "r": reply})).await.code(), "NOT_FOUND");
+        assert_eq!(
+            alice
+                .ask(SEND, json!({"c": c, "b": "x", "r": reply}))
+                .await
+                .code(),
+            "NOT_FOUND"
+        );
     }
     assert_eq!(count(&alice, &c).await, 0);
-    alice.data(SEND, json!({"c": c, "b": "", "a": [picture]})).await;
-    alice.data(SEND, json!({"c": c, "b": "x".repeat(16 * 1024)})).await;
+    alice
+        .data(SEND, json!({"c": c, "b": "", "a": [picture]}))
+        .await;
+    alice
+        .data(SEND, json!({"c": c, "b": "x".repeat(16 * 1024)}))
+        .await;
     assert_eq!(count(&alice, &c).await, 2);
 }
 
@@ -188,7 +278,12 @@ async fn many_senders_in_one_conversation_lose_nothing_and_share_one_order() {
     let world = World::open().await;
     let alice = world.user("alice");
     let names: Vec<_> = (0..16).map(|i| format!("sender-{i}")).collect();
-    let c = alice.group("busy", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let c = alice
+        .group(
+            "busy",
+            &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+        .await;
     let senders: Vec<_> = names.iter().map(|name| world.user(name)).collect();
     let sends = senders.iter().map(|sender| async {
         let mut sent = Vec::new();
@@ -200,11 +295,18 @@ async fn many_senders_in_one_conversation_lose_nothing_and_share_one_order() {
     let sent = futures_util::future::join_all(sends).await;
     let (mut seen, mut after) = (Vec::new(), Value::Null);
     loop {
-        let document = "query($c: ID!, $a: String) { conversation(id: $c) { messages(first: 37, after: $a) {
+        let document =
+            "query($c: ID!, $a: String) { conversation(id: $c) { messages(first: 37, after: $a) {
             edges { node { uuid } } pageInfo { hasNextPage endCursor } } } }";
         let data = alice.data(document, json!({"c": c, "a": after})).await;
         let messages = &data["conversation"]["messages"];
-        seen.extend(messages["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["uuid"])));
+        seen.extend(
+            messages["edges"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|edge| text(&edge["node"]["uuid"])),
+        );
         if messages["pageInfo"]["hasNextPage"] == false {
             break;
         }
@@ -212,8 +314,15 @@ async fn many_senders_in_one_conversation_lose_nothing_and_share_one_order() {
     }
     seen.reverse();
     for own in &sent {
-        let place = |uuid: &String| seen.iter().position(|other| other == uuid).expect("an acknowledged message is missing");
-        assert!(own.windows(2).all(|pair| place(&pair[0]) < place(&pair[1])), "an answer never sorts before what it answers");
+        let place = |uuid: &String| {
+            seen.iter()
+                .position(|other| other == uuid)
+                .expect("an acknowledged message is missing")
+        };
+        assert!(
+            own.windows(2).all(|pair| place(&pair[0]) < place(&pair[1])),
+            "an answer never sorts before what it answers"
+        );
     }
     seen.sort_unstable();
     seen.dedup();

@@ -3,15 +3,22 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use async_graphql::parser::parse_schema;
-use async_graphql::parser::types::{BaseType, ServiceDocument, Type, TypeKind, TypeSystemDefinition};
+use async_graphql::parser::types::{
+    BaseType, ServiceDocument, Type, TypeKind, TypeSystemDefinition,
+};
 use serde_json::{Value, json};
 use wideroom::graphql::Executor as _;
 
 use crate::support::world::{Actor, Stream, World, text};
 
 /// Fields that depend on the viewer or, like `eventsCursor`, on the time. Every new field belongs here or into the viewer-independent list.
-const VIEWERS: [&str; 5] =
-    ["Conversation.directPeer", "Conversation.eventsCursor", "Conversation.inboxEntry", "Reaction.viewerHasReacted", "User.presence"];
+const VIEWERS: [&str; 5] = [
+    "Conversation.directPeer",
+    "Conversation.eventsCursor",
+    "Conversation.inboxEntry",
+    "Reaction.viewerHasReacted",
+    "User.presence",
+];
 
 /// The types of the schema: fields with the names of their types, or the members of a union.
 struct Schema(HashMap<String, TypeKind>);
@@ -19,26 +26,45 @@ struct Schema(HashMap<String, TypeKind>);
 impl Schema {
     fn read() -> Self {
         let ServiceDocument { definitions } = parse_schema(wideroom::graphql::sdl()).unwrap();
-        let kinds = definitions.into_iter().filter_map(|definition| match definition {
-            TypeSystemDefinition::Type(definition) => Some((definition.node.name.node.to_string(), definition.node.kind)),
-            TypeSystemDefinition::Schema(_) | TypeSystemDefinition::Directive(_) => None,
-        });
+        let kinds = definitions
+            .into_iter()
+            .filter_map(|definition| match definition {
+                TypeSystemDefinition::Type(definition) => {
+                    Some((definition.node.name.node.to_string(), definition.node.kind))
+                }
+                TypeSystemDefinition::Schema(_) | TypeSystemDefinition::Directive(_) => None,
+            });
         Self(kinds.collect())
     }
 
     fn fields(&self, name: &str) -> Vec<(String, String)> {
-        let TypeKind::Object(object) = &self.0[name] else { return Vec::new() };
-        object.fields.iter().map(|field| (field.node.name.node.to_string(), base(&field.node.ty.node))).collect()
+        let TypeKind::Object(object) = &self.0[name] else {
+            return Vec::new();
+        };
+        object
+            .fields
+            .iter()
+            .map(|field| (field.node.name.node.to_string(), base(&field.node.ty.node)))
+            .collect()
     }
 
     fn members(&self, name: &str) -> Vec<String> {
-        let TypeKind::Union(union) = &self.0[name] else { return Vec::new() };
-        union.members.iter().map(|member| member.node.to_string()).collect()
+        let TypeKind::Union(union) = &self.0[name] else {
+            return Vec::new();
+        };
+        union
+            .members
+            .iter()
+            .map(|member| member.node.to_string())
+            .collect()
     }
 
     /// Whether it has fields of its own to ask for.
     fn is_composite(&self, name: &str) -> bool {
-        matches!(self.0.get(name), Some(TypeKind::Object(_) | TypeKind::Union(_) | TypeKind::Interface(_)))
+        matches!(
+            self.0.get(name),
+            Some(TypeKind::Object(_) | TypeKind::Union(_) | TypeKind::Interface(_))
+        )
     }
 }
 
@@ -52,10 +78,19 @@ fn base(of: &Type) -> String {
 /// The documents that ask for one field each, of every type behind this root field that is reached by free fields alone.
 fn documents(world: &World, root: &str, arguments: &str) -> Vec<(String, String)> {
     let schema = Schema::read();
-    let payload = schema.fields("Subscription").into_iter().find(|(name, _)| name == root).unwrap().1;
+    let payload = schema
+        .fields("Subscription")
+        .into_iter()
+        .find(|(name, _)| name == root)
+        .unwrap()
+        .1;
     let head = format!(
         "subscription($c: ID!{}) {{ {root}(conversationId: $c{}) {{ ",
-        if arguments.is_empty() { "" } else { ", $after: String" },
+        if arguments.is_empty() {
+            ""
+        } else {
+            ", $after: String"
+        },
         arguments
     );
     let mut found = Vec::new();
@@ -70,8 +105,14 @@ fn documents(world: &World, root: &str, arguments: &str) -> Vec<(String, String)
         }
         for (field, behind) in schema.fields(&kind) {
             let is_composite = schema.is_composite(&behind);
-            let leaf = if is_composite { format!("{field} {{ __typename }}") } else { field.clone() };
-            let inner = path.iter().rev().fold(leaf, |inner, part| format!("{part} {{ __typename {inner} }}"));
+            let leaf = if is_composite {
+                format!("{field} {{ __typename }}")
+            } else {
+                field.clone()
+            };
+            let inner = path.iter().rev().fold(leaf, |inner, part| {
+                format!("{part} {{ __typename {inner} }}")
+            });
             let document = format!("{head}__typename {inner} }} }}");
             let is_free = world.api.prepare(&document, None).unwrap().is_free();
             if is_free && is_composite && seen.insert(behind.clone()) {
@@ -88,7 +129,12 @@ async fn eventful(world: &World) -> (String, String, usize) {
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
     let c = alice.group("friends", &["bob", "carol"]).await;
     let first = alice.send(&c, "first").await;
-    let cursor = alice.data("query($c: ID!) { conversation(id: $c) { eventsCursor } }", json!({"c": c})).await;
+    let cursor = alice
+        .data(
+            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
+            json!({"c": c}),
+        )
+        .await;
     let after = text(&cursor["conversation"]["eventsCursor"]);
     let rich = "mutation($c: ID!, $r: ID!) { sendMessage(input: {conversationId: $c, body: \"rich\", replyToId: $r, idempotencyKey: \"k\",
         metadata: {a: 1}, attachments: [{url: \"https://example.org/a.png\", mimeType: \"image/png\", name: \"a\", sizeBytes: 1, width: 2, height: 3}]}) {
@@ -96,29 +142,75 @@ async fn eventful(world: &World) -> (String, String, usize) {
     let sent = bob.data(rich, json!({"c": c, "r": first.id})).await;
     let message = text(&sent["sendMessage"]["messageEdge"]["node"]["id"]);
     let each = [
-        (&bob, "addReaction(input: {messageId: $m, emoji: \"👍\"}) { message { id } }"),
-        (&bob, "editMessage(input: {messageId: $m, body: \"richer\"}) { message { id } }"),
-        (&carol, "markDelivered(input: {conversationId: $c, messageId: $m}) { __typename }"),
-        (&alice, "markRead(input: {conversationId: $c, messageId: $m}) { __typename }"),
-        (&alice, "addParticipants(input: {conversationId: $c, usernames: [\"dora\"]}) { __typename }"),
-        (&alice, "setParticipantRole(input: {conversationId: $c, username: \"bob\", role: ADMIN}) { __typename }"),
-        (&alice, "removeParticipant(input: {conversationId: $c, username: \"dora\"}) { __typename }"),
-        (&alice, "renameConversation(input: {conversationId: $c, name: \"more\"}) { __typename }"),
+        (
+            &bob,
+            "addReaction(input: {messageId: $m, emoji: \"👍\"}) { message { id } }",
+        ),
+        (
+            &bob,
+            "editMessage(input: {messageId: $m, body: \"richer\"}) { message { id } }",
+        ),
+        (
+            &carol,
+            "markDelivered(input: {conversationId: $c, messageId: $m}) { __typename }",
+        ),
+        (
+            &alice,
+            "markRead(input: {conversationId: $c, messageId: $m}) { __typename }",
+        ),
+        (
+            &alice,
+            "addParticipants(input: {conversationId: $c, usernames: [\"dora\"]}) { __typename }",
+        ),
+        (
+            &alice,
+            "setParticipantRole(input: {conversationId: $c, username: \"bob\", role: ADMIN}) { __typename }",
+        ),
+        (
+            &alice,
+            "removeParticipant(input: {conversationId: $c, username: \"dora\"}) { __typename }",
+        ),
+        (
+            &alice,
+            "renameConversation(input: {conversationId: $c, name: \"more\"}) { __typename }",
+        ),
     ];
     for (actor, mutation) in each {
-        let variables = [("$c: ID!", mutation.contains("$c")), ("$m: ID!", mutation.contains("$m"))];
-        let declared: Vec<_> = variables.iter().filter(|(_, is_used)| *is_used).map(|(declared, _)| *declared).collect();
-        actor.data(&format!("mutation({}) {{ {mutation} }}", declared.join(", ")), json!({"c": c, "m": message})).await;
+        let variables = [
+            ("$c: ID!", mutation.contains("$c")),
+            ("$m: ID!", mutation.contains("$m")),
+        ];
+        let declared: Vec<_> = variables
+            .iter()
+            .filter(|(_, is_used)| *is_used)
+            .map(|(declared, _)| *declared)
+            .collect();
+        actor
+            .data(
+                &format!("mutation({}) {{ {mutation} }}", declared.join(", ")),
+                json!({"c": c, "m": message}),
+            )
+            .await;
     }
     let last = alice.send(&c, "last").await;
-    alice.data("mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }", json!({"m": last.id})).await;
+    alice
+        .data(
+            "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }",
+            json!({"m": last.id}),
+        )
+        .await;
     let names = "subscription($c: ID!, $after: String) { conversationEvents(conversationId: $c, after: $after) { event { __typename } } }";
     let mut stream = alice.subscribe(names, json!({"c": c, "after": after}));
     let (mut kinds, mut count) = (BTreeSet::new(), 0);
     loop {
         let told = stream.next().await;
         count += 1;
-        let Some(kind) = told["conversationEvents"]["event"]["__typename"].as_str().map(str::to_owned) else { continue };
+        let Some(kind) = told["conversationEvents"]["event"]["__typename"]
+            .as_str()
+            .map(str::to_owned)
+        else {
+            continue;
+        };
         let is_last = kind == "MessageDeletedEvent";
         kinds.insert(kind);
         if is_last {
@@ -139,18 +231,26 @@ async fn told(actor: &Actor, document: &str, variables: &Value, count: usize) ->
 }
 
 /// The same for several at once, who share what they may.
-async fn told_together<const N: usize>(actors: [&Actor; N], document: &str, variables: &Value, count: usize) -> [Vec<Value>; N] {
+async fn told_together<const N: usize>(
+    actors: [&Actor; N],
+    document: &str,
+    variables: &Value,
+    count: usize,
+) -> [Vec<Value>; N] {
     let mut streams = actors.map(|actor| actor.subscribe(document, variables.clone()));
     let mut told = [const { Vec::new() }; N];
     for _ in 0..count {
         let answers = futures_util::future::join_all(streams.iter_mut().map(Stream::answer)).await;
-        told.iter_mut().zip(answers).for_each(|(told, answer)| told.push(answer.0));
+        told.iter_mut()
+            .zip(answers)
+            .for_each(|(told, answer)| told.push(answer.0));
     }
     told
 }
 
 fn has_key(told: &[Value]) -> bool {
-    told.iter().any(|answer| answer.to_string().contains(r#""clientKey":"k""#))
+    told.iter()
+        .any(|answer| answer.to_string().contains(r#""clientKey":"k""#))
 }
 
 #[tokio::test]
@@ -163,7 +263,10 @@ async fn viewer_independent_fields_are_equal_for_every_viewer() {
     for (root, count) in [("conversationEvents", count), ("messageAdded", 3)] {
         for (field, document) in documents(&world, root, ", after: $after") {
             // Each alone, so that nothing is shared with anybody.
-            let (one, other) = (told(&alice, &document, &variables, count).await, told(&bob, &document, &variables, count).await);
+            let (one, other) = (
+                told(&alice, &document, &variables, count).await,
+                told(&bob, &document, &variables, count).await,
+            );
             if world.api.prepare(&document, None).unwrap().is_free() {
                 // Bob sent a message with a key, which is shown to nobody else.
                 if field == "Message.clientKey" {
@@ -179,10 +282,17 @@ async fn viewer_independent_fields_are_equal_for_every_viewer() {
             }
         }
     }
-    assert_eq!(viewers.iter().map(String::as_str).collect::<Vec<_>>(), VIEWERS, "each field is decided");
+    assert_eq!(
+        viewers.iter().map(String::as_str).collect::<Vec<_>>(),
+        VIEWERS,
+        "each field is decided"
+    );
     assert!(shown > 80, "only {shown} fields");
     for (field, document) in documents(&world, "typingChanged", "") {
-        let mut streams = [alice.subscribe(&document, json!({"c": c})), bob.subscribe(&document, json!({"c": c}))];
+        let mut streams = [
+            alice.subscribe(&document, json!({"c": c})),
+            bob.subscribe(&document, json!({"c": c})),
+        ];
         assert!(streams.iter_mut().all(|stream| stream.is_quiet()));
         bob.data("mutation($c: ID!) { setTyping(input: {conversationId: $c, typing: true}) { __typename } }", json!({"c": c})).await;
         let [one, other] = streams.each_mut().map(async |stream| stream.next().await);
@@ -194,8 +304,7 @@ async fn viewer_independent_fields_are_equal_for_every_viewer() {
     }
 }
 
-const MESSAGES: &str =
-    "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { cursor node { body } } } }";
+const MESSAGES: &str = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { cursor node { body } } } }";
 
 #[tokio::test]
 async fn equal_subscriptions_get_the_same_bytes_wherever_they_began() {
@@ -227,15 +336,20 @@ async fn each_viewer_gets_their_own_values() {
     let sent = alice.send(&c, "hello").await;
     let document = "subscription($c: ID!) { conversationEvents(conversationId: $c) { event { ... on ReactionsChangedEvent {
         message { conversation { directPeer { username } } reactions { emoji viewerHasReacted } } } } } }";
-    let mut streams = [alice.subscribe(document, json!({"c": c})), bob.subscribe(document, json!({"c": c}))];
+    let mut streams = [
+        alice.subscribe(document, json!({"c": c})),
+        bob.subscribe(document, json!({"c": c})),
+    ];
     for stream in &mut streams {
-        assert_eq!(stream.next().await, json!({"conversationEvents": {"event": null}}));
+        assert_eq!(
+            stream.next().await,
+            json!({"conversationEvents": {"event": null}})
+        );
     }
     bob.data("mutation($m: ID!) { addReaction(input: {messageId: $m, emoji: \"👍\"}) { message { id } } }", json!({"m": sent.id})).await;
     for (stream, (peer, has_reacted)) in streams.iter_mut().zip([("bob", false), ("alice", true)]) {
         let told = stream.next().await["conversationEvents"]["event"]["message"].clone();
-        let expected =
-            json!({"conversation": {"directPeer": {"username": peer}}, "reactions": [{"emoji": "👍", "viewerHasReacted": has_reacted}]});
+        let expected = json!({"conversation": {"directPeer": {"username": peer}}, "reactions": [{"emoji": "👍", "viewerHasReacted": has_reacted}]});
         assert_eq!(told, expected);
     }
 }
@@ -245,7 +359,8 @@ async fn a_removed_user_gets_no_shared_payload() {
     let world = World::open().await;
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.user(name));
     let c = alice.group("friends", &["bob", "carol"]).await;
-    let mut streams = [&alice, &bob, &carol].map(|actor| actor.subscribe(MESSAGES, json!({"c": c})));
+    let mut streams =
+        [&alice, &bob, &carol].map(|actor| actor.subscribe(MESSAGES, json!({"c": c})));
     assert!(streams.iter_mut().all(|stream| stream.is_quiet()));
     let remove = "mutation($c: ID!) { removeParticipant(input: {conversationId: $c, username: \"carol\"}) { __typename } }";
     alice.data(remove, json!({"c": c})).await;
@@ -256,14 +371,16 @@ async fn a_removed_user_gets_no_shared_payload() {
         stream.next().await;
         let (told, is_shared) = stream.told().await;
         assert!(is_shared);
-        assert_eq!(told.data()["messageAdded"]["messageEdge"]["node"]["body"], "now we are two");
+        assert_eq!(
+            told.data()["messageAdded"]["messageEdge"]["node"]["body"],
+            "now we are two"
+        );
     }
     assert!(gone.has_ended().await);
 }
 
 /// A message, the one that it answers, and their keys.
-const KEYS: &str =
-    "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body clientKey replyTo { clientKey } } } } }";
+const KEYS: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body clientKey replyTo { clientKey } } } } }";
 
 #[tokio::test]
 async fn a_sender_alone_is_shown_the_key_of_the_send_and_all_others_share() {
@@ -273,12 +390,16 @@ async fn a_sender_alone_is_shown_the_key_of_the_send_and_all_others_share() {
     let send = async |actor: &Actor, key: &str, reply: Option<&str>| {
         let document = "mutation($c: ID!, $k: String, $r: ID) { sendMessage(input: {conversationId: $c, body: \"x\", idempotencyKey: $k,
             replyToId: $r}) { messageEdge { node { id clientKey } } } }";
-        let sent = actor.data(document, json!({"c": c, "k": key, "r": reply})).await["sendMessage"]["messageEdge"]["node"].clone();
+        let sent = actor
+            .data(document, json!({"c": c, "k": key, "r": reply}))
+            .await["sendMessage"]["messageEdge"]["node"]
+            .clone();
         assert_eq!(sent["clientKey"], key, "the sender is shown it");
         text(&sent["id"])
     };
     let first = send(&alice, "k1", None).await;
-    let mut streams = [&alice, &bob, &carol, &dora].map(|actor| actor.subscribe(KEYS, json!({"c": c})));
+    let mut streams =
+        [&alice, &bob, &carol, &dora].map(|actor| actor.subscribe(KEYS, json!({"c": c})));
     assert!(streams.iter_mut().all(|stream| stream.is_quiet()));
     // Bob answers alice: each of the two is shown one key, the others none.
     send(&bob, "k2", Some(&first)).await;
@@ -288,19 +409,33 @@ async fn a_sender_alone_is_shown_the_key_of_the_send_and_all_others_share() {
     }
     let keys = |place: usize| {
         let node = &told[place].0.0["data"]["messageAdded"]["messageEdge"]["node"];
-        (node["clientKey"].clone(), node["replyTo"]["clientKey"].clone())
+        (
+            node["clientKey"].clone(),
+            node["replyTo"]["clientKey"].clone(),
+        )
     };
     assert_eq!(keys(0), (json!(null), json!("k1")));
     assert_eq!(keys(1), (json!("k2"), json!(null)));
     for other in [2, 3] {
         assert_eq!(keys(other), (json!(null), json!(null)));
     }
-    assert_eq!(told.iter().map(|(_, is_shared)| *is_shared).collect::<Vec<_>>(), [false, false, true, true]);
+    assert_eq!(
+        told.iter()
+            .map(|(_, is_shared)| *is_shared)
+            .collect::<Vec<_>>(),
+        [false, false, true, true]
+    );
     let page = "query($c: ID!) { conversation(id: $c) { messages(first: 2) { edges { node { clientKey } } } } }";
     let shown = async |actor: &Actor| {
         let data = actor.data(page, json!({"c": c})).await;
-        let edges = data["conversation"]["messages"]["edges"].as_array().unwrap().clone();
-        edges.iter().map(|edge| edge["node"]["clientKey"].clone()).collect::<Vec<_>>()
+        let edges = data["conversation"]["messages"]["edges"]
+            .as_array()
+            .unwrap()
+            .clone();
+        edges
+            .iter()
+            .map(|edge| edge["node"]["clientKey"].clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(shown(&alice).await, [json!(null), json!("k1")]);
     assert_eq!(shown(&bob).await, [json!("k2"), json!(null)]);

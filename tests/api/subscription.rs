@@ -7,7 +7,8 @@ use wideroom::model::{ConversationId, UserId};
 
 use crate::support::world::{Actor, PATIENCE, World, text};
 
-const ADDED: &str = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) {
+const ADDED: &str =
+    "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) {
     messageEdge { cursor node { uuid body sender { username displayName } } } } }";
 const UPDATED: &str = "subscription($after: String) { inboxUpdated(after: $after) { cursor event {
     ... on InboxEntryChangedEvent { inboxEntryEdge { cursor node { unreadCount lastMessage { body } conversation { id } } } }
@@ -18,7 +19,12 @@ fn message(payload: &Value) -> &Value {
 }
 
 async fn events_cursor(actor: &Actor, conversation: &str) -> String {
-    let data = actor.data("query($c: ID!) { conversation(id: $c) { eventsCursor } }", json!({"c": conversation})).await;
+    let data = actor
+        .data(
+            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
+            json!({"c": conversation}),
+        )
+        .await;
     text(&data["conversation"]["eventsCursor"])
 }
 
@@ -33,7 +39,11 @@ async fn a_message_is_told_as_it_is_sent() {
         let sent = alice.send(&c, body).await;
         let payload = stream.next().await;
         assert_eq!(message(&payload)["node"]["body"], body);
-        assert_eq!(message(&payload)["cursor"], json!(sent.cursor), "the same cursor as in history");
+        assert_eq!(
+            message(&payload)["cursor"],
+            json!(sent.cursor),
+            "the same cursor as in history"
+        );
     }
     assert!(stream.is_quiet());
 }
@@ -48,11 +58,16 @@ async fn a_stream_resumed_from_any_cursor_has_no_gap_and_no_repeat() {
     for i in 0..250 {
         sent.push(alice.send(&c, &i.to_string()).await);
     }
-    let cursors: Vec<_> = std::iter::once(start).chain(sent.iter().map(|sent| sent.cursor.clone())).collect();
+    let cursors: Vec<_> = std::iter::once(start)
+        .chain(sent.iter().map(|sent| sent.cursor.clone()))
+        .collect();
     for missed in [0, 1, 100, 199, 249] {
         let mut stream = bob.subscribe(ADDED, json!({"c": c, "after": cursors[missed]}));
         for expected in &sent[missed..] {
-            assert_eq!(message(&stream.next().await)["node"]["uuid"], json!(expected.uuid));
+            assert_eq!(
+                message(&stream.next().await)["node"]["uuid"],
+                json!(expected.uuid)
+            );
         }
     }
 }
@@ -87,14 +102,24 @@ async fn cuts_while_many_send_lose_nothing() {
         }
         seen
     };
-    let ((), seen) = tokio::time::timeout(PATIENCE * 3, async { tokio::join!(send_all, read_all) }).await.unwrap();
+    let ((), seen) = tokio::time::timeout(PATIENCE * 3, async { tokio::join!(send_all, read_all) })
+        .await
+        .unwrap();
     let (mut history, mut before) = (Vec::new(), Value::Null);
     loop {
-        let document = "query($c: ID!, $b: String) { conversation(id: $c) { messages(last: 100, before: $b) {
+        let document =
+            "query($c: ID!, $b: String) { conversation(id: $c) { messages(last: 100, before: $b) {
             edges { node { uuid } } pageInfo { hasPreviousPage startCursor } } } }";
         let data = alice.data(document, json!({"c": c, "b": before})).await;
         let page = &data["conversation"]["messages"];
-        history.extend(page["edges"].as_array().unwrap().iter().rev().map(|edge| text(&edge["node"]["uuid"])));
+        history.extend(
+            page["edges"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .rev()
+                .map(|edge| text(&edge["node"]["uuid"])),
+        );
         if page["pageInfo"]["hasPreviousPage"] == false {
             break;
         }
@@ -118,7 +143,10 @@ async fn a_reader_that_falls_behind_reads_the_store_and_misses_nothing() {
         alice.send(&c, &i.to_string()).await;
     }
     for i in 1..=count {
-        assert_eq!(message(&stream.next().await)["node"]["body"], json!(i.to_string()));
+        assert_eq!(
+            message(&stream.next().await)["node"]["body"],
+            json!(i.to_string())
+        );
     }
     assert!(stream.is_quiet());
 }
@@ -128,18 +156,31 @@ async fn a_cursor_is_good_after_a_restart() {
     let world = World::open().await;
     let c = world.user("alice").direct("bob").await;
     let first = world.user("alice").send(&c, "before").await;
-    let updates = world.user("bob").data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
+    let updates = world
+        .user("bob")
+        .data("{ inbox { updatesCursor } }", json!({}))
+        .await["inbox"]["updatesCursor"]
+        .clone();
     world.user("alice").send(&c, "while away").await;
     let world = world.restarted().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let mut stream = bob.subscribe(ADDED, json!({"c": c, "after": first.cursor}));
     assert_eq!(message(&stream.next().await)["node"]["body"], "while away");
     let mut inbox = bob.subscribe(UPDATED, json!({"after": updates}));
-    assert_eq!(inbox.next().await["inboxUpdated"], json!({"cursor": updates, "event": null}));
-    assert_eq!(inbox.next().await["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["lastMessage"]["body"], "while away");
+    assert_eq!(
+        inbox.next().await["inboxUpdated"],
+        json!({"cursor": updates, "event": null})
+    );
+    assert_eq!(
+        inbox.next().await["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["lastMessage"]["body"],
+        "while away"
+    );
     alice.send(&c, "after").await;
     assert_eq!(message(&stream.next().await)["node"]["body"], "after");
-    assert_eq!(inbox.next().await["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["lastMessage"]["body"], "after");
+    assert_eq!(
+        inbox.next().await["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["lastMessage"]["body"],
+        "after"
+    );
 }
 
 #[tokio::test]
@@ -148,7 +189,11 @@ async fn an_event_shows_its_own_moment_and_not_what_was_read_before() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let c = alice.direct("bob").await;
     let mut inbox = bob.subscribe(UPDATED, json!({}));
-    assert_eq!(inbox.next().await["inboxUpdated"]["event"], Value::Null, "the first payload is the position");
+    assert_eq!(
+        inbox.next().await["inboxUpdated"]["event"],
+        Value::Null,
+        "the first payload is the position"
+    );
     for i in 1..=3 {
         alice.send(&c, &i.to_string()).await;
         let payload = inbox.next().await;
@@ -157,7 +202,10 @@ async fn an_event_shows_its_own_moment_and_not_what_was_read_before() {
         assert_eq!(node["lastMessage"]["body"], json!(i.to_string()));
     }
     bob.mark_read(&c, None).await;
-    assert_eq!(inbox.next().await["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["unreadCount"], 0);
+    assert_eq!(
+        inbox.next().await["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["unreadCount"],
+        0
+    );
 }
 
 #[tokio::test]
@@ -166,16 +214,29 @@ async fn the_inbox_stream_tells_of_new_conversations_large_ones_and_marks_of_oth
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let mut inbox = bob.subscribe(UPDATED, json!({}));
     let start = inbox.next().await["inboxUpdated"]["cursor"].clone();
-    let conversation = |payload: &Value| text(&payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["conversation"]["id"]);
+    let conversation = |payload: &Value| {
+        text(&payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["conversation"]["id"])
+    };
     let direct = alice.direct("bob").await;
     assert_eq!(conversation(&inbox.next().await), direct);
-    let crowd: Vec<_> = (0..40).map(|i| format!("user-{i}")).chain(["bob".to_owned()]).collect();
-    let large = alice.group("crowd", &crowd.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let crowd: Vec<_> = (0..40)
+        .map(|i| format!("user-{i}"))
+        .chain(["bob".to_owned()])
+        .collect();
+    let large = alice
+        .group(
+            "crowd",
+            &crowd.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+        .await;
     assert_eq!(conversation(&inbox.next().await), large);
     world.user("user-3").send(&large, "to all").await;
     let payload = inbox.next().await;
     assert_eq!(conversation(&payload), large);
-    assert_eq!(payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["unreadCount"], 1);
+    assert_eq!(
+        payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["unreadCount"],
+        1
+    );
     bob.mark_read(&large, None).await;
     assert_eq!(conversation(&inbox.next().await), large);
     // All of it again for one who was away, each entry once, in its state of now.
@@ -184,7 +245,10 @@ async fn the_inbox_stream_tells_of_new_conversations_large_ones_and_marks_of_oth
     assert_eq!(conversation(&resumed.next().await), direct);
     let last = resumed.next().await;
     assert_eq!(conversation(&last), large);
-    assert_eq!(last["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["unreadCount"], 0);
+    assert_eq!(
+        last["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["unreadCount"],
+        0
+    );
     let mut again = bob.subscribe(UPDATED, json!({"after": last["inboxUpdated"]["cursor"]}));
     assert_eq!(again.next().await["inboxUpdated"]["event"], Value::Null);
     assert!(again.is_quiet());
@@ -196,8 +260,15 @@ async fn a_cursor_of_another_list_is_refused() {
     let alice = world.user("alice");
     let (c, other) = (alice.direct("bob").await, alice.direct("carol").await);
     let foreign = alice.send(&other, "x").await.cursor;
-    let updates = alice.data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
-    for after in [json!(foreign), json!(events_cursor(&alice, &other).await), updates, json!("nonsense")] {
+    let updates =
+        alice.data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"]
+            .clone();
+    for after in [
+        json!(foreign),
+        json!(events_cursor(&alice, &other).await),
+        updates,
+        json!("nonsense"),
+    ] {
         let mut stream = alice.subscribe(ADDED, json!({"c": c, "after": after}));
         assert_eq!(stream.answer().await.code(), "BAD_USER_INPUT");
     }
@@ -208,10 +279,23 @@ async fn a_cursor_of_another_list_is_refused() {
 #[tokio::test]
 async fn an_inbox_cursor_from_before_an_import_has_expired() {
     let world = World::open().await;
-    let updates = world.user("alice").data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
-    world.store.set_note(wideroom::store::NOTE_IMPORTED_AT, Some("2100-01-01T00:00:00Z")).await.unwrap();
+    let updates = world
+        .user("alice")
+        .data("{ inbox { updatesCursor } }", json!({}))
+        .await["inbox"]["updatesCursor"]
+        .clone();
+    world
+        .store
+        .set_note(
+            wideroom::store::NOTE_IMPORTED_AT,
+            Some("2100-01-01T00:00:00Z"),
+        )
+        .await
+        .unwrap();
     let world = world.restarted().await;
-    let mut stream = world.user("alice").subscribe(UPDATED, json!({"after": updates}));
+    let mut stream = world
+        .user("alice")
+        .subscribe(UPDATED, json!({"after": updates}));
     assert_eq!(stream.answer().await.code(), "CURSOR_EXPIRED");
 }
 
@@ -220,13 +304,23 @@ async fn an_inbox_cursor_from_before_an_import_has_expired() {
 async fn a_persisted_message_is_published_after_its_sender_has_disconnected() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
-    let (direct, group) = (alice.direct("bob").await, alice.group("others", &["bob"]).await);
-    let data = bob.data("query($c: ID!) { conversation(id: $c) { uuid } }", json!({"c": direct})).await;
+    let (direct, group) = (
+        alice.direct("bob").await,
+        alice.group("others", &["bob"]).await,
+    );
+    let data = bob
+        .data(
+            "query($c: ID!) { conversation(id: $c) { uuid } }",
+            json!({"c": direct}),
+        )
+        .await;
     let id = ConversationId(text(&data["conversation"]["uuid"]).parse().unwrap());
     let viewer = UserId::parse("bob").unwrap();
     let mut stream = bob.subscribe(UPDATED, json!({"after": null}));
     assert_eq!(stream.next().await["inboxUpdated"]["event"], Value::Null);
-    let conversation = |payload: &Value| payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["conversation"]["id"].clone();
+    let conversation = |payload: &Value| {
+        payload["inboxUpdated"]["event"]["inboxEntryEdge"]["node"]["conversation"]["id"].clone()
+    };
     // After how many looks the write is under way, is the machine's to say: until somebody has left just then.
     let mut was_kept = false;
     for waits in (1..=5).cycle().take(200) {
@@ -240,7 +334,11 @@ async fn a_persisted_message_is_published_after_its_sender_has_disconnected() {
         let gone = std::future::poll_fn(|cx| {
             left -= 1;
             let is_done = marking.as_mut().poll(cx).is_ready();
-            if is_done || left == 0 { Poll::Ready(!is_done) } else { Poll::Pending }
+            if is_done || left == 0 {
+                Poll::Ready(!is_done)
+            } else {
+                Poll::Pending
+            }
         });
         let has_gone = gone.await;
         drop(marking);
@@ -253,7 +351,10 @@ async fn a_persisted_message_is_published_after_its_sender_has_disconnected() {
         if is_read {
             told.push(conversation(&stream.next().await));
         }
-        assert!(told.contains(&json!(group)) && told.contains(&json!(direct)) == is_read, "{told:?}");
+        assert!(
+            told.contains(&json!(group)) && told.contains(&json!(direct)) == is_read,
+            "{told:?}"
+        );
     }
     assert!(was_kept, "nobody left in the middle of a write");
 }
@@ -263,13 +364,31 @@ async fn a_deletion_in_a_large_conversation_is_not_missed_by_an_inbox_that_was_a
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let others: Vec<_> = (0..39).map(|i| format!("user-{i}")).collect();
-    let c = alice.group("crowd", &others.iter().map(String::as_str).chain(["bob"]).collect::<Vec<_>>()).await;
+    let c = alice
+        .group(
+            "crowd",
+            &others
+                .iter()
+                .map(String::as_str)
+                .chain(["bob"])
+                .collect::<Vec<_>>(),
+        )
+        .await;
     let sent = alice.send(&c, "oops").await;
-    let after = bob.data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
-    alice.data("mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }", json!({"m": sent.id})).await;
+    let after =
+        bob.data("{ inbox { updatesCursor } }", json!({})).await["inbox"]["updatesCursor"].clone();
+    alice
+        .data(
+            "mutation($m: ID!) { deleteMessage(input: {messageId: $m}) { message { id } } }",
+            json!({"m": sent.id}),
+        )
+        .await;
     let mut stream = bob.subscribe(UPDATED, json!({"after": after}));
     assert_eq!(stream.next().await["inboxUpdated"]["event"], Value::Null);
     let changed = stream.next().await;
     let entry = &changed["inboxUpdated"]["event"]["inboxEntryEdge"]["node"];
-    assert_eq!((&entry["unreadCount"], &entry["lastMessage"]["body"]), (&json!(0), &Value::Null));
+    assert_eq!(
+        (&entry["unreadCount"], &entry["lastMessage"]["body"]),
+        (&json!(0), &Value::Null)
+    );
 }

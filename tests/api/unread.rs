@@ -43,14 +43,20 @@ impl ByHand {
                 self.read[user] = count + 1;
             }
             Step::ReadAll { user } => self.read[user] = count,
-            Step::Read { user, message } if count > 0 => self.read[user] = self.read[user].max(message % count + 1),
-            Step::Unread { user, message } if count > 0 => self.read[user] = self.read[user].min(message % count),
+            Step::Read { user, message } if count > 0 => {
+                self.read[user] = self.read[user].max(message % count + 1)
+            }
+            Step::Unread { user, message } if count > 0 => {
+                self.read[user] = self.read[user].min(message % count)
+            }
             Step::Read { .. } | Step::Unread { .. } => {}
         }
     }
 
     fn unread(&self, user: usize) -> Vec<usize> {
-        (self.read[user]..self.senders.len()).filter(|i| self.senders[*i] != user).collect()
+        (self.read[user]..self.senders.len())
+            .filter(|i| self.senders[*i] != user)
+            .collect()
     }
 }
 
@@ -59,10 +65,14 @@ async fn apply(actors: &[Actor], conversation: &str, sent: &mut Vec<Sent>, step:
         Step::Send { user } => sent.push(actors[user].send(conversation, "hello").await),
         Step::ReadAll { user } => actors[user].mark_read(conversation, None).await,
         Step::Read { user, message } if !sent.is_empty() => {
-            actors[user].mark_read(conversation, Some(&sent[message % sent.len()].id)).await;
+            actors[user]
+                .mark_read(conversation, Some(&sent[message % sent.len()].id))
+                .await;
         }
         Step::Unread { user, message } if !sent.is_empty() => {
-            actors[user].mark_unread(conversation, &sent[message % sent.len()].id).await;
+            actors[user]
+                .mark_unread(conversation, &sent[message % sent.len()].id)
+                .await;
         }
         Step::Read { .. } | Step::Unread { .. } => {}
     }
@@ -74,7 +84,12 @@ async fn answer(actor: &Actor, conversation: &str) -> (usize, Option<String>) {
     let entry = &data["conversation"]["inboxEntry"];
     assert_eq!(entry["unreadCountIsCapped"], false);
     let count = usize::try_from(entry["unreadCount"].as_u64().unwrap()).unwrap();
-    (count, entry["firstUnreadMessage"]["uuid"].as_str().map(str::to_owned))
+    (
+        count,
+        entry["firstUnreadMessage"]["uuid"]
+            .as_str()
+            .map(str::to_owned),
+    )
 }
 
 proptest! {
@@ -114,17 +129,32 @@ async fn as_many_unread_as_the_cap_are_no_more_than_it() {
         inbox(first: 1, filter: {unreadOnly: true}) { edges { node { unreadCount unreadCountIsCapped } } } }";
     let shown = async || {
         let data = alice.data(document, json!({"c": c})).await;
-        let (entry, listed) = (data["conversation"]["inboxEntry"].clone(), &data["inbox"]["edges"][0]["node"]);
-        assert_eq!((&entry["unreadCount"], &entry["unreadCountIsCapped"]), (&listed["unreadCount"], &listed["unreadCountIsCapped"]));
+        let (entry, listed) = (
+            data["conversation"]["inboxEntry"].clone(),
+            &data["inbox"]["edges"][0]["node"],
+        );
+        assert_eq!(
+            (&entry["unreadCount"], &entry["unreadCountIsCapped"]),
+            (&listed["unreadCount"], &listed["unreadCountIsCapped"])
+        );
         entry
     };
     let first = json!({"id": all[0].id});
-    assert_eq!(shown().await, json!({"unreadCount": 99, "unreadCountIsCapped": false, "firstUnreadMessage": first}));
+    assert_eq!(
+        shown().await,
+        json!({"unreadCount": 99, "unreadCountIsCapped": false, "firstUnreadMessage": first})
+    );
     bob.send(&c, "x").await;
-    assert_eq!(shown().await, json!({"unreadCount": 99, "unreadCountIsCapped": true, "firstUnreadMessage": first}));
+    assert_eq!(
+        shown().await,
+        json!({"unreadCount": 99, "unreadCountIsCapped": true, "firstUnreadMessage": first})
+    );
     alice.mark_read(&c, Some(&all[0].id)).await;
     let second = json!({"id": all[1].id});
-    assert_eq!(shown().await, json!({"unreadCount": 99, "unreadCountIsCapped": false, "firstUnreadMessage": second}));
+    assert_eq!(
+        shown().await,
+        json!({"unreadCount": 99, "unreadCountIsCapped": false, "firstUnreadMessage": second})
+    );
 }
 
 /// Devices and senders at the same moment: when all is quiet, the count agrees with the marker and the history, for everybody.
@@ -141,7 +171,11 @@ async fn unread_does_not_drift_when_sends_race_marks() {
                 let user = (worker + round) % USERS.len();
                 match (worker * 7 + round * 5) % 4 {
                     0 | 1 => own.push(actors[user].send(conversation, "x").await),
-                    2 => actors[user].mark_read(conversation, own.last().map(|sent| sent.id.as_str())).await,
+                    2 => {
+                        actors[user]
+                            .mark_read(conversation, own.last().map(|sent| sent.id.as_str()))
+                            .await
+                    }
                     _ => match own.first() {
                         Some(sent) => actors[user].mark_unread(conversation, &sent.id).await,
                         None => actors[user].mark_read(conversation, None).await,
@@ -158,11 +192,20 @@ async fn unread_does_not_drift_when_sends_race_marks() {
         let newest = &data["conversation"]["newest"];
         assert_eq!(newest["pageInfo"]["hasNextPage"], false);
         let read_up_to = &data["conversation"]["inboxEntry"]["readUpTo"]["uuid"];
-        let after_marker =
-            newest["edges"].as_array().unwrap().iter().map(|edge| &edge["node"]).take_while(|node| node["uuid"] != *read_up_to);
-        let expected: Vec<_> =
-            after_marker.filter(|node| node["sender"]["username"] != USERS[user]).map(|node| text(&node["uuid"])).collect();
-        assert_eq!(answer(actor, &conversation).await, (expected.len(), expected.last().cloned()));
+        let after_marker = newest["edges"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|edge| &edge["node"])
+            .take_while(|node| node["uuid"] != *read_up_to);
+        let expected: Vec<_> = after_marker
+            .filter(|node| node["sender"]["username"] != USERS[user])
+            .map(|node| text(&node["uuid"]))
+            .collect();
+        assert_eq!(
+            answer(actor, &conversation).await,
+            (expected.len(), expected.last().cloned())
+        );
     }
 }
 
@@ -178,10 +221,16 @@ async fn a_count_stops_at_its_cap() {
     futures_util::future::join_all(sends).await;
     let document = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount unreadCountIsCapped } } }";
     let data = bob.data(document, json!({"c": conversation})).await;
-    assert_eq!(data["conversation"]["inboxEntry"], json!({"unreadCount": 99, "unreadCountIsCapped": true}));
+    assert_eq!(
+        data["conversation"]["inboxEntry"],
+        json!({"unreadCount": 99, "unreadCountIsCapped": true})
+    );
     bob.mark_read(&conversation, None).await;
     let data = bob.data(document, json!({"c": conversation})).await;
-    assert_eq!(data["conversation"]["inboxEntry"], json!({"unreadCount": 0, "unreadCountIsCapped": false}));
+    assert_eq!(
+        data["conversation"]["inboxEntry"],
+        json!({"unreadCount": 0, "unreadCountIsCapped": false})
+    );
 }
 
 #[tokio::test]
@@ -189,7 +238,10 @@ async fn receipts_do_not_go_back_when_a_marker_does() {
     let world = World::open().await;
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     let conversation = alice.direct("bob").await;
-    let (one, two) = (alice.send(&conversation, "one").await, alice.send(&conversation, "two").await);
+    let (one, two) = (
+        alice.send(&conversation, "one").await,
+        alice.send(&conversation, "two").await,
+    );
     bob.mark_read(&conversation, Some(&two.id)).await;
     bob.mark_unread(&conversation, &one.id).await;
     assert_eq!(bob.unread(&conversation).await, 2);
@@ -201,7 +253,12 @@ async fn receipts_do_not_go_back_when_a_marker_does() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|edge| (text(&edge["node"]["user"]["username"]), edge["node"].clone()))
+        .map(|edge| {
+            (
+                text(&edge["node"]["user"]["username"]),
+                edge["node"].clone(),
+            )
+        })
         .collect();
     assert_eq!(people["bob"]["readUpTo"]["uuid"], json!(two.uuid));
     assert_eq!(people["bob"]["deliveredUpTo"]["uuid"], json!(two.uuid));
@@ -219,6 +276,9 @@ async fn marking_read_after_an_answer_moves_the_receipt() {
     bob.mark_read(&c, Some(&asked.id)).await;
     let people = "query($c: ID!) { conversation(id: $c) { participants { edges { node { readUpTo { id } } } } } }";
     let data = alice.data(people, json!({"c": c})).await;
-    assert_eq!(data["conversation"]["participants"]["edges"][1]["node"]["readUpTo"]["id"], json!(asked.id));
+    assert_eq!(
+        data["conversation"]["participants"]["edges"][1]["node"]["readUpTo"]["id"],
+        json!(asked.id)
+    );
     assert_eq!(bob.unread(&c).await, 0);
 }

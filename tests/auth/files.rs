@@ -64,7 +64,11 @@ impl Pair {
         let file = folder.path("private.pem");
         let private = openssl(&[&["genpkey", "-algorithm"], kind].concat(), None);
         std::fs::write(&file, &private).unwrap();
-        Self { algorithm, public: openssl(&["pkey", "-pubout", "-in"], Some(&file)), private }
+        Self {
+            algorithm,
+            public: openssl(&["pkey", "-pubout", "-in"], Some(&file)),
+            private,
+        }
     }
 
     fn signing(&self) -> EncodingKey {
@@ -72,7 +76,9 @@ impl Pair {
         if self.algorithm == Algorithm::RS256 {
             return EncodingKey::from_rsa_pem(pem).unwrap();
         }
-        EncodingKey::from_ec_pem(pem).or_else(|_| EncodingKey::from_ed_pem(pem)).unwrap()
+        EncodingKey::from_ec_pem(pem)
+            .or_else(|_| EncodingKey::from_ed_pem(pem))
+            .unwrap()
     }
 
     /// This key in a JWKS, by this name.
@@ -89,7 +95,10 @@ impl Pair {
     }
 
     pub(super) fn sign(&self, algorithm: Algorithm, id: Option<&str>, claims: &Value) -> String {
-        let header = Header { kid: id.map(str::to_owned), ..Header::new(algorithm) };
+        let header = Header {
+            kid: id.map(str::to_owned),
+            ..Header::new(algorithm)
+        };
         jsonwebtoken::encode(&header, claims, &self.signing()).unwrap()
     }
 }
@@ -103,22 +112,37 @@ pub(super) fn claims() -> Value {
 }
 
 pub(super) fn by_secret(secret: &[u8], claims: &Value) -> String {
-    jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(secret)).unwrap()
+    jsonwebtoken::encode(
+        &Header::new(Algorithm::HS256),
+        claims,
+        &EncodingKey::from_secret(secret),
+    )
+    .unwrap()
 }
 
 /// A server's own key, which opens nothing where there are others.
 pub(super) const LOCAL: &[u8] = b"thirty-two bytes for a test key.";
 
 pub(super) fn local_token() -> String {
-    Auth::with_secret(LOCAL).issue(&UserId::parse("alice").unwrap(), Duration::from_secs(60), SystemClock.now())
+    Auth::with_secret(LOCAL).issue(
+        &UserId::parse("alice").unwrap(),
+        Duration::from_secs(60),
+        SystemClock.now(),
+    )
 }
 
 pub(super) fn by_keys(path: &Path) -> Result<Auth, KeyError> {
-    Auth::with_secret(LOCAL).with_rules(TokenRules { keys: Some(path.to_owned()), ..TokenRules::default() })
+    Auth::with_secret(LOCAL).with_rules(TokenRules {
+        keys: Some(path.to_owned()),
+        ..TokenRules::default()
+    })
 }
 
 pub(super) fn by_secret_file(path: &Path) -> Result<Auth, KeyError> {
-    Auth::with_secret(LOCAL).with_rules(TokenRules { secret: Some(path.to_owned()), ..TokenRules::default() })
+    Auth::with_secret(LOCAL).with_rules(TokenRules {
+        secret: Some(path.to_owned()),
+        ..TokenRules::default()
+    })
 }
 
 pub(super) fn assert_alice(verified: Result<Identity, Error>) {
@@ -127,7 +151,15 @@ pub(super) fn assert_alice(verified: Result<Identity, Error>) {
 
 /// Output of the `openssl` program, which these tests require.
 fn openssl(arguments: &[&str], file: Option<&Path>) -> String {
-    let output = Command::new("openssl").args(arguments).args(file).output().expect("these tests want the program openssl");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("openssl")
+        .args(arguments)
+        .args(file)
+        .output()
+        .expect("these tests want the program openssl");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }

@@ -42,43 +42,86 @@ pub async fn measure(size: &Size) {
     on("Embedded", &embedded, &|| 0.0, size, &mut verdicts).await;
     embedded.close().await;
     if let Some(shared) = cassandra::shared().await {
-        let address = shared.url(&format!("bench_{}", uuid::Uuid::new_v4().simple())).parse().unwrap();
+        let address = shared
+            .url(&format!("bench_{}", uuid::Uuid::new_v4().simple()))
+            .parse()
+            .unwrap();
         migrate(&address, Some(1), &SystemClock).await.unwrap();
         let store = Arc::new(Cql::open(address, Arc::new(SystemClock)).await.unwrap());
         let world = World::over(store.clone(), tempfile::tempdir().unwrap(), Vec::new()).await;
-        on("Cassandra", &world, &|| store.statements_sent() as f64, size, &mut verdicts).await;
+        on(
+            "Cassandra",
+            &world,
+            &|| store.statements_sent() as f64,
+            size,
+            &mut verdicts,
+        )
+        .await;
         world.close().await;
     }
     verdicts.print();
 }
 
-async fn on(store: &str, world: &World, statements: Statements<'_>, size: &Size, verdicts: &mut Verdicts) {
-    report::heading(&format!("{store}: statements, µs on the processor, ms by the clock"));
+async fn on(
+    store: &str,
+    world: &World,
+    statements: Statements<'_>,
+    size: &Size,
+    verdicts: &mut Verdicts,
+) {
+    report::heading(&format!(
+        "{store}: statements, µs on the processor, ms by the clock"
+    ));
     let [mut sends, mut inboxes] = load(world).await;
     rounds(world, &mut sends, statements, size).await;
     rounds(world, &mut inboxes, statements, size).await;
     for large in &sends[3..] {
         let ratio = large.cpu.median() / sends[2].cpu.median();
-        verdicts.push(&format!("{store}: {} to {}", large.name, sends[2].name), ratio, "at most 1.3", ratio <= 1.3);
+        verdicts.push(
+            &format!("{store}: {} to {}", large.name, sends[2].name),
+            ratio,
+            "at most 1.3",
+            ratio <= 1.3,
+        );
     }
     let ratio = inboxes[1].cpu.median() / inboxes[0].cpu.median();
-    verdicts.push(&format!("{store}: {} to {}", inboxes[1].name, inboxes[0].name), ratio, "at most 2", ratio <= 2.0);
+    verdicts.push(
+        &format!("{store}: {} to {}", inboxes[1].name, inboxes[0].name),
+        ratio,
+        "at most 2",
+        ratio <= 2.0,
+    );
 }
 
 /// Groups of each size, and users who are in many of one size.
 async fn load(world: &World) -> [Vec<Row>; 2] {
-    let mut loader = Loader { store: &**world.store(), rows: Vec::new() };
+    let mut loader = Loader {
+        store: &**world.store(),
+        rows: Vec::new(),
+    };
     let now = SystemClock.now();
     let people = |count: usize, first: String| -> Vec<String> {
-        std::iter::once(first).chain((1..count).map(|number| format!("somebody{number}"))).collect()
+        std::iter::once(first)
+            .chain((1..count).map(|number| format!("somebody{number}")))
+            .collect()
     };
     for count in CROWDS {
-        group(&mut loader, &people(count, format!("sender{count}")), now.plus_micros(-1_000_000)).await;
+        group(
+            &mut loader,
+            &people(count, format!("sender{count}")),
+            now.plus_micros(-1_000_000),
+        )
+        .await;
     }
     for size in GROUP_SIZES {
         let people = people(size, format!("reader{size}"));
         for number in 0..GROUPS {
-            group(&mut loader, &people, now.plus_micros(-60_000_000 * (number as i64 + 1))).await;
+            group(
+                &mut loader,
+                &people,
+                now.plus_micros(-60_000_000 * (number as i64 + 1)),
+            )
+            .await;
         }
     }
     loader.flush().await;
@@ -86,15 +129,27 @@ async fn load(world: &World) -> [Vec<Row>; 2] {
     for count in CROWDS {
         let viewer = user(&format!("sender{count}"));
         let conversation = Some(world.first_in_inbox(&viewer).await);
-        sends.push(Row::new(format!("a send to {}", number(count as f64)), viewer, conversation));
+        sends.push(Row::new(
+            format!("a send to {}", number(count as f64)),
+            viewer,
+            conversation,
+        ));
     }
-    let inbox = |size| Row::new(format!("an inbox of {GROUPS} groups of {size}"), user(&format!("reader{size}")), None);
+    let inbox = |size| {
+        Row::new(
+            format!("an inbox of {GROUPS} groups of {size}"),
+            user(&format!("reader{size}")),
+            None,
+        )
+    };
     [sends, GROUP_SIZES.map(inbox).into()]
 }
 
 async fn group(loader: &mut Loader<'_>, people: &[String], last: wideroom::model::Timestamp) {
     let people: Vec<&str> = people.iter().map(String::as_str).collect();
-    loader.conversation("A group", &people, last, MESSAGES).await;
+    loader
+        .conversation("A group", &people, last, MESSAGES)
+        .await;
 }
 
 /// In turns, so that what else the machine does falls on all of them.
@@ -117,19 +172,34 @@ async fn rounds(world: &World, rows: &mut [Row], statements: Statements<'_>, siz
         }
     }
     for row in rows {
-        let [statements, millis] = [&row.statements, &row.millis].map(|spread| number(spread.median()));
-        println!("  {:<30} {statements:>6} {} {millis:>8}", row.name, report::spread(&row.cpu));
+        let [statements, millis] =
+            [&row.statements, &row.millis].map(|spread| number(spread.median()));
+        println!(
+            "  {:<30} {statements:>6} {} {millis:>8}",
+            row.name,
+            report::spread(&row.cpu)
+        );
     }
 }
 
 impl Row {
     fn new(name: String, viewer: UserId, conversation: Option<String>) -> Self {
-        Self { name, viewer, conversation, statements: Spread::default(), cpu: Spread::default(), millis: Spread::default() }
+        Self {
+            name,
+            viewer,
+            conversation,
+            statements: Spread::default(),
+            cpu: Spread::default(),
+            millis: Spread::default(),
+        }
     }
 
     async fn run(&self, world: &World, serial: u64) {
         let (document, variables) = match &self.conversation {
-            Some(conversation) => (SEND, json!({ "c": conversation, "b": body(serial), "k": client_key(serial) })),
+            Some(conversation) => (
+                SEND,
+                json!({ "c": conversation, "b": body(serial), "k": client_key(serial) }),
+            ),
             None => (INBOX, json!({})),
         };
         world.ask(&self.viewer, document, variables).await;

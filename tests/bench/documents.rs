@@ -15,7 +15,9 @@ use crate::worst;
 const TRIES: usize = 100;
 
 pub async fn measure(world: &World) {
-    heading("The worst documents: bytes, µs until refused or answered (median, from, to), KiB that the process grew by at most");
+    heading(
+        "The worst documents: bytes, µs until refused or answered (median, from, to), KiB that the process grew by at most",
+    );
     let viewer = UserId::parse("somebody").unwrap();
     for (what, text) in worst::documents() {
         let (mut micros, mut outcome) = (Spread::default(), "answered");
@@ -25,8 +27,20 @@ pub async fn measure(world: &World) {
             let start = Instant::now();
             outcome = match world.api.prepare(&text, None) {
                 Ok(prepared) => {
-                    let response = world.api.execute(&prepared, Variables::default(), Some(viewer.clone()), Default::default()).await;
-                    if response.errors.is_empty() { "answered" } else { "invalid" }
+                    let response = world
+                        .api
+                        .execute(
+                            &prepared,
+                            Variables::default(),
+                            Some(viewer.clone()),
+                            Default::default(),
+                        )
+                        .await;
+                    if response.errors.is_empty() {
+                        "answered"
+                    } else {
+                        "invalid"
+                    }
                 }
                 Err(refused) if refused.kind == RefusedKind::Syntax => "unreadable",
                 Err(_) => "too much",
@@ -34,7 +48,12 @@ pub async fn measure(world: &World) {
             micros.push(start.elapsed().as_secs_f64() * 1e6);
         }
         let grown = peak().saturating_sub(before);
-        println!("  {:>7} B {} {:>7} KiB  {outcome:<10} {what}", number(text.len() as f64), spread(&micros), number(grown as f64));
+        println!(
+            "  {:>7} B {} {:>7} KiB  {outcome:<10} {what}",
+            number(text.len() as f64),
+            spread(&micros),
+            number(grown as f64)
+        );
     }
 }
 
@@ -51,6 +70,12 @@ fn reset_peak() -> u64 {
 
 fn status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-    line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .next()
+        .and_then(|kib| kib.parse().ok())
+        .unwrap_or(0)
 }

@@ -54,28 +54,43 @@ struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    fn new(server: &'a Server, clients: Vec<Client>, next: impl FnMut(usize) -> String + 'a) -> Self {
-        Self { server, clients, next: Box::new(next), cost: Spread::default(), millis: Vec::new() }
+    fn new(
+        server: &'a Server,
+        clients: Vec<Client>,
+        next: impl FnMut(usize) -> String + 'a,
+    ) -> Self {
+        Self {
+            server,
+            clients,
+            next: Box::new(next),
+            cost: Spread::default(),
+            millis: Vec::new(),
+        }
     }
 
     /// All clients at once, each so often and one after the other.
     async fn round(&mut self, times: usize, is_counted: bool) {
-        let requests: Vec<Vec<String>> = (0..self.clients.len()).map(|who| (0..times).map(|_| (self.next)(who)).collect()).collect();
+        let requests: Vec<Vec<String>> = (0..self.clients.len())
+            .map(|who| (0..times).map(|_| (self.next)(who)).collect())
+            .collect();
         let before = self.server.cpu_micros();
-        let millis = join_all(self.clients.iter_mut().zip(requests).map(|(client, requests)| async {
-            let mut millis = Vec::with_capacity(times);
-            for request in requests {
-                let start = Instant::now();
-                let answer = client.post(request).await;
-                millis.push(start.elapsed().as_secs_f64() * 1e3);
-                // A refused request is cheap and would falsify the figure.
-                assert!(!answer.starts_with(b"{\"errors\""), "{answer:?}");
-            }
-            millis
-        }))
+        let millis = join_all(self.clients.iter_mut().zip(requests).map(
+            |(client, requests)| async {
+                let mut millis = Vec::with_capacity(times);
+                for request in requests {
+                    let start = Instant::now();
+                    let answer = client.post(request).await;
+                    millis.push(start.elapsed().as_secs_f64() * 1e3);
+                    // A refused request is cheap and would falsify the figure.
+                    assert!(!answer.starts_with(b"{\"errors\""), "{answer:?}");
+                }
+                millis
+            },
+        ))
         .await;
         if is_counted {
-            self.cost.push((self.server.cpu_micros() - before) / (times * self.clients.len()) as f64);
+            self.cost
+                .push((self.server.cpu_micros() - before) / (times * self.clients.len()) as f64);
             self.millis.extend(millis.into_iter().flatten());
         }
     }
@@ -100,7 +115,11 @@ struct Ours {
 
 impl Ours {
     async fn client(&self, who: &UserId) -> Client {
-        Client::connect(&self.server, &self.auth.issue(who, TOKEN_LIFE, SystemClock.now())).await
+        Client::connect(
+            &self.server,
+            &self.auth.issue(who, TOKEN_LIFE, SystemClock.now()),
+        )
+        .await
     }
 
     async fn clients(&self, who: impl Iterator<Item = UserId>) -> Vec<Client> {
@@ -114,26 +133,53 @@ impl Ours {
 
 pub async fn measure(size: &Size) {
     let mut verdicts = Verdicts::default();
-    let long = Shape { messages: size.messages, conversations: 20 };
-    let wide = Shape { messages: 1_000, conversations: size.conversations };
+    let long = Shape {
+        messages: size.messages,
+        conversations: 20,
+    };
+    let wide = Shape {
+        messages: 1_000,
+        conversations: size.conversations,
+    };
     let world = World::load(&[long, wide]).await;
-    let mut loader = Loader { store: &**world.store(), rows: Vec::new() };
+    let mut loader = Loader {
+        store: &**world.store(),
+        rows: Vec::new(),
+    };
     for pair in 0..SENDERS {
-        loader.conversation("Two", &[&sender(pair), &reader(pair)], SystemClock.now(), TO_READ).await;
+        loader
+            .conversation(
+                "Two",
+                &[&sender(pair), &reader(pair)],
+                SystemClock.now(),
+                TO_READ,
+            )
+            .await;
     }
     loader.flush().await;
     idle().await;
     let (places, folder) = world.close().await.into_parts();
     let rows = Rows::open(folder.path()).measure(places[0].conversation, size.rounds);
     let auth = Auth::open(folder.path()).unwrap();
-    let ours = Ours { server: Server::wideroom(folder.path(), &[]), auth, places, folder };
+    let ours = Ours {
+        server: Server::wideroom(folder.path(), &[]),
+        auth,
+        places,
+        folder,
+    };
     memory(&ours, &mut verdicts).await;
-    report::heading("Through the door, by HTTP over connections that stay: µs of each on the server's processor");
+    report::heading(
+        "Through the door, by HTTP over connections that stay: µs of each on the server's processor",
+    );
     pages(&ours, &rows, size, &mut verdicts).await;
     inbox(&ours, size, &mut verdicts).await;
     sends(&ours, size, &mut verdicts).await;
     marks(&ours, size, &mut verdicts).await;
-    println!("  {:<44} {:>8.1} MiB of resident memory", "after all this", ours.server.resident_kib() / 1024.0);
+    println!(
+        "  {:<44} {:>8.1} MiB of resident memory",
+        "after all this",
+        ours.server.resident_kib() / 1024.0
+    );
     verdicts.print();
 }
 
@@ -146,7 +192,13 @@ fn reader(pair: usize) -> String {
 }
 
 fn print(what: &str, cost: &Spread, ratio: Option<f64>) {
-    println!("  {what:<44} {}{}", report::spread(cost), ratio.map(|ratio| format!("  {ratio:>5.2}")).unwrap_or_default());
+    println!(
+        "  {what:<44} {}{}",
+        report::spread(cost),
+        ratio
+            .map(|ratio| format!("  {ratio:>5.2}"))
+            .unwrap_or_default()
+    );
 }
 
 async fn memory(ours: &Ours, verdicts: &mut Verdicts) {
@@ -154,7 +206,12 @@ async fn memory(ours: &Ours, verdicts: &mut Verdicts) {
     let mib = ours.server.resident_kib() / 1024.0;
     report::heading("The server at rest, all of it on disk");
     println!("  {mib:.1} MiB of resident memory");
-    verdicts.push("resident memory at rest, to 60 MiB", mib / IDLE_AIM_MIB, "below 1", mib < IDLE_AIM_MIB);
+    verdicts.push(
+        "resident memory at rest, to 60 MiB",
+        mib / IDLE_AIM_MIB,
+        "below 1",
+        mib < IDLE_AIM_MIB,
+    );
 }
 
 /// A server that answers with what ours has just answered.
@@ -171,23 +228,59 @@ async fn pages(ours: &Ours, rows: &Spread, size: &Size, verdicts: &mut Verdicts)
     let mut client = ours.client(viewer).await;
     let c = first_in_inbox(&mut client).await;
     let newest = body(HISTORY, json!({"c": c}));
-    let data = client.ask(HISTORY, json!({"c": c, "until": place.middle().to_string()})).await;
+    let data = client
+        .ask(
+            HISTORY,
+            json!({"c": c, "until": place.middle().to_string()}),
+        )
+        .await;
     let middle = data["conversation"]["messages"]["pageInfo"]["endCursor"].clone();
     let deep = body(HISTORY, json!({"c": c, "after": middle}));
     let fixed = fixed(ours.folder.path(), &mut client, &newest).await;
     let viewers = || std::iter::repeat_n(viewer.clone(), READERS);
     let mut bare = Asker::new(&fixed, strangers(&fixed, READERS).await, |_| newest.clone());
-    let mut first = Asker::new(&ours.server, ours.clients(viewers()).await, |_| newest.clone());
-    let mut inside = Asker::new(&ours.server, ours.clients(viewers()).await, |_| deep.clone());
-    in_turns(&mut [&mut bare, &mut first, &mut inside], size.rounds, PAGES / READERS).await;
-    print("16 at once, axum answering as a page of 50 is", &bare.cost, None);
+    let mut first = Asker::new(&ours.server, ours.clients(viewers()).await, |_| {
+        newest.clone()
+    });
+    let mut inside = Asker::new(&ours.server, ours.clients(viewers()).await, |_| {
+        deep.clone()
+    });
+    in_turns(
+        &mut [&mut bare, &mut first, &mut inside],
+        size.rounds,
+        PAGES / READERS,
+    )
+    .await;
+    print(
+        "16 at once, axum answering as a page of 50 is",
+        &bare.cost,
+        None,
+    );
     print("the rows of it, from the engine to JSON", rows, None);
     let ratio = first.cost.median() / (bare.cost.median() + rows.median());
-    print("a page of 50 at 16 readers, and to these two", &first.cost, Some(ratio));
-    verdicts.push("a page of 50, to the bare answer and the bare rows", ratio, "at most 3", ratio <= PAGE_AIM);
+    print(
+        "a page of 50 at 16 readers, and to these two",
+        &first.cost,
+        Some(ratio),
+    );
+    verdicts.push(
+        "a page of 50, to the bare answer and the bare rows",
+        ratio,
+        "at most 3",
+        ratio <= PAGE_AIM,
+    );
     let ratio = inside.cost.median() / first.cost.median();
-    print("a page of 50 deep inside, and to the newest", &inside.cost, Some(ratio));
-    verdicts.push("a page deep inside, to the newest", ratio, "at most 1.1", ratio <= DEEP_AIM);
+    print(
+        "a page of 50 deep inside, and to the newest",
+        &inside.cost,
+        Some(ratio),
+    );
+    verdicts.push(
+        "a page deep inside, to the newest",
+        ratio,
+        "at most 1.1",
+        ratio <= DEEP_AIM,
+    );
     alone_beside([bare, first], size).await;
 }
 
@@ -199,7 +292,11 @@ async fn alone_beside([mut bare, mut ours]: [Asker<'_>; 2], size: &Size) {
     }
     in_turns(&mut [&mut bare, &mut ours], size.rounds, PAGES).await;
     print("alone, axum answering the same bytes", &bare.cost, None);
-    print("alone", &ours.cost, Some(ours.cost.median() / bare.cost.median()));
+    print(
+        "alone",
+        &ours.cost,
+        Some(ours.cost.median() / bare.cost.median()),
+    );
 }
 
 /// Connections to a server that asks nobody who they are.
@@ -214,20 +311,39 @@ async fn strangers(server: &Server, count: usize) -> Vec<Client> {
 async fn inbox(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
     let request = body(INBOX, json!({}));
     let viewer = &ours.places[1].people[0];
-    let mut clients = ours.clients(std::iter::repeat_n(viewer.clone(), READERS)).await;
+    let mut clients = ours
+        .clients(std::iter::repeat_n(viewer.clone(), READERS))
+        .await;
     let fixed = fixed(ours.folder.path(), &mut clients[0], &request).await;
-    let mut bare = Asker::new(&fixed, strangers(&fixed, READERS).await, |_| request.clone());
+    let mut bare = Asker::new(&fixed, strangers(&fixed, READERS).await, |_| {
+        request.clone()
+    });
     let mut first = Asker::new(&ours.server, clients, |_| request.clone());
     in_turns(&mut [&mut bare, &mut first], size.rounds, PAGES / READERS).await;
-    print("16 at once, axum answering as an inbox of 20 is", &bare.cost, None);
-    print("an inbox of 20 with unread counts", &first.cost, Some(first.cost.median() / bare.cost.median()));
+    print(
+        "16 at once, axum answering as an inbox of 20 is",
+        &bare.cost,
+        None,
+    );
+    print(
+        "an inbox of 20 with unread counts",
+        &first.cost,
+        Some(first.cost.median() / bare.cost.median()),
+    );
     let ratio = first.cost.median() / INBOX_AIM_MICROS;
-    verdicts.push("an inbox of 20 with unread counts, to 300 µs", ratio, "at most 1", ratio <= 1.0);
+    verdicts.push(
+        "an inbox of 20 with unread counts, to 300 µs",
+        ratio,
+        "at most 1",
+        ratio <= 1.0,
+    );
     alone_beside([bare, first], size).await;
 }
 
 async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
-    let mut clients = ours.clients((0..SENDERS).map(|pair| user(&sender(pair)))).await;
+    let mut clients = ours
+        .clients((0..SENDERS).map(|pair| user(&sender(pair))))
+        .await;
     let mut conversations = Vec::new();
     for client in &mut clients {
         conversations.push(first_in_inbox(client).await);
@@ -246,19 +362,47 @@ async fn sends(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
     for round in 0..=size.throughput_rounds {
         answers.round(TOGETHER, round > 0).await;
         sends.round(TOGETHER, round > 0).await;
-        commits.round(size.throughput_round / 4, &commit_serial, round > 0).await;
+        commits
+            .round(size.throughput_round / 4, &commit_serial, round > 0)
+            .await;
     }
-    print("64 at once, axum answering as a send is", &answers.cost, None);
-    print("64 at once, the engine's commit of a send", &commits.cpu, None);
+    print(
+        "64 at once, axum answering as a send is",
+        &answers.cost,
+        None,
+    );
+    print(
+        "64 at once, the engine's commit of a send",
+        &commits.cpu,
+        None,
+    );
     let ratio = sends.cost.median() / (answers.cost.median() + commits.cpu.median());
-    print("a send of 64 at once, and to these two", &sends.cost, Some(ratio));
-    verdicts.push("a send at 64 senders, to the bare answer and the bare commit", ratio, "at most 3.5", ratio <= SEND_AIM);
+    print(
+        "a send of 64 at once, and to these two",
+        &sends.cost,
+        Some(ratio),
+    );
+    verdicts.push(
+        "a send at 64 senders, to the bare answer and the bare commit",
+        ratio,
+        "at most 3.5",
+        ratio <= SEND_AIM,
+    );
     alone(ours, next, size, verdicts).await;
 }
 
 /// Wall-clock time of a single sender, nearly all of it spent by the disk.
-async fn alone(ours: &Ours, next: impl FnMut(usize) -> String, size: &Size, verdicts: &mut Verdicts) {
-    let mut alone = Asker::new(&ours.server, ours.clients([user(&sender(0))].into_iter()).await, next);
+async fn alone(
+    ours: &Ours,
+    next: impl FnMut(usize) -> String,
+    size: &Size,
+    verdicts: &mut Verdicts,
+) {
+    let mut alone = Asker::new(
+        &ours.server,
+        ours.clients([user(&sender(0))].into_iter()).await,
+        next,
+    );
     let mut syncs = Vec::new();
     let mut file = tempfile::tempfile_in(ours.folder.path()).unwrap();
     for round in 0..=size.throughput_rounds {
@@ -275,13 +419,23 @@ async fn alone(ours: &Ours, next: impl FnMut(usize) -> String, size: &Size, verd
         millis.sort_unstable_by(f64::total_cmp);
         crate::measure::quantile(&millis, 0.5)
     });
-    println!("  {:<44} {send:>8.2} ms by the clock (p50), beside {sync:.2} ms of a fdatasync", "");
+    println!(
+        "  {:<44} {send:>8.2} ms by the clock (p50), beside {sync:.2} ms of a fdatasync",
+        ""
+    );
     let ratio = send / (2.0 * sync + 0.2);
-    verdicts.push("a send alone by the clock, p50, to 2 × fdatasync + 0.2 ms", ratio, "at most 1", ratio <= 1.0);
+    verdicts.push(
+        "a send alone by the clock, p50, to 2 × fdatasync + 0.2 ms",
+        ratio,
+        "at most 1",
+        ratio <= 1.0,
+    );
 }
 
 async fn marks(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
-    let mut clients = ours.clients((0..SENDERS).map(|pair| user(&reader(pair)))).await;
+    let mut clients = ours
+        .clients((0..SENDERS).map(|pair| user(&reader(pair))))
+        .await;
     let mut conversations = Vec::new();
     let mut to_read = Vec::new();
     for client in &mut clients {
@@ -296,17 +450,35 @@ async fn marks(ours: &Ours, size: &Size, verdicts: &mut Verdicts) {
     let mut marks = Asker::new(&ours.server, clients, next);
     in_turns(&mut [&mut marks], size.throughput_rounds, TOGETHER).await;
     print("markRead, 64 at once", &marks.cost, None);
-    let Asker { mut clients, mut next, cost, .. } = marks;
+    let Asker {
+        mut clients,
+        mut next,
+        cost,
+        ..
+    } = marks;
     clients.truncate(1);
     let mut alone = Asker::new(&ours.server, clients, &mut next);
     in_turns(&mut [&mut alone], size.throughput_rounds, ALONE).await;
     print("markRead alone", &alone.cost, None);
     let ratio = cost.median() / MARK_AIM_MICROS;
-    verdicts.push("markRead of 64 at once, to 110 µs", ratio, "at most 1", ratio <= 1.0);
+    verdicts.push(
+        "markRead of 64 at once, to 110 µs",
+        ratio,
+        "at most 1",
+        ratio <= 1.0,
+    );
 }
 
 /// The global id of a conversation.
 async fn first_in_inbox(client: &mut Client) -> String {
-    let data = client.ask("{ inbox(first: 1) { edges { node { conversation { id } } } } }", json!({})).await;
-    data["inbox"]["edges"][0]["node"]["conversation"]["id"].as_str().unwrap().to_owned()
+    let data = client
+        .ask(
+            "{ inbox(first: 1) { edges { node { conversation { id } } } } }",
+            json!({}),
+        )
+        .await;
+    data["inbox"]["edges"][0]["node"]["conversation"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }

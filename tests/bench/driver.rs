@@ -45,7 +45,10 @@ impl Driver {
     /// With the settings of ours, on its keyspace.
     pub async fn connect(address: &Address) -> Self {
         let connections = PoolSize::PerHost(NonZeroUsize::new(2).unwrap());
-        let mut builder = SessionBuilder::new().known_nodes(&address.contact_points).pool_size(connections).tcp_nodelay(true);
+        let mut builder = SessionBuilder::new()
+            .known_nodes(&address.contact_points)
+            .pool_size(connections)
+            .tcp_nodelay(true);
         if let Some(credentials) = &address.credentials {
             builder = builder.user(&credentials.user, &credentials.password);
         }
@@ -65,18 +68,36 @@ impl Driver {
         }
     }
 
-    async fn run(&self, statement: &PreparedStatement, values: impl scylla::serialize::row::SerializeRow) {
-        self.session.execute_unpaged(statement, values).await.unwrap();
+    async fn run(
+        &self,
+        statement: &PreparedStatement,
+        values: impl scylla::serialize::row::SerializeRow,
+    ) {
+        self.session
+            .execute_unpaged(statement, values)
+            .await
+            .unwrap();
     }
 
     /// One send: its reads before the write, the write, and its reads after it.
     pub async fn send(&self, pair: &Pair, number: u64, is_keyed: bool) {
         let conversation = pair.conversation.0;
-        join!(self.run(&self.conversation, (conversation,)), self.run(&self.seat, (conversation, pair.sender.as_str())));
+        join!(
+            self.run(&self.conversation, (conversation,)),
+            self.run(&self.seat, (conversation, pair.sender.as_str()))
+        );
         let id = self.ids.next(SystemClock.now());
         if is_keyed {
             let start = id.moment().micros() - id.moment().micros() % TEN_DAYS_MICROS;
-            let values = (conversation, pair.sender.as_str(), client_key(number), timeuuid(id), 0_i8, start, vec![7_u8; 32]);
+            let values = (
+                conversation,
+                pair.sender.as_str(),
+                client_key(number),
+                timeuuid(id),
+                0_i8,
+                start,
+                vec![7_u8; 32],
+            );
             self.run(&self.claim, values).await;
         }
         join!(self.write(pair, id, number, is_keyed), self.wake(pair));
@@ -87,27 +108,80 @@ impl Driver {
         let (conversation, micros) = (pair.conversation.0, id.moment().micros());
         let start = micros - micros % TEN_DAYS_MICROS;
         let place = id.order_key().0;
-        let last = [place.as_slice(), &[0], &start.to_be_bytes(), pair.sender.as_str().as_bytes()].concat();
+        let last = [
+            place.as_slice(),
+            &[0],
+            &start.to_be_bytes(),
+            pair.sender.as_str().as_bytes(),
+        ]
+        .concat();
         let text = body(number);
-        let content = [&[1, u8::try_from(text.len()).unwrap()], text.as_bytes(), &[0; 3]].concat();
+        let content = [
+            &[1, u8::try_from(text.len()).unwrap()],
+            text.as_bytes(),
+            &[0; 3],
+        ]
+        .concat();
         let mut batch = Batch::new(BatchType::Logged);
         batch.set_consistency(Consistency::LocalQuorum);
         batch.set_is_idempotent(true);
-        [&self.message, &self.head, &self.entry, &self.entry].into_iter().for_each(|statement| batch.append_statement(statement.clone()));
-        let key = if is_keyed { MaybeUnset::Set(client_key(number)) } else { MaybeUnset::Unset };
+        [&self.message, &self.head, &self.entry, &self.entry]
+            .into_iter()
+            .for_each(|statement| batch.append_statement(statement.clone()));
+        let key = if is_keyed {
+            MaybeUnset::Set(client_key(number))
+        } else {
+            MaybeUnset::Unset
+        };
         let (reply_to, deleted_at) = (MaybeUnset::<CqlTimeuuid>::Unset, MaybeUnset::<i64>::Unset);
-        let message = (conversation, 0_i8, start, timeuuid(id), pair.sender.as_str(), 0_i8, content, reply_to, key, deleted_at, micros);
+        let message = (
+            conversation,
+            0_i8,
+            start,
+            timeuuid(id),
+            pair.sender.as_str(),
+            0_i8,
+            content,
+            reply_to,
+            key,
+            deleted_at,
+            micros,
+        );
         let head = (REGISTER, last.as_slice(), micros, conversation);
-        let own = (REGISTER, last.as_slice(), micros, MaybeUnset::Set(place.to_vec()), pair.sender.as_str(), conversation);
-        let others = (REGISTER, last.as_slice(), micros, MaybeUnset::<Vec<u8>>::Unset, pair.peer.as_str(), conversation);
-        self.session.batch(&batch, (message, head, own, others)).await.unwrap();
+        let own = (
+            REGISTER,
+            last.as_slice(),
+            micros,
+            MaybeUnset::Set(place.to_vec()),
+            pair.sender.as_str(),
+            conversation,
+        );
+        let others = (
+            REGISTER,
+            last.as_slice(),
+            micros,
+            MaybeUnset::<Vec<u8>>::Unset,
+            pair.peer.as_str(),
+            conversation,
+        );
+        self.session
+            .batch(&batch, (message, head, own, others))
+            .await
+            .unwrap();
     }
 
     async fn wake(&self, pair: &Pair) {
         let id = self.ids.next(SystemClock.now());
         let (conversation, micros) = (pair.conversation.0, id.moment().micros());
         let shard = i8::try_from(conversation.as_bytes()[0] % 16).unwrap();
-        let values = (shard, micros / WAKE_SLOT_MICROS, timeuuid(id), conversation, MaybeUnset::<String>::Unset, micros);
+        let values = (
+            shard,
+            micros / WAKE_SLOT_MICROS,
+            timeuuid(id),
+            conversation,
+            MaybeUnset::<String>::Unset,
+            micros,
+        );
         self.run(&self.wake, values).await;
     }
 }

@@ -29,7 +29,9 @@ pub async fn serve_bare() {
     let upgrade = move |upgrade: WebSocketUpgrade| {
         let sender = sender.clone();
         async move {
-            let upgrade = upgrade.read_buffer_size(4 * 1024).write_buffer_size(8 * 1024);
+            let upgrade = upgrade
+                .read_buffer_size(4 * 1024)
+                .write_buffer_size(8 * 1024);
             upgrade.protocols(["graphql-transport-ws"]).on_upgrade(move |socket| async move {
                 let mut heard = sender.subscribe();
                 let (mut out, mut said) = futures_util::StreamExt::split(socket);
@@ -47,15 +49,30 @@ pub async fn serve_bare() {
         }
     };
     let upgrade = axum::routing::any(upgrade);
-    axum::serve(server::listener(), axum::Router::new().route("/graphql/ws", upgrade)).await.unwrap();
+    axum::serve(
+        server::listener(),
+        axum::Router::new().route("/graphql/ws", upgrade),
+    )
+    .await
+    .unwrap();
 }
 
 /// Counts what comes, and how long after the moment that stands in it.
-async fn listen(mut socket: SplitStream<Socket>, start: Instant, heard: Arc<AtomicUsize>) -> Vec<f64> {
+async fn listen(
+    mut socket: SplitStream<Socket>,
+    start: Instant,
+    heard: Arc<AtomicUsize>,
+) -> Vec<f64> {
     let mut late = Vec::new();
     while let Some(Ok(Message::Text(text))) = socket.next().await {
-        let Some((_, rest)) = text.split_once("sent at ") else { continue };
-        let at: u64 = rest.split(' ').next().and_then(|at| at.parse().ok()).unwrap();
+        let Some((_, rest)) = text.split_once("sent at ") else {
+            continue;
+        };
+        let at: u64 = rest
+            .split(' ')
+            .next()
+            .and_then(|at| at.parse().ok())
+            .unwrap();
         late.push((start.elapsed().as_micros() as u64 - at) as f64 / 1e3);
         heard.fetch_add(1, Ordering::Relaxed);
     }
@@ -63,17 +80,32 @@ async fn listen(mut socket: SplitStream<Socket>, start: Instant, heard: Arc<Atom
 }
 
 /// Sends at a rate for a while, and waits until all of it was heard.
-async fn round(rate: u32, heard: &AtomicUsize, subscribers: usize, start: Instant, mut send: impl AsyncFnMut(String)) -> f64 {
+async fn round(
+    rate: u32,
+    heard: &AtomicUsize,
+    subscribers: usize,
+    start: Instant,
+    mut send: impl AsyncFnMut(String),
+) -> f64 {
     let before = heard.load(Ordering::Relaxed);
     let mut tick = tokio::time::interval(Duration::from_secs(1) / rate);
     let sends = (ROUND.as_secs_f64() * f64::from(rate)) as usize;
     for _ in 0..sends {
         tick.tick().await;
-        send(format!("sent at {} and as long as what people write to each other", start.elapsed().as_micros())).await;
+        send(format!(
+            "sent at {} and as long as what people write to each other",
+            start.elapsed().as_micros()
+        ))
+        .await;
     }
     let until = Instant::now() + Duration::from_secs(10);
     while heard.load(Ordering::Relaxed) < before + sends * subscribers {
-        assert!(Instant::now() < until, "{} of {} came", heard.load(Ordering::Relaxed) - before, sends * subscribers);
+        assert!(
+            Instant::now() < until,
+            "{} of {} came",
+            heard.load(Ordering::Relaxed) - before,
+            sends * subscribers
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     (sends * subscribers) as f64
@@ -81,8 +113,13 @@ async fn round(rate: u32, heard: &AtomicUsize, subscribers: usize, start: Instan
 
 pub async fn measure() {
     let mut verdicts = Verdicts::default();
-    report::heading("Deliveries to all who subscribe to one conversation: µs of each on the server's processor, beside a bare broadcast");
-    println!("  {:<34} {:>26}  {:>26}  {:>7}  {:>10}", "", "ours", "bare", "ratio", "p99 ms");
+    report::heading(
+        "Deliveries to all who subscribe to one conversation: µs of each on the server's processor, beside a bare broadcast",
+    );
+    println!(
+        "  {:<34} {:>26}  {:>26}  {:>7}  {:>10}",
+        "", "ours", "bare", "ratio", "p99 ms"
+    );
     for subscribers in SUBSCRIBERS {
         let ours = Ours::start().await;
         let bare = Server::bare(&["bare-sockets"]);
@@ -92,12 +129,16 @@ pub async fn measure() {
         for socket in ours.crowd(subscribers).await {
             listeners.push(spawn_listener(socket, start, &heard[0]));
         }
-        let bare_sockets: Vec<_> =
-            stream::iter(0..subscribers).map(|_| connect(bare.address)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
+        let bare_sockets: Vec<_> = stream::iter(0..subscribers)
+            .map(|_| connect(bare.address))
+            .buffer_unordered(CONNECT_AT_ONCE)
+            .collect()
+            .await;
         for socket in bare_sockets {
             spawn_listener(socket, start, &heard[1]);
         }
-        let (mut sender, mut bare_sender) = (ours.sign_in("vera").await, connect(bare.address).await);
+        let (mut sender, mut bare_sender) =
+            (ours.sign_in("vera").await, connect(bare.address).await);
         // Bytes that Wideroom sends around a text, so that the bare broadcast sends the same.
         let around = frame_around(&ours, &mut sender).await;
         for rate in RATES {
@@ -105,13 +146,21 @@ pub async fn measure() {
             for counted in (0..=ROUNDS).map(|round| round > 0) {
                 let before = ours.server.cpu_micros();
                 let told = round(rate, &heard[0], subscribers, start, async |body| {
-                    ask(&mut sender, SEND, json!({"c": ours.conversation, "b": body})).await;
+                    ask(
+                        &mut sender,
+                        SEND,
+                        json!({"c": ours.conversation, "b": body}),
+                    )
+                    .await;
                 })
                 .await;
                 let our_cost = (ours.server.cpu_micros() - before) / told;
                 let before = bare.cpu_micros();
                 let told = round(rate, &heard[1], subscribers, start, async |body| {
-                    bare_sender.send(Message::text(around.replace("BODY", &body))).await.unwrap();
+                    bare_sender
+                        .send(Message::text(around.replace("BODY", &body)))
+                        .await
+                        .unwrap();
                 })
                 .await;
                 if counted {
@@ -121,8 +170,17 @@ pub async fn measure() {
             }
             let ratio = of_ours.median() / of_bare.median();
             let what = format!("{subscribers} subscribers, {rate} sends/s");
-            println!("  {what:<34} {}  {}  {ratio:>7.2}", report::spread(&of_ours), report::spread(&of_bare));
-            verdicts.push(&format!("delivery to {what}, to a bare one"), ratio, "at most 1.3", ratio <= DELIVERY_AIM);
+            println!(
+                "  {what:<34} {}  {}  {ratio:>7.2}",
+                report::spread(&of_ours),
+                report::spread(&of_bare)
+            );
+            verdicts.push(
+                &format!("delivery to {what}, to a bare one"),
+                ratio,
+                "at most 1.3",
+                ratio <= DELIVERY_AIM,
+            );
         }
         drop(ours);
         let mut late = Vec::new();
@@ -139,7 +197,11 @@ pub async fn measure() {
     verdicts.print();
 }
 
-fn spawn_listener(socket: Socket, start: Instant, heard: &Arc<AtomicUsize>) -> tokio::task::JoinHandle<Vec<f64>> {
+fn spawn_listener(
+    socket: Socket,
+    start: Instant,
+    heard: &Arc<AtomicUsize>,
+) -> tokio::task::JoinHandle<Vec<f64>> {
     let (sink, stream) = futures_util::StreamExt::split(socket);
     let heard = Arc::clone(heard);
     tokio::spawn(async move {

@@ -3,7 +3,10 @@
 //! Costs are times on the processor, of all threads of the process, because those hold still on a machine that is not idle; only what
 //! waits for the disk is measured by the clock. Nothing is asserted here: a goal of speed is no promise, and no test fails for it.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends where something fails")]
-#![expect(unreachable_pub, reason = "nothing outside of this binary reaches anything in it")]
+#![expect(
+    unreachable_pub,
+    reason = "nothing outside of this binary reaches anything in it"
+)]
 
 mod bare;
 #[path = "../support/cassandra/mod.rs"]
@@ -65,9 +68,22 @@ const QUICK: Size = Size {
     opens: 3,
 };
 /// Baseline that the costs at [`Size`] are compared with.
-const FEW: Shape = Shape { messages: 1_000, conversations: 20 };
+const FEW: Shape = Shape {
+    messages: 1_000,
+    conversations: 20,
+};
 
-const PARTS: [&str; 9] = ["costs", "documents", "open", "throughput", "parts", "doors", "cluster", "crowds", "fanout"];
+const PARTS: [&str; 9] = [
+    "costs",
+    "documents",
+    "open",
+    "throughput",
+    "parts",
+    "doors",
+    "cluster",
+    "crowds",
+    "fanout",
+];
 /// Not parts: the bare broadcast and the bare HTTP, which the parts start.
 const BARE: &str = "bare-sockets";
 const BARE_HTTP: &str = "bare-http";
@@ -79,8 +95,15 @@ Without the name of a part all parts are measured. `cluster` and the second half
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
-    let is_known = |argument: &String| ["--bench", "--quick"].contains(&argument.as_str()) || PARTS.contains(&argument.as_str());
-    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let is_known = |argument: &String| {
+        ["--bench", "--quick"].contains(&argument.as_str()) || PARTS.contains(&argument.as_str())
+    };
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
     if has(BARE) {
         return runtime().block_on(fanout::serve_bare());
     }
@@ -99,7 +122,11 @@ fn main() {
         runtime().block_on(async move { tokio::spawn(run(size, wanted)).await.unwrap() });
     }
     if wanted[4] {
-        runtime().block_on(async move { tokio::spawn(async move { parts::measure(&size).await }).await.unwrap() });
+        runtime().block_on(async move {
+            tokio::spawn(async move { parts::measure(&size).await })
+                .await
+                .unwrap()
+        });
     }
     if wanted[5] {
         runtime().block_on(doors::measure(&size));
@@ -126,8 +153,14 @@ async fn run(size: Size, [costs, documents, open, throughput, ..]: [bool; PARTS.
     if costs || open {
         let small = World::load(&[FEW]).await;
         // The baseline is loaded first, so that it is on disk as well when the measurement starts.
-        let wide = Shape { conversations: size.conversations, ..FEW };
-        let long = Shape { messages: size.messages, ..FEW };
+        let wide = Shape {
+            conversations: size.conversations,
+            ..FEW
+        };
+        let long = Shape {
+            messages: size.messages,
+            ..FEW
+        };
         let large = World::load(&[FEW, wide, long]).await;
         let mut worlds = [small, large];
         if open {

@@ -22,9 +22,16 @@ pub async fn idle() {
     while quiet < 3 {
         let before = cpu_micros();
         tokio::time::sleep(IDLE_LOOK).await;
-        quiet = if cpu_micros() - before < IDLE_MICROS { quiet + 1 } else { 0 };
+        quiet = if cpu_micros() - before < IDLE_MICROS {
+            quiet + 1
+        } else {
+            0
+        };
         if start.elapsed() > IDLE_MAX {
-            println!("(the store was still at work after {} s)", IDLE_MAX.as_secs());
+            println!(
+                "(the store was still at work after {} s)",
+                IDLE_MAX.as_secs()
+            );
             return;
         }
     }

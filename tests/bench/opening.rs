@@ -8,8 +8,13 @@ use crate::world::World;
 
 /// Gives the worlds back open.
 pub async fn measure([small, large]: [World; 2], times: usize) -> [World; 2] {
-    report::heading("Opening a store that was closed in order, with the chat over it: ms by the clock, and ms on the processor");
-    [open_again(small, times).await, open_again(large, times).await]
+    report::heading(
+        "Opening a store that was closed in order, with the chat over it: ms by the clock, and ms on the processor",
+    );
+    [
+        open_again(small, times).await,
+        open_again(large, times).await,
+    ]
 }
 
 async fn open_again(mut world: World, times: usize) -> World {
@@ -23,6 +28,10 @@ async fn open_again(mut world: World, times: usize) -> World {
     }
     idle().await;
     let messages = format!("{} messages", number(world.message_count() as f64));
-    println!("  {messages:<22}  {}  {}", report::spread(&clock), report::spread(&cpu));
+    println!(
+        "  {messages:<22}  {}  {}",
+        report::spread(&clock),
+        report::spread(&cpu)
+    );
     world
 }

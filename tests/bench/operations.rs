@@ -7,7 +7,10 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use wideroom::graphql::Told;
-use wideroom::model::{Body, Content, Event, Message, MessageId, MessageKind, Notice, OrderKey, Timestamp, Topic, UserId};
+use wideroom::model::{
+    Body, Content, Event, Message, MessageId, MessageKind, Notice, OrderKey, Timestamp, Topic,
+    UserId,
+};
 
 use crate::world::{Place, World, body, client_key};
 
@@ -67,10 +70,18 @@ impl Operation {
 
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::NewestPage => "the newest 50 messages with id, body, createdAt and sender { username }",
-            Self::DeepPage => "the same of 50 messages after a cursor in the middle of the conversation",
-            Self::AnyPage => "the same of 50 messages before a moment, each time another one: mostly not in the cache",
-            Self::InboxPage => "the first 20 entries with lastMessage, unreadCount and conversation { id name }, 5 unread in each",
+            Self::NewestPage => {
+                "the newest 50 messages with id, body, createdAt and sender { username }"
+            }
+            Self::DeepPage => {
+                "the same of 50 messages after a cursor in the middle of the conversation"
+            }
+            Self::AnyPage => {
+                "the same of 50 messages before a moment, each time another one: mostly not in the cache"
+            }
+            Self::InboxPage => {
+                "the first 20 entries with lastMessage, unreadCount and conversation { id name }, 5 unread in each"
+            }
             Self::Unread => "unreadCount of one entry with 5 unread messages",
             Self::UnreadCapped => "unreadCount of one entry in which nothing was read: 99",
             Self::MarkRead => "a marker moved to a later message, with its fsync",
@@ -81,7 +92,10 @@ impl Operation {
 
     /// Whether its cost is to be the same however much is stored, or is only noted.
     pub const fn has_aim(self) -> bool {
-        matches!(self, Self::NewestPage | Self::DeepPage | Self::AnyPage | Self::InboxPage | Self::Send)
+        matches!(
+            self,
+            Self::NewestPage | Self::DeepPage | Self::AnyPage | Self::InboxPage | Self::Send
+        )
     }
 
     /// How often it is done for one measurement.
@@ -110,11 +124,27 @@ impl<'a> Client<'a> {
     pub async fn new(world: &'a World, place: &'a Place) -> Self {
         let [viewer, ..] = &place.people;
         let conversation = world.first_in_inbox(viewer).await;
-        let page = world.data(viewer, HISTORY, json!({"c": conversation, "until": place.middle().to_string()})).await;
+        let page = world
+            .data(
+                viewer,
+                HISTORY,
+                json!({"c": conversation, "until": place.middle().to_string()}),
+            )
+            .await;
         let middle = text(&page["conversation"]["messages"]["pageInfo"]["endCursor"]);
         let to_read = oldest_ids(&mut (world, viewer), &conversation).await;
-        let updates = world.subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation})).await;
-        Self { world, place, conversation, middle, to_read, updates, serial: AtomicU64::new(1) }
+        let updates = world
+            .subscribe(viewer, MESSAGE_ADDED, json!({"c": conversation}))
+            .await;
+        Self {
+            world,
+            place,
+            conversation,
+            middle,
+            to_read,
+            updates,
+            serial: AtomicU64::new(1),
+        }
     }
 
     /// Does it once, and answers with how many bytes came back.
@@ -130,7 +160,11 @@ impl<'a> Client<'a> {
         let (who, document, variables) = match operation {
             Operation::NewestPage => (viewer, HISTORY, json!({"c": c})),
             Operation::DeepPage => (viewer, HISTORY, json!({"c": c, "after": self.middle})),
-            Operation::AnyPage => (viewer, HISTORY, json!({"c": c, "until": self.any_moment(serial).to_string()})),
+            Operation::AnyPage => (
+                viewer,
+                HISTORY,
+                json!({"c": c, "until": self.any_moment(serial).to_string()}),
+            ),
             Operation::InboxPage => (viewer, INBOX, json!({})),
             Operation::Unread => (viewer, UNREAD, json!({"c": c})),
             Operation::UnreadCapped => (idler, UNREAD, json!({"c": c})),
@@ -138,7 +172,11 @@ impl<'a> Client<'a> {
                 let message = self.to_read.pop().expect("there are more than are read");
                 (reader, MARK_READ, json!({"c": c, "m": message}))
             }
-            Operation::Send => (viewer, SEND, json!({"c": c, "b": body(serial), "k": client_key(serial)})),
+            Operation::Send => (
+                viewer,
+                SEND,
+                json!({"c": c, "b": body(serial), "k": client_key(serial)}),
+            ),
             Operation::Delivery => return self.deliver(serial).await,
         };
         self.world.ask(who, document, variables).await
@@ -154,7 +192,10 @@ impl<'a> Client<'a> {
     async fn deliver(&mut self, serial: u64) -> String {
         let conversation = self.place.conversation;
         let id = MessageId::new(self.place.span.1.plus_micros(serial as i64), [0; 8]);
-        let content = Content { body: Body::parse(body(serial), Body::BYTES_MAX, false).unwrap(), ..Content::default() };
+        let content = Content {
+            body: Body::parse(body(serial), Body::BYTES_MAX, false).unwrap(),
+            ..Content::default()
+        };
         let message = Message {
             conversation,
             id,
@@ -167,9 +208,14 @@ impl<'a> Client<'a> {
             has_reactions: false,
         };
         let notice = Notice::new(id, OrderKey::MIN, Event::MessageAdded(Arc::new(message)));
-        self.world.bus.publish(&Topic::Conversation(conversation), Arc::new(notice));
+        self.world
+            .bus
+            .publish(&Topic::Conversation(conversation), Arc::new(notice));
         let told = self.updates.next().await.unwrap();
-        assert!(!matches!(&told, Told::Own(response) if !response.errors.is_empty()), "{told:?}");
+        assert!(
+            !matches!(&told, Told::Own(response) if !response.errors.is_empty()),
+            "{told:?}"
+        );
         serde_json::to_string(&told).unwrap()
     }
 
@@ -198,16 +244,28 @@ pub async fn oldest_ids(who: &mut impl Ask, conversation: &str) -> Vec<String> {
     let mut pages: Vec<Vec<String>> = Vec::new();
     let mut before = Value::Null;
     for _ in 0..9 {
-        let data = who.ask(document, json!({"c": conversation, "before": before})).await;
+        let data = who
+            .ask(document, json!({"c": conversation, "before": before}))
+            .await;
         let messages = &data["conversation"]["messages"];
-        pages.push(messages["edges"].as_array().unwrap().iter().map(|edge| text(&edge["node"]["id"])).collect());
+        pages.push(
+            messages["edges"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|edge| text(&edge["node"]["id"]))
+                .collect(),
+        );
         before = messages["pageInfo"]["startCursor"].clone();
     }
     pages.into_iter().rev().flatten().collect()
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("not a text: {value}"))
+        .to_owned()
 }
 
 /// The first page of an inbox, as [`Operation::InboxPage`] asks for it.

@@ -18,7 +18,10 @@ use crate::report;
 use crate::rows::Rows;
 use crate::world::{Shape, World};
 
-const SHAPE: Shape = Shape { messages: 1_000, conversations: 20 };
+const SHAPE: Shape = Shape {
+    messages: 1_000,
+    conversations: 20,
+};
 /// How long one measurement is to last.
 const LASTS: Duration = Duration::from_millis(4);
 const VIEWER: &str = "{ viewer { username } }";
@@ -27,7 +30,9 @@ pub async fn measure(size: &Size) {
     let (places, folder) = World::load(&[SHAPE]).await.close().await.into_parts();
     let page = Rows::open(folder.path()).measure(places[0].conversation, size.rounds);
     let world = World::open(folder, places).await;
-    report::heading("Parts of an operation, each beside its bare counterpart: µs on the processor of ours, of the bare one, and the ratio");
+    report::heading(
+        "Parts of an operation, each beside its bare counterpart: µs on the processor of ours, of the bare one, and the ratio",
+    );
     keys(size);
     cursors(size);
     guard(size);
@@ -41,11 +46,20 @@ fn print(what: &str, ours: &Spread, to: &str, bare: &Spread) {
         let [median, least, most] = [spread.median(), spread.min(), spread.max()].map(micros);
         format!("{median:>9} {:>18}", format!("{least}…{most}"))
     };
-    println!("  {what:<30} {}  {}  {:>7.2}  to {to}", line(ours), line(bare), ours.median() / bare.median());
+    println!(
+        "  {what:<30} {}  {}  {:>7.2}  to {to}",
+        line(ours),
+        line(bare),
+        ours.median() / bare.median()
+    );
 }
 
 fn micros(value: f64) -> String {
-    if value < 10.0 { format!("{value:.3}") } else { report::number(value) }
+    if value < 10.0 {
+        format!("{value:.3}")
+    } else {
+        report::number(value)
+    }
 }
 
 /// Ours and the bare one in turns, each as often as fits into a few milliseconds.
@@ -71,17 +85,32 @@ fn compare(size: &Size, what: &str, mut ours: impl FnMut(), to: &str, mut bare: 
 }
 
 fn id() -> MessageId {
-    MessageId::new(Timestamp::from_micros(1_742_000_000_123_456), [1, 2, 3, 4, 5, 6, 7, 8])
+    MessageId::new(
+        Timestamp::from_micros(1_742_000_000_123_456),
+        [1, 2, 3, 4, 5, 6, 7, 8],
+    )
 }
 
 fn keys(size: &Size) {
     let uuid = id().uuid();
     let to_key = || _ = black_box(MessageId::from_uuid(black_box(uuid)).map(MessageId::order_key));
     let copy = || _ = black_box(*black_box(uuid.as_bytes()));
-    compare(size, "a UUID to its order key", to_key, "16 bytes copied", copy);
+    compare(
+        size,
+        "a UUID to its order key",
+        to_key,
+        "16 bytes copied",
+        copy,
+    );
     let key = id().order_key();
     let from_key = || _ = black_box(MessageId::from_order_key(black_box(key)).map(MessageId::uuid));
-    compare(size, "an order key to its UUID", from_key, "16 bytes copied", copy);
+    compare(
+        size,
+        "an order key to its UUID",
+        from_key,
+        "16 bytes copied",
+        copy,
+    );
 }
 
 fn cursors(size: &Size) {
@@ -109,8 +138,11 @@ fn cursors(size: &Size) {
         || drop(black_box(black_box(moment).to_string())),
         "seven numbers formatted",
         || {
-            let [year, month, day, hour, minute, second, micros] = black_box([2025, 3, 15, 0, 53, 20, 123_456]);
-            drop(black_box(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")));
+            let [year, month, day, hour, minute, second, micros] =
+                black_box([2025, 3, 15, 0, 53, 20, 123_456]);
+            drop(black_box(format!(
+                "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
+            )));
         },
     );
 }
@@ -142,18 +174,31 @@ async fn store(world: &World, bare: &Spread, size: &Size) {
     for _ in 0..size.rounds {
         let before = cpu_micros();
         for _ in 0..Operation::NewestPage.times() {
-            let page = world.store().history(conversation, &Cut::default(), &PageRequest::first(50)).await.unwrap();
+            let page = world
+                .store()
+                .history(conversation, &Cut::default(), &PageRequest::first(50))
+                .await
+                .unwrap();
             assert_eq!(page.items.len(), 50);
         }
         ours.push((cpu_micros() - before) / Operation::NewestPage.times() as f64);
     }
-    print("a page of 50 from the store", &ours, "its rows from the engine, as JSON", bare);
+    print(
+        "a page of 50 from the store",
+        &ours,
+        "its rows from the engine, as JSON",
+        bare,
+    );
 }
 
 /// Beside the library that writes the same answer as text.
 async fn execution(world: &World, size: &Size) {
     let mut client = Client::new(world, &world.places[0]).await;
-    for operation in [Operation::NewestPage, Operation::InboxPage, Operation::Delivery] {
+    for operation in [
+        Operation::NewestPage,
+        Operation::InboxPage,
+        Operation::Delivery,
+    ] {
         let answer: Value = serde_json::from_str(&client.text(operation).await).unwrap();
         let (mut ours, mut bare) = (Spread::default(), Spread::default());
         for _ in 0..size.rounds {
@@ -165,7 +210,9 @@ async fn execution(world: &World, size: &Size) {
             client.drain();
             let before = cpu_micros();
             for _ in 0..operation.times() {
-                drop(black_box(serde_json::to_string(black_box(&answer)).unwrap()));
+                drop(black_box(
+                    serde_json::to_string(black_box(&answer)).unwrap(),
+                ));
             }
             bare.push((cpu_micros() - before) / operation.times() as f64);
         }
@@ -181,9 +228,19 @@ async fn execution(world: &World, size: &Size) {
             Some(viewer.clone()),
             Default::default(),
         ));
-        drop(black_box(serde_json::to_string(&response.expect("it waits for nothing")).unwrap()));
+        drop(black_box(
+            serde_json::to_string(&response.expect("it waits for nothing")).unwrap(),
+        ));
     };
-    compare(size, "the least query, known", execute, "serde_json of its answer", || {
-        drop(black_box(serde_json::to_string(black_box(&answer)).unwrap()));
-    });
+    compare(
+        size,
+        "the least query, known",
+        execute,
+        "serde_json of its answer",
+        || {
+            drop(black_box(
+                serde_json::to_string(black_box(&answer)).unwrap(),
+            ));
+        },
+    );
 }

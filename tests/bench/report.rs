@@ -10,7 +10,8 @@ impl Verdicts {
     /// `is_good` says whether the aim was met; it changes a word and nothing else.
     pub fn push(&mut self, what: &str, ratio: f64, aim: &str, is_good: bool) {
         let word = if is_good { "met" } else { "MISSED" };
-        self.0.push(format!("ratio {ratio:>5.2}  (aim {aim}: {word})  {what}"));
+        self.0
+            .push(format!("ratio {ratio:>5.2}  (aim {aim}: {word})  {what}"));
     }
 
     pub fn print(&self) {
@@ -40,7 +41,11 @@ pub fn number(value: f64) -> String {
 
 /// The median, and from where to where it went.
 pub fn spread(spread: &Spread) -> String {
-    format!("{:>8} {:>17}", number(spread.median()), format!("{}…{}", number(spread.min()), number(spread.max())))
+    format!(
+        "{:>8} {:>17}",
+        number(spread.median()),
+        format!("{}…{}", number(spread.min()), number(spread.max()))
+    )
 }
 
 pub fn heading(text: &str) {

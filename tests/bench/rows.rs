@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable as _};
 use serde::{Deserialize, Serialize};
-use wideroom::model::{Content, ConversationId, IdempotencyKey, MessageId, MessageKind, OrderKey, Timestamp, UserId};
+use wideroom::model::{
+    Content, ConversationId, IdempotencyKey, MessageId, MessageKind, OrderKey, Timestamp, UserId,
+};
 
 use crate::measure::{Spread, cpu_micros};
 
@@ -52,8 +54,13 @@ pub struct Rows {
 
 impl Rows {
     pub fn open(folder: &Path) -> Self {
-        let database = Database::builder(folder.join("db")).cache_size(64 << 20).open().unwrap();
-        let messages = database.keyspace("messages", KeyspaceCreateOptions::default).unwrap();
+        let database = Database::builder(folder.join("db"))
+            .cache_size(64 << 20)
+            .open()
+            .unwrap();
+        let messages = database
+            .keyspace("messages", KeyspaceCreateOptions::default)
+            .unwrap();
         Self { database, messages }
     }
 
@@ -73,9 +80,16 @@ impl Rows {
     }
 
     pub fn page(&self, conversation: ConversationId) -> String {
-        let rows = self.database.snapshot().prefix(&self.messages, conversation.0.as_bytes());
+        let rows = self
+            .database
+            .snapshot()
+            .prefix(&self.messages, conversation.0.as_bytes());
         // One more says whether there are more.
-        let edges: Vec<Edge> = rows.take(COUNT + 1).map(|row| edge(row.into_inner().unwrap())).take(COUNT).collect();
+        let edges: Vec<Edge> = rows
+            .take(COUNT + 1)
+            .map(|row| edge(row.into_inner().unwrap()))
+            .take(COUNT)
+            .collect();
         serde_json::to_string(&edges).unwrap()
     }
 }
@@ -84,12 +98,18 @@ fn edge((key, value): (fjall::Slice, fjall::Slice)) -> Edge {
     let (row, _): (Row, _) = postcard::take_from_bytes(&value[1..]).unwrap();
     let place: [u8; 16] = key[16..].try_into().unwrap();
     let id = MessageId::from_order_key(OrderKey(place.map(|byte| !byte))).unwrap();
-    let name = |kind: u8, rest: &[u8]| URL_SAFE_NO_PAD.encode([&[1, kind], &key[..16], rest].concat());
+    let name =
+        |kind: u8, rest: &[u8]| URL_SAFE_NO_PAD.encode([&[1, kind], &key[..16], rest].concat());
     let node = Node {
         id: name(b'm', id.uuid().as_bytes()),
         body: row.content.unwrap().body.as_str().to_owned(),
         created_at: id.moment().to_string(),
-        sender: User { username: row.sender.as_str().to_owned() },
+        sender: User {
+            username: row.sender.as_str().to_owned(),
+        },
     };
-    Edge { cursor: name(b'M', &id.order_key().0), node }
+    Edge {
+        cursor: name(b'M', &id.order_key().0),
+        node,
+    }
 }

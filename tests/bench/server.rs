@@ -39,7 +39,17 @@ impl Server {
     /// The real program on a data folder, without rates.
     pub fn wideroom(folder: &Path, options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--rates", "off", "--data"]).arg(folder).args(options);
+        command
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--rates",
+                "off",
+                "--data",
+            ])
+            .arg(folder)
+            .args(options);
         command.env("WIDEROOM_FREE_DISK_MIN", "1MiB");
         Self::start(command)
     }
@@ -53,26 +63,48 @@ impl Server {
 
     /// The first line that it prints ends with where it listens.
     fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        std::io::BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let address = line.trim().rsplit_once('/').unwrap().1.parse().unwrap();
-        Self { child, address, spent: Mutex::default() }
+        Self {
+            child,
+            address,
+            spent: Mutex::default(),
+        }
     }
 
     /// CPU time of all threads of the server so far, user and kernel.
     pub fn cpu_micros(&self) -> f64 {
         let mut spent = self.spent.lock().unwrap();
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten() {
-            let Ok(stat) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
-            spent.insert(task.file_name(), stat.split(' ').next().unwrap().parse().unwrap());
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))
+            .unwrap()
+            .flatten()
+        {
+            let Ok(stat) = std::fs::read_to_string(task.path().join("schedstat")) else {
+                continue;
+            };
+            spent.insert(
+                task.file_name(),
+                stat.split(' ').next().unwrap().parse().unwrap(),
+            );
         }
         spent.values().sum::<u64>() as f64 / 1e3
     }
 
     pub fn resident_kib(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 }
@@ -88,7 +120,12 @@ pub fn listener() -> impl axum::serve::Listener<Addr = SocketAddr> {
 pub async fn serve_fixed(path: &str) {
     let answer = Bytes::from(std::fs::read(path).unwrap());
     let fixed = move |_asked: Bytes| async move { ([(CONTENT_TYPE, JSON)], answer) };
-    axum::serve(listener(), axum::Router::new().route("/graphql", axum::routing::post(fixed))).await.unwrap();
+    axum::serve(
+        listener(),
+        axum::Router::new().route("/graphql", axum::routing::post(fixed)),
+    )
+    .await
+    .unwrap();
 }
 
 /// One connection that is kept alive.
@@ -103,15 +140,28 @@ impl Client {
         stream.set_nodelay(true).unwrap();
         let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        Self { sender, authorization: format!("Bearer {token}") }
+        Self {
+            sender,
+            authorization: format!("Bearer {token}"),
+        }
     }
 
     /// The answer as it comes.
     pub async fn post(&mut self, body: String) -> Bytes {
-        let request = Request::builder().method(Method::POST).uri("/graphql").header(HOST, "localhost").header(ACCEPT, JSON);
-        let request = request.header(CONTENT_TYPE, "application/json").header(AUTHORIZATION, &self.authorization);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("/graphql")
+            .header(HOST, "localhost")
+            .header(ACCEPT, JSON);
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .header(AUTHORIZATION, &self.authorization);
         self.sender.ready().await.unwrap();
-        let answer = self.sender.send_request(request.body(Full::from(body)).unwrap()).await.unwrap();
+        let answer = self
+            .sender
+            .send_request(request.body(Full::from(body)).unwrap())
+            .await
+            .unwrap();
         assert!(answer.status().is_success(), "{}", answer.status());
         answer.into_body().collect().await.unwrap().to_bytes()
     }

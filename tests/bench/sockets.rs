@@ -31,8 +31,7 @@ const ROUND_MAX: Duration = Duration::from_millis(500);
 /// The same for all who subscribe.
 pub const MESSAGES: &str = "subscription($c: ID!, $after: String) { messageAdded(conversationId: $c, after: $after) { messageEdge { cursor
     node { id uuid body createdAt sender { username displayName } replyTo { id } reactions { emoji count } } } } }";
-pub const SEND: &str =
-    "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { id } } } }";
+pub const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { id } } } }";
 
 /// The real program with a conversation of its own in it.
 pub struct Ours {
@@ -43,17 +42,34 @@ pub struct Ours {
 }
 
 pub async fn connect(address: SocketAddr) -> Socket {
-    let mut request = format!("ws://{address}/graphql/ws").into_client_request().unwrap();
-    request.headers_mut().insert("sec-websocket-protocol", "graphql-transport-ws".parse().unwrap());
+    let mut request = format!("ws://{address}/graphql/ws")
+        .into_client_request()
+        .unwrap();
+    request.headers_mut().insert(
+        "sec-websocket-protocol",
+        "graphql-transport-ws".parse().unwrap(),
+    );
     let stream = TcpStream::connect(address).await.unwrap();
     stream.set_nodelay(true).unwrap();
     // The library would take 128 KiB for each.
-    let config = WebSocketConfig::default().read_buffer_size(4 * 1024).write_buffer_size(4 * 1024);
-    tokio_tungstenite::client_async_with_config(request, MaybeTlsStream::Plain(stream), Some(config)).await.unwrap().0
+    let config = WebSocketConfig::default()
+        .read_buffer_size(4 * 1024)
+        .write_buffer_size(4 * 1024);
+    tokio_tungstenite::client_async_with_config(
+        request,
+        MaybeTlsStream::Plain(stream),
+        Some(config),
+    )
+    .await
+    .unwrap()
+    .0
 }
 
 pub async fn say(socket: &mut Socket, message: Value) {
-    socket.send(Message::text(message.to_string())).await.unwrap();
+    socket
+        .send(Message::text(message.to_string()))
+        .await
+        .unwrap();
 }
 
 pub async fn hear(socket: &mut Socket) -> Value {
@@ -71,18 +87,40 @@ impl Ours {
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         // One socket sends all, and the listeners say nothing.
-        let server = Server::wideroom(folder.path(), &["--log", "error", "--socket-rate", "1000", "--socket-ping-every", "1h"]);
+        let server = Server::wideroom(
+            folder.path(),
+            &[
+                "--log",
+                "error",
+                "--socket-rate",
+                "1000",
+                "--socket-ping-every",
+                "1h",
+            ],
+        );
         let auth = Auth::open(folder.path()).unwrap();
-        let mut ours = Self { server, auth, conversation: String::new(), _folder: folder };
+        let mut ours = Self {
+            server,
+            auth,
+            conversation: String::new(),
+            _folder: folder,
+        };
         let mut socket = ours.sign_in(PEOPLE[0]).await;
         let document = "mutation { startDirectConversation(input: {username: \"adam\"}) { conversation { id } } }";
         let made = ask(&mut socket, document, json!({})).await;
-        made["startDirectConversation"]["conversation"]["id"].as_str().unwrap().clone_into(&mut ours.conversation);
+        made["startDirectConversation"]["conversation"]["id"]
+            .as_str()
+            .unwrap()
+            .clone_into(&mut ours.conversation);
         ours
     }
 
     pub async fn sign_in(&self, name: &str) -> Socket {
-        let token = self.auth.issue(&UserId::parse(name).unwrap(), Duration::from_secs(36_000), SystemClock.now());
+        let token = self.auth.issue(
+            &UserId::parse(name).unwrap(),
+            Duration::from_secs(36_000),
+            SystemClock.now(),
+        );
         let mut socket = connect(self.server.address).await;
         say(&mut socket, json!({"type": "connection_init", "payload": {"Authorization": format!("Bearer {token}")}})).await;
         assert_eq!(hear(&mut socket).await["type"], "connection_ack");
@@ -94,18 +132,38 @@ impl Ours {
         // As clients do, each with an id of its own.
         let id = format!("6f1c2b7e-0000-4000-8000-{number:012}");
         let payload = json!({"query": MESSAGES, "variables": {"c": self.conversation}});
-        say(&mut socket, json!({"type": "subscribe", "id": id, "payload": payload})).await;
+        say(
+            &mut socket,
+            json!({"type": "subscribe", "id": id, "payload": payload}),
+        )
+        .await;
         socket
     }
 
     /// So many who listen.
     pub async fn crowd(&self, count: usize) -> Vec<Socket> {
-        let mut sockets: Vec<_> =
-            stream::iter(0..count).map(|number| self.subscribe(number)).buffer_unordered(CONNECT_AT_ONCE).collect().await;
+        let mut sockets: Vec<_> = stream::iter(0..count)
+            .map(|number| self.subscribe(number))
+            .buffer_unordered(CONNECT_AT_ONCE)
+            .collect()
+            .await;
         let mut sender = self.sign_in(PEOPLE[0]).await;
         // Each listens once it is told something.
-        while join_all(sockets.iter_mut().map(|socket| tokio::time::timeout(ROUND_MAX, hear(socket)))).await.iter().any(Result::is_err) {
-            ask(&mut sender, SEND, json!({"c": self.conversation, "b": "is everybody there?"})).await;
+        while join_all(
+            sockets
+                .iter_mut()
+                .map(|socket| tokio::time::timeout(ROUND_MAX, hear(socket))),
+        )
+        .await
+        .iter()
+        .any(Result::is_err)
+        {
+            ask(
+                &mut sender,
+                SEND,
+                json!({"c": self.conversation, "b": "is everybody there?"}),
+            )
+            .await;
         }
         tokio::time::sleep(ROUND_MAX).await;
         sockets

@@ -38,8 +38,19 @@ pub struct Way {
 }
 
 impl Way {
-    pub fn new(name: &'static str, senders: usize, send: impl Fn(usize, u64) -> Sending + Send + Sync + 'static) -> Self {
-        Self { name, senders, send: Arc::new(send), rate: Spread::default(), cpu: Spread::default(), latencies: Vec::new() }
+    pub fn new(
+        name: &'static str,
+        senders: usize,
+        send: impl Fn(usize, u64) -> Sending + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            senders,
+            send: Arc::new(send),
+            rate: Spread::default(),
+            cpu: Spread::default(),
+            latencies: Vec::new(),
+        }
     }
 
     pub async fn round(&mut self, length: Duration, serial: &Arc<AtomicU64>, is_counted: bool) {
@@ -73,7 +84,12 @@ impl Way {
     pub fn print(&mut self) {
         self.latencies.sort_unstable_by(f64::total_cmp);
         let [half, nearly_all] = [0.5, 0.99].map(|share| quantile(&self.latencies, share));
-        println!("  {:<30} {}  {half:>7.1}  {nearly_all:>7.1}  {}", self.name, report::spread(&self.rate), report::spread(&self.cpu));
+        println!(
+            "  {:<30} {}  {half:>7.1}  {nearly_all:>7.1}  {}",
+            self.name,
+            report::spread(&self.rate),
+            report::spread(&self.cpu)
+        );
     }
 }
 
@@ -106,20 +122,41 @@ pub async fn measure(size: &Size, verdicts: &mut Verdicts) {
     let [bare, ours @ ..] = &ways;
     for way in ours {
         let ratio = way.rate.median() / bare.rate.median();
-        verdicts.push(&format!("sends/s, {}, to those of the engine alone", way.name), ratio, "at least 0.3", ratio >= AIM);
+        verdicts.push(
+            &format!("sends/s, {}, to those of the engine alone", way.name),
+            ratio,
+            "at least 0.3",
+            ratio >= AIM,
+        );
     }
     let sends = number(ways[1].latencies.len() as f64);
-    report::heading("First inbox page of the one who is in all 64 conversations of two, in µs on the processor");
+    report::heading(
+        "First inbox page of the one who is in all 64 conversations of two, in µs on the processor",
+    );
     println!("  {:<30} {}", "before", report::spread(&quiet));
-    println!("  {:<30} {}", format!("during some {sends} sends"), report::spread(&busy));
+    println!(
+        "  {:<30} {}",
+        format!("during some {sends} sends"),
+        report::spread(&busy)
+    );
     let ratio = busy.max() / quiet.median();
-    verdicts.push("inbox, first page: at its most during these sends, to before", ratio, "at most 1.3", ratio <= 1.3);
+    verdicts.push(
+        "inbox, first page: at its most during these sends, to before",
+        ratio,
+        "at most 1.3",
+        ratio <= 1.3,
+    );
 }
 
 /// Prints the measurements of each way.
 pub fn print(what: &str, ways: &mut [Way]) {
-    report::heading(&format!("{what}: by the clock per second, ms until kept (p50, p99), and µs of each on the processor"));
-    println!("  {:<30} {:>26}  {:>7}  {:>7}  {:>26}", "", "sends/s", "p50", "p99", "µs/send");
+    report::heading(&format!(
+        "{what}: by the clock per second, ms until kept (p50, p99), and µs of each on the processor"
+    ));
+    println!(
+        "  {:<30} {:>26}  {:>7}  {:>7}  {:>26}",
+        "", "sends/s", "p50", "p99", "µs/send"
+    );
     ways.iter_mut().for_each(Way::print);
 }
 
@@ -129,8 +166,18 @@ pub type Senders = Vec<(UserId, String)>;
 /// A new conversation, the only one of the first of its people.
 pub async fn conversation(world: &World, people: &[String]) -> String {
     let people: Vec<&str> = people.iter().map(String::as_str).collect();
-    let mut loader = Loader { store: &**world.store(), rows: Vec::new() };
-    loader.conversation("Some of us", &people, SystemClock.now().plus_micros(-60_000_000), 10).await;
+    let mut loader = Loader {
+        store: &**world.store(),
+        rows: Vec::new(),
+    };
+    loader
+        .conversation(
+            "Some of us",
+            &people,
+            SystemClock.now().plus_micros(-60_000_000),
+            10,
+        )
+        .await;
     loader.flush().await;
     world.first_in_inbox(&user(people[0])).await
 }
@@ -138,7 +185,10 @@ pub async fn conversation(world: &World, people: &[String]) -> String {
 pub async fn of_many(world: &World, count: usize) -> Senders {
     let people: Vec<String> = (0..count).map(|one| format!("of{count}_{one}")).collect();
     let conversation = conversation(world, &people).await;
-    people.iter().map(|one| (user(one), conversation.clone())).collect()
+    people
+        .iter()
+        .map(|one| (user(one), conversation.clone()))
+        .collect()
 }
 
 pub fn bare() -> Way {
@@ -155,7 +205,13 @@ fn ours(name: &'static str, world: &Arc<World>, senders: Senders, is_keyed: bool
 }
 
 /// Sends through the API, of so many at once.
-pub fn ours_at_once(name: &'static str, at_once: usize, world: &Arc<World>, senders: Senders, is_keyed: bool) -> Way {
+pub fn ours_at_once(
+    name: &'static str,
+    at_once: usize,
+    world: &Arc<World>,
+    senders: Senders,
+    is_keyed: bool,
+) -> Way {
     let (world, senders) = (Arc::clone(world), Arc::new(senders));
     Way::new(name, at_once, move |sender, serial| {
         let (world, senders) = (Arc::clone(&world), Arc::clone(&senders));

@@ -13,8 +13,8 @@ use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds, Executor, Terms};
 use wideroom::model::{
-    Body, Content, Conversation, ConversationId, ConversationKind, GroupName, IdempotencyKey, Membership, Message, MessageId, MessageKind,
-    Profile, Role, Timestamp, UserId,
+    Body, Content, Conversation, ConversationId, ConversationKind, GroupName, IdempotencyKey,
+    Membership, Message, MessageId, MessageKind, Profile, Role, Timestamp, UserId,
 };
 use wideroom::rate::Pace;
 use wideroom::store::embedded::{Embedded, Options};
@@ -74,9 +74,24 @@ pub fn user(name: &str) -> UserId {
 
 /// A text of some 60 bytes, and not always the same one.
 pub fn body(number: u64) -> String {
-    const WORDS: [&str; 8] = ["tomorrow", "the harbour", "at noon", "with Jonas", "if it rains", "again", "by train", "for two days"];
+    const WORDS: [&str; 8] = [
+        "tomorrow",
+        "the harbour",
+        "at noon",
+        "with Jonas",
+        "if it rains",
+        "again",
+        "by train",
+        "for two days",
+    ];
     let word = |shift: u64| WORDS[(number >> shift) as usize % WORDS.len()];
-    format!("{number}: we could go {}, {} or {}, {}", word(0), word(3), word(6), word(9))
+    format!(
+        "{number}: we could go {}, {} or {}, {}",
+        word(0),
+        word(3),
+        word(6),
+        word(9)
+    )
 }
 
 /// As long as the UUIDs that clients use.
@@ -90,7 +105,10 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let start = Instant::now();
         let store = open_store(&folder).await;
-        let mut loader = Loader { store: &*store, rows: Vec::new() };
+        let mut loader = Loader {
+            store: &*store,
+            rows: Vec::new(),
+        };
         let mut places = Vec::with_capacity(shapes.len());
         for (number, shape) in shapes.iter().enumerate() {
             places.push(loader.place(number, *shape).await);
@@ -100,7 +118,11 @@ impl World {
         store.close().await.unwrap();
         drop(store);
         let world = Self::open(folder, places).await;
-        println!("Loaded {} messages in {:.1} s.", world.message_count(), took.as_secs_f64());
+        println!(
+            "Loaded {} messages in {:.1} s.",
+            world.message_count(),
+            took.as_secs_f64()
+        );
         crate::measure::idle().await;
         world
     }
@@ -113,14 +135,39 @@ impl World {
     /// Over a store that is there. What lies in the folder is the embedded one's.
     pub async fn over(store: Arc<dyn Store>, folder: TempDir, places: Vec<Place>) -> Self {
         let bus = Bus::default();
-        let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
-        let chat = Chat::open(Arc::clone(&store), bus.clone(), Arc::new(SystemClock), bounds).await.unwrap();
+        let bounds = Bounds {
+            rates: RateBounds {
+                is_on: false,
+                ..RateBounds::default()
+            },
+            ..Bounds::default()
+        };
+        let chat = Chat::open(
+            Arc::clone(&store),
+            bus.clone(),
+            Arc::new(SystemClock),
+            bounds,
+        )
+        .await
+        .unwrap();
         let api = Api::new(chat.clone(), DocumentBounds::default());
-        Self { bus, places, chat, api, store, folder }
+        Self {
+            bus,
+            places,
+            chat,
+            api,
+            store,
+            folder,
+        }
     }
 
     pub fn message_count(&self) -> u64 {
-        self.places.iter().map(|Place { shape, .. }| shape.messages + OTHERS_MESSAGES * (shape.conversations as u64 - 1)).sum()
+        self.places
+            .iter()
+            .map(|Place { shape, .. }| {
+                shape.messages + OTHERS_MESSAGES * (shape.conversations as u64 - 1)
+            })
+            .sum()
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -144,14 +191,23 @@ impl World {
     pub async fn ask(&self, viewer: &UserId, document: &str, variables: Value) -> String {
         let prepared = self.api.prepare(document, None).unwrap();
         debug_assert_ne!(prepared.operation, OperationType::Subscription);
-        let response = self.api.execute(&prepared, Variables::from_json(variables), Some(viewer.clone()), Arc::default()).await;
+        let response = self
+            .api
+            .execute(
+                &prepared,
+                Variables::from_json(variables),
+                Some(viewer.clone()),
+                Arc::default(),
+            )
+            .await;
         // A refused request is cheap and would falsify the figure.
         assert!(response.errors.is_empty(), "{:?}", response.errors);
         serde_json::to_string(&response).unwrap()
     }
 
     pub async fn data(&self, viewer: &UserId, document: &str, variables: Value) -> Value {
-        let mut answer: Value = serde_json::from_str(&self.ask(viewer, document, variables).await).unwrap();
+        let mut answer: Value =
+            serde_json::from_str(&self.ask(viewer, document, variables).await).unwrap();
         answer["data"].take()
     }
 
@@ -162,14 +218,33 @@ impl World {
         variables: Value,
     ) -> futures_util::stream::BoxStream<'static, wideroom::graphql::Told> {
         let prepared = self.api.prepare(document, None).unwrap();
-        let terms = Terms { budget: Arc::default(), pace: Pace::free() };
-        self.api.subscribe(&prepared, Variables::from_json(variables), Some(viewer.clone()), terms).await
+        let terms = Terms {
+            budget: Arc::default(),
+            pace: Pace::free(),
+        };
+        self.api
+            .subscribe(
+                &prepared,
+                Variables::from_json(variables),
+                Some(viewer.clone()),
+                terms,
+            )
+            .await
     }
 
     /// The global id of the first conversation in somebody's inbox.
     pub async fn first_in_inbox(&self, viewer: &UserId) -> String {
-        let data = self.data(viewer, "{ inbox(first: 1) { edges { node { conversation { id } } } } }", json!({})).await;
-        data["inbox"]["edges"][0]["node"]["conversation"]["id"].as_str().unwrap().to_owned()
+        let data = self
+            .data(
+                viewer,
+                "{ inbox(first: 1) { edges { node { conversation { id } } } } }",
+                json!({}),
+            )
+            .await;
+        data["inbox"]["edges"][0]["node"]["conversation"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 }
 
@@ -194,7 +269,10 @@ impl Closed {
 async fn open_store(folder: &TempDir) -> Arc<dyn Store> {
     let start = Instant::now();
     loop {
-        let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
         match Embedded::open(options, Arc::new(SystemClock)).await {
             Ok(store) => return Arc::new(store),
             Err(error) => assert!(start.elapsed() < OPEN_MAX, "{error}"),
@@ -219,7 +297,10 @@ impl Loader<'_> {
 
     pub async fn flush(&mut self) {
         let fates = self.store.import(&self.rows).await.unwrap();
-        assert!(fates.iter().all(|fate| *fate == Imported::Added), "everything is new");
+        assert!(
+            fates.iter().all(|fate| *fate == Imported::Added),
+            "everything is new"
+        );
         self.rows.clear();
     }
 
@@ -227,21 +308,47 @@ impl Loader<'_> {
         let names = PEOPLE.map(|name| format!("{name}{number}"));
         let people: Vec<&str> = names.iter().map(String::as_str).collect();
         for name in &people {
-            let profile = Profile { display_name: Some(name.to_uppercase()), ..Profile::default() };
-            self.push(ImportRow::User { user: user(name), profile }).await;
+            let profile = Profile {
+                display_name: Some(name.to_uppercase()),
+                ..Profile::default()
+            };
+            self.push(ImportRow::User {
+                user: user(name),
+                profile,
+            })
+            .await;
         }
         let last = SystemClock.now().plus_micros(-60_000_000);
         let first = last.plus_micros(-STEP_MICROS * (shape.messages as i64 - 1));
         for back in (1..shape.conversations).rev() {
             let last = last.plus_micros(-STEP_MICROS * back as i64);
-            self.conversation(&format!("Group {back}"), &[people[0], people[3]], last, OTHERS_MESSAGES).await;
+            self.conversation(
+                &format!("Group {back}"),
+                &[people[0], people[3]],
+                last,
+                OTHERS_MESSAGES,
+            )
+            .await;
         }
-        let conversation = self.conversation("The long one", &people, last, shape.messages).await;
-        Place { shape, people: names.map(|name| user(&name)), conversation, span: (first, last) }
+        let conversation = self
+            .conversation("The long one", &people, last, shape.messages)
+            .await;
+        Place {
+            shape,
+            people: names.map(|name| user(&name)),
+            conversation,
+            span: (first, last),
+        }
     }
 
     /// A group with so many messages up to this moment. The first of its people has read all but the last few, the third nothing.
-    pub async fn conversation(&mut self, name: &str, people: &[&str], last: Timestamp, messages: u64) -> ConversationId {
+    pub async fn conversation(
+        &mut self,
+        name: &str,
+        people: &[&str],
+        last: Timestamp,
+        messages: u64,
+    ) -> ConversationId {
         static SERIAL: AtomicI64 = AtomicI64::new(1);
         let id = ConversationId::random();
         let moment = |back: u64| last.plus_micros(-STEP_MICROS * back as i64);
@@ -257,16 +364,32 @@ impl Loader<'_> {
             input_hash: None,
             is_large: false,
         };
-        self.push(ImportRow::Conversation { conversation, last_activity: None }).await;
+        self.push(ImportRow::Conversation {
+            conversation,
+            last_activity: None,
+        })
+        .await;
         for (place, name) in people.iter().enumerate() {
             let read_up_to = (place == 0 && messages > UNREAD).then(|| message_id(UNREAD));
-            let places = ImportPlaces { read_up_to, ..ImportPlaces::default() };
+            let places = ImportPlaces {
+                read_up_to,
+                ..ImportPlaces::default()
+            };
             let membership = Membership::joined(Role::Member);
-            self.push(ImportRow::Participant { conversation: id, user: user(name), membership, places }).await;
+            self.push(ImportRow::Participant {
+                conversation: id,
+                user: user(name),
+                membership,
+                places,
+            })
+            .await;
         }
         let others: Vec<_> = people.iter().skip(1).map(|name| user(name)).collect();
         for back in (0..messages).rev() {
-            let content = Content { body: Body::parse(body(back), Body::BYTES_MAX, false).unwrap(), ..Content::default() };
+            let content = Content {
+                body: Body::parse(body(back), Body::BYTES_MAX, false).unwrap(),
+                ..Content::default()
+            };
             let message = Message {
                 conversation: id,
                 id: message_id(back),

@@ -23,11 +23,21 @@ impl Scene {
     async fn set_up() -> Self {
         let program = Program::new();
         let server = Server::start(&program, &["--log", "warn", "--answer-max", "64KiB"]);
-        let mut alice = Caller::connect(server.address(), &program.token("alice")).await.unwrap();
+        let mut alice = Caller::connect(server.address(), &program.token("alice"))
+            .await
+            .unwrap();
         let document = "mutation { made: startDirectConversation(input: {username: \"bob\"}) { conversation { id } } }";
         let made = alice.data(document, &Value::Null).await.unwrap();
-        let conversation = made["made"]["conversation"]["id"].as_str().unwrap().to_owned();
-        let mut scene = Self { program, server, conversation, alice };
+        let conversation = made["made"]["conversation"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let mut scene = Self {
+            program,
+            server,
+            conversation,
+            alice,
+        };
         for _ in 0..MESSAGES {
             scene.send(&"\"".repeat(BODY_CHARS)).await;
         }
@@ -36,13 +46,23 @@ impl Scene {
 
     /// Answers with the cursor.
     async fn send(&mut self, body: &str) -> String {
-        let data = self.alice.data(SEND, &json!({ "c": self.conversation, "b": body })).await.unwrap();
-        data["sendMessage"]["messageEdge"]["cursor"].as_str().unwrap().to_owned()
+        let data = self
+            .alice
+            .data(SEND, &json!({ "c": self.conversation, "b": body }))
+            .await
+            .unwrap();
+        data["sendMessage"]["messageEdge"]["cursor"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     async fn ask(&mut self, selection: &str) -> Reply {
         let document = format!("query($c: ID!) {{ conversation(id: $c) {{ {selection} }} }}");
-        self.alice.ask(&document, &json!({ "c": self.conversation })).await.unwrap()
+        self.alice
+            .ask(&document, &json!({ "c": self.conversation }))
+            .await
+            .unwrap()
     }
 
     async fn socket(&self) -> Socket {
@@ -53,19 +73,34 @@ impl Scene {
 fn assert_too_large(error: &Value) {
     assert_eq!(error["extensions"]["code"], "BAD_USER_INPUT", "{error}");
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains(&ANSWER_MAX.to_string()) && message.contains("smaller pages"), "{message}");
+    assert!(
+        message.contains(&ANSWER_MAX.to_string()) && message.contains("smaller pages"),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_large_bodies_end_at_the_bound_however_they_are_asked_for() {
     let mut scene = Scene::set_up().await;
-    let fits = scene.ask("messages(first: 3) { edges { node { body } } }").await;
+    let fits = scene
+        .ask("messages(first: 3) { edges { node { body } } }")
+        .await;
     assert_eq!(fits.status, 200);
-    assert_eq!(fits.body["data"]["conversation"]["messages"]["edges"].as_array().unwrap().len(), 3);
-    let aliases: String = (0..30).map(|alias| format!("a{alias}: messages(first: 100) {{ edges {{ node {{ body }} }} }} ")).collect();
+    assert_eq!(
+        fits.body["data"]["conversation"]["messages"]["edges"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
+    let aliases: String = (0..30)
+        .map(|alias| format!("a{alias}: messages(first: 100) {{ edges {{ node {{ body }} }} }} "))
+        .collect();
     // The library itself answers an object that is selected twice, and one that is in no list.
     let merged = "messages(first: 100) { edges { node { body } } } messages(first: 100) { edges { node { id } } }";
-    let single: String = (0..4).map(|alias| format!("a{alias}: lastMessage {{ body }} ")).collect();
+    let single: String = (0..4)
+        .map(|alias| format!("a{alias}: lastMessage {{ body }} "))
+        .collect();
     for selection in [aliases.as_str(), merged, single.as_str()] {
         let reply = scene.ask(selection).await;
         assert_eq!(reply.status, 422, "{selection}");
@@ -75,7 +110,9 @@ async fn pages_of_large_bodies_end_at_the_bound_however_they_are_asked_for() {
     let document = format!("query($c: ID!) {{ conversation(id: $c) {{ {aliases} }} }}");
     let mut socket = scene.socket().await;
     let payload = json!({ "query": document, "variables": { "c": scene.conversation } });
-    socket.say(&json!({ "type": "subscribe", "id": "1", "payload": payload })).await;
+    socket
+        .say(&json!({ "type": "subscribe", "id": "1", "payload": payload }))
+        .await;
     let heard = socket.hear().await;
     assert_eq!(heard["type"], "error");
     assert_too_large(&heard["payload"][0]);
@@ -86,19 +123,32 @@ async fn a_message_is_sent_though_the_page_beside_it_is_too_large() {
     let mut scene = Scene::set_up().await;
     let document = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"kept\"}) { messageEdge { node {
         conversation { messages(first: 100) { edges { node { body } } } } } } } }";
-    let reply = scene.alice.ask(document, &json!({ "c": scene.conversation })).await.unwrap();
+    let reply = scene
+        .alice
+        .ask(document, &json!({ "c": scene.conversation }))
+        .await
+        .unwrap();
     assert!(reply.body.get("data").is_none());
     assert_too_large(&reply.body["errors"][0]);
     assert_eq!(reply.outcome(), "UNKNOWN");
     let last = scene.ask("lastMessage { body }").await;
-    assert_eq!(last.body["data"]["conversation"]["lastMessage"]["body"], "kept");
+    assert_eq!(
+        last.body["data"]["conversation"]["lastMessage"]["body"],
+        "kept"
+    );
 }
 
 /// The cursor behind an event that was left out.
 fn cursor_behind(heard: &Value) -> &str {
-    assert_eq!((&heard["type"], &heard["payload"]["data"]), (&json!("next"), &Value::Null), "{heard}");
+    assert_eq!(
+        (&heard["type"], &heard["payload"]["data"]),
+        (&json!("next"), &Value::Null),
+        "{heard}"
+    );
     assert_too_large(&heard["payload"]["errors"][0]);
-    heard["payload"]["errors"][0]["extensions"]["cursor"].as_str().unwrap()
+    heard["payload"]["errors"][0]["extensions"]["cursor"]
+        .as_str()
+        .unwrap()
 }
 
 /// Subscribed twice, so that the executions may be shared, and once by what is the viewer's.
@@ -123,15 +173,19 @@ const PAGES: [(&str, &str); 4] = [
 ];
 
 async fn subscribe(scene: &Scene, socket: &mut Socket, id: &str, page: &str, after: Option<&str>) {
-    let payload =
-        json!({ "query": format!("subscription($c: ID!, $a: String) {{ {page} }}"), "variables": { "c": scene.conversation, "a": after } });
-    socket.say(&json!({ "type": "subscribe", "id": id, "payload": payload })).await;
+    let payload = json!({ "query": format!("subscription($c: ID!, $a: String) {{ {page} }}"), "variables": { "c": scene.conversation, "a": after } });
+    socket
+        .say(&json!({ "type": "subscribe", "id": id, "payload": payload }))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_goes_on_behind_an_event_that_is_too_large_and_resumes_there() {
     let mut scene = Scene::set_up().await;
-    let events = scene.ask("eventsCursor").await.body["data"]["conversation"]["eventsCursor"].as_str().unwrap().to_owned();
+    let events = scene.ask("eventsCursor").await.body["data"]["conversation"]["eventsCursor"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     for (id, page) in PAGES {
         let mut socket = scene.socket().await;
         subscribe(&scene, &mut socket, id, page, Some(&events)).await;
@@ -178,7 +232,10 @@ async fn the_inbox_goes_on_behind_an_event_that_is_too_large() {
     assert!(socket.hear().await["payload"]["data"]["inboxUpdated"]["cursor"].is_string());
     scene.send("one").await;
     let cursor = cursor_behind(&socket.hear().await).to_owned();
-    let again = document.replace("inboxUpdated {", &format!("inboxUpdated(after: \"{cursor}\") {{"));
+    let again = document.replace(
+        "inboxUpdated {",
+        &format!("inboxUpdated(after: \"{cursor}\") {{"),
+    );
     socket.subscribe("2", &again).await;
     let heard = socket.hear().await;
     assert!(heard["type"] == "next", "the cursor is good: {heard}");

@@ -16,16 +16,32 @@ use crate::support::client::{Caller, soon};
 use crate::support::program::{Ended, Program, Running};
 use crate::support::server::Server;
 
-const SEND: &str =
-    "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { uuid } } } }";
+const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { uuid } } } }";
 const QUIET: [&str; 4] = ["--log", "info,wideroom::server=warn", "--rates", "off"];
 
 fn backup(program: &Program, admin: &Admin, dir: &Path) -> Ended {
-    program.run(&["backup", dir.to_str().unwrap(), "--admin-listen", &admin.address.to_string()])
+    program.run(&[
+        "backup",
+        dir.to_str().unwrap(),
+        "--admin-listen",
+        &admin.address.to_string(),
+    ])
 }
 
 fn serve_copy(program: &Program, dir: &Path) -> Server {
-    Server::spawn(program.command(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--rates", "off"]).env("WIDEROOM_DATA", dir))
+    Server::spawn(
+        program
+            .command(&[
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--log",
+                "warn",
+                "--rates",
+                "off",
+            ])
+            .env("WIDEROOM_DATA", dir),
+    )
 }
 
 async fn history(stage: &Stage, address: SocketAddr, conversation: usize) -> History {
@@ -34,7 +50,11 @@ async fn history(stage: &Stage, address: SocketAddr, conversation: usize) -> His
 }
 
 fn bodies(history: &History) -> Vec<String> {
-    history.messages.iter().filter_map(|read| read.body.clone()).collect()
+    history
+        .messages
+        .iter()
+        .filter_map(|read| read.body.clone())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,29 +62,67 @@ async fn a_server_on_the_copy_gives_the_same_answers() {
     let stage = Stage::set_up(Program::new()).await;
     let (server, admin) = Server::start_with_admin(&stage.program, &QUIET);
     for (at, conversation) in stage.conversations.iter().enumerate() {
-        let mut caller = stage.caller(server.address(), conversation.participants[0]).await;
+        let mut caller = stage
+            .caller(server.address(), conversation.participants[0])
+            .await;
         for number in 0..3 {
-            caller.data(SEND, &json!({ "c": conversation.id, "b": format!("{at}/{number}") })).await.unwrap();
+            caller
+                .data(
+                    SEND,
+                    &json!({ "c": conversation.id, "b": format!("{at}/{number}") }),
+                )
+                .await
+                .unwrap();
         }
     }
     let dir = stage.program.dir.path().join("copy");
     let ended = backup(&stage.program, &admin, &dir);
-    assert!(ended.succeeded().ends_with(&format!("to serve them: wideroom serve --data {}\n", dir.display())), "{}", ended.stdout);
+    assert!(
+        ended.succeeded().ends_with(&format!(
+            "to serve them: wideroom serve --data {}\n",
+            dir.display()
+        )),
+        "{}",
+        ended.stdout
+    );
     let again = backup(&stage.program, &admin, &dir);
-    again.failed(1, &format!("{} is not empty: name a folder that is not there yet, or delete what is in it", dir.display()));
+    again.failed(
+        1,
+        &format!(
+            "{} is not empty: name a folder that is not there yet, or delete what is in it",
+            dir.display()
+        ),
+    );
     let copy = serve_copy(&stage.program, &dir);
     for at in 0..stage.conversations.len() {
-        let (one, other) = (history(&stage, server.address(), at).await, history(&stage, copy.address(), at).await);
+        let (one, other) = (
+            history(&stage, server.address(), at).await,
+            history(&stage, copy.address(), at).await,
+        );
         assert_eq!(one, other);
     }
     for user in [0, 9, 30] {
-        let inbox = async |address| read::inbox(&mut stage.caller(address, user).await).await.entries;
-        assert_eq!(inbox(server.address()).await, inbox(copy.address()).await, "{}", name(user));
+        let inbox = async |address| {
+            read::inbox(&mut stage.caller(address, user).await)
+                .await
+                .entries
+        };
+        assert_eq!(
+            inbox(server.address()).await,
+            inbox(copy.address()).await,
+            "{}",
+            name(user)
+        );
     }
     // It goes on from there, with the same tokens.
     for conversation in &stage.conversations {
-        let mut caller = stage.caller(copy.address(), conversation.participants[0]).await;
-        caller.data(SEND, &json!({ "c": conversation.id, "b": "on the copy" })).await.unwrap();
+        let mut caller = stage
+            .caller(copy.address(), conversation.participants[0])
+            .await;
+        caller
+            .data(SEND, &json!({ "c": conversation.id, "b": "on the copy" }))
+            .await
+            .unwrap();
     }
     for server in [server, copy] {
         server.signal("-TERM");
@@ -74,11 +132,19 @@ async fn a_server_on_the_copy_gives_the_same_answers() {
 }
 
 /// Sends one after the other until it is told to stop. What was acknowledged, and when.
-async fn send_on(mut caller: Caller, conversation: String, task: usize, stop: Arc<AtomicBool>) -> Vec<(String, Instant)> {
+async fn send_on(
+    mut caller: Caller,
+    conversation: String,
+    task: usize,
+    stop: Arc<AtomicBool>,
+) -> Vec<(String, Instant)> {
     let mut acknowledged = Vec::new();
     while !stop.load(Ordering::SeqCst) {
         let body = format!("{task}/{}", acknowledged.len());
-        caller.data(SEND, &json!({ "c": conversation, "b": body })).await.unwrap();
+        caller
+            .data(SEND, &json!({ "c": conversation, "b": body }))
+            .await
+            .unwrap();
         acknowledged.push((body, Instant::now()));
     }
     acknowledged
@@ -92,8 +158,15 @@ async fn a_copy_taken_while_many_send_holds_what_was_acknowledged_before() {
     let group = &stage.conversations[GROUP_AT];
     let mut senders = Vec::new();
     for task in 0..4 {
-        let caller = stage.caller(server.address(), group.participants[task]).await;
-        senders.push(tokio::spawn(send_on(caller, group.id.clone(), task, stop.clone())));
+        let caller = stage
+            .caller(server.address(), group.participants[task])
+            .await;
+        senders.push(tokio::spawn(send_on(
+            caller,
+            group.id.clone(),
+            task,
+            stop.clone(),
+        )));
     }
     let mut copies = Vec::new();
     for number in 0..2 {
@@ -112,10 +185,18 @@ async fn a_copy_taken_while_many_send_holds_what_was_acknowledged_before() {
         let there = bodies(&history(&stage, copy.address(), GROUP_AT).await);
         for (task, sent) in acknowledged.iter().enumerate() {
             let before = sent.iter().filter(|(_, at)| *at < began).count();
-            let kept: Vec<_> = there.iter().filter(|body| body.starts_with(&format!("{task}/"))).collect();
+            let kept: Vec<_> = there
+                .iter()
+                .filter(|body| body.starts_with(&format!("{task}/")))
+                .collect();
             assert!(kept.len() >= before, "{} of {before} are there", kept.len());
             // One moment: of each sender the first messages, and no hole.
-            assert!(kept.iter().enumerate().all(|(number, body)| **body == format!("{task}/{number}")), "{kept:?}");
+            assert!(
+                kept.iter()
+                    .enumerate()
+                    .all(|(number, body)| **body == format!("{task}/{number}")),
+                "{kept:?}"
+            );
         }
         copy.signal("-TERM");
         assert_eq!(copy.end().0, Some(0));
@@ -149,10 +230,13 @@ fn half_a_copy_never_looks_whole() {
     let mut halves = 0;
     for delay in [0, 20, 40, 80, 120, 200, 300] {
         let dir = program.dir.path().join(format!("half-{delay}"));
-        let mut command = program.command(&["backup", dir.to_str().unwrap(), "--admin-listen", &address]);
+        let mut command =
+            program.command(&["backup", dir.to_str().unwrap(), "--admin-listen", &address]);
         let mut process = Running::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
         // One that comes while the server still reads for the one before is refused, and gone at once.
-        wait_for(|| dir.join("unfinished-backup").exists() || process.child.try_wait().unwrap().is_some());
+        wait_for(|| {
+            dir.join("unfinished-backup").exists() || process.child.try_wait().unwrap().is_some()
+        });
         // Not to wait for anything: how far it is when it is killed is left to chance.
         std::thread::sleep(Duration::from_millis(delay));
         let _ = process.child.kill();
@@ -161,21 +245,48 @@ fn half_a_copy_never_looks_whole() {
             continue;
         }
         halves += 1;
-        let line = format!("{} is a backup that was not finished: delete it, and use another one", dir.display());
-        let ended: Ended = program.command(&["serve", "--listen", "127.0.0.1:0"]).env("WIDEROOM_DATA", &dir).output().unwrap().into();
-        assert_eq!((ended.code, ended.stderr.lines().last()), (Some(1), Some(format!("wideroom: {line}").as_str())));
-        backup(&program, &admin, &dir)
-            .failed(1, &format!("{} is not empty: name a folder that is not there yet, or delete what is in it", dir.display()));
+        let line = format!(
+            "{} is a backup that was not finished: delete it, and use another one",
+            dir.display()
+        );
+        let ended: Ended = program
+            .command(&["serve", "--listen", "127.0.0.1:0"])
+            .env("WIDEROOM_DATA", &dir)
+            .output()
+            .unwrap()
+            .into();
+        assert_eq!(
+            (ended.code, ended.stderr.lines().last()),
+            (Some(1), Some(format!("wideroom: {line}").as_str()))
+        );
+        backup(&program, &admin, &dir).failed(
+            1,
+            &format!(
+                "{} is not empty: name a folder that is not there yet, or delete what is in it",
+                dir.display()
+            ),
+        );
     }
     assert!(halves > 0, "none was killed in the middle");
     // The server is none the worse for it, and another copy is whole.
     let whole = program.dir.path().join("whole");
     wait_for(|| backup(&program, &admin, &whole).code == Some(0));
     let copy = serve_copy(&program, &whole);
-    let query = format!("%7Bconversation(id:%22{}%22)%7BmessageCount%7D%7D", conversation_id(&program, &copy));
-    let answer =
-        crate::cli::get(&copy.url, &format!("GET /graphql?query={query} HTTP/1.1\r\nAuthorization: Bearer {}", program.token("ann")));
-    assert!(answer.contains(&format!("\"messageCount\":{BULK}")), "{answer}");
+    let query = format!(
+        "%7Bconversation(id:%22{}%22)%7BmessageCount%7D%7D",
+        conversation_id(&program, &copy)
+    );
+    let answer = crate::cli::get(
+        &copy.url,
+        &format!(
+            "GET /graphql?query={query} HTTP/1.1\r\nAuthorization: Bearer {}",
+            program.token("ann")
+        ),
+    );
+    assert!(
+        answer.contains(&format!("\"messageCount\":{BULK}")),
+        "{answer}"
+    );
     for server in [server, copy] {
         server.signal("-TERM");
         assert_eq!(server.end().0, Some(0));
@@ -184,9 +295,21 @@ fn half_a_copy_never_looks_whole() {
 
 fn conversation_id(program: &Program, server: &Server) -> String {
     let query = "%7Binbox%7Bedges%7Bnode%7Bconversation%7Bid%7D%7D%7D%7D%7D";
-    let answer =
-        crate::cli::get(&server.url, &format!("GET /graphql?query={query} HTTP/1.1\r\nAuthorization: Bearer {}", program.token("ann")));
-    answer.split("\"id\":\"").nth(1).unwrap_or_else(|| panic!("{answer}")).split('"').next().unwrap().to_owned()
+    let answer = crate::cli::get(
+        &server.url,
+        &format!(
+            "GET /graphql?query={query} HTTP/1.1\r\nAuthorization: Bearer {}",
+            program.token("ann")
+        ),
+    );
+    answer
+        .split("\"id\":\"")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{answer}"))
+        .split('"')
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 fn wait_for(mut is_so: impl FnMut() -> bool) {

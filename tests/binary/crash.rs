@@ -70,7 +70,14 @@ async fn a_soak_of_half_an_hour_with_crashes_and_cuts() {
 
 async fn play(pace: Pace) {
     let stage = Arc::new(Stage::set_up(Program::new()).await);
-    let mut play = Play { pace, ledger: Ledger::default(), dice: Dice::new(), place: watch::channel(None).0, stage, cuts: 0 };
+    let mut play = Play {
+        pace,
+        ledger: Ledger::default(),
+        dice: Dice::new(),
+        place: watch::channel(None).0,
+        stage,
+        cuts: 0,
+    };
     let followers = play.follow();
     let began = Instant::now();
     let mut rounds = 0;
@@ -85,10 +92,17 @@ async fn play(pace: Pace) {
     }
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
-    let kept = play.ledger.attempts.iter().filter(|attempt| attempt.kept.is_some()).count();
+    let kept = play
+        .ledger
+        .attempts
+        .iter()
+        .filter(|attempt| attempt.kept.is_some())
+        .count();
     let unknown = play.ledger.attempts.len() - kept;
     let (cuts, marks) = (play.cuts, play.ledger.marks.len());
-    println!("{rounds} crashes, {cuts} cuts, {kept} acknowledged, {unknown} of unknown outcome, {marks} marks");
+    println!(
+        "{rounds} crashes, {cuts} cuts, {kept} acknowledged, {unknown} of unknown outcome, {marks} marks"
+    );
     assert!(kept > rounds * SENDERS, "{kept}");
 }
 
@@ -108,7 +122,11 @@ impl Play {
     fn follow(&self) -> Vec<Follower> {
         let mut followers = vec![Follower::of_inbox(&self.stage, 1, self.place.subscribe())];
         for conversation in [GROUP_AT, LARGE_AT, SMALL_AT, SMALL_AT + 20] {
-            followers.push(Follower::of_messages(&self.stage, conversation, self.place.subscribe()));
+            followers.push(Follower::of_messages(
+                &self.stage,
+                conversation,
+                self.place.subscribe(),
+            ));
         }
         followers
     }
@@ -122,7 +140,11 @@ impl Play {
         let address = server.address();
         self.move_to(address);
         let found = self.check(address, before).await;
-        let senders = self.senders(self.cuts, true).into_iter().map(|sender| tokio::spawn(sender.run(address))).collect::<Vec<_>>();
+        let senders = self
+            .senders(self.cuts, true)
+            .into_iter()
+            .map(|sender| tokio::spawn(sender.run(address)))
+            .collect::<Vec<_>>();
         // Not to wait for anything: when it is killed is left to chance.
         let micros = u64::try_from(self.pace.sending.as_micros()).unwrap();
         let mut left = Duration::from_micros(self.dice.roll(micros));
@@ -131,7 +153,11 @@ impl Play {
             tokio::time::sleep(piece).await;
             left -= piece;
             if left > Duration::ZERO {
-                println!("cut {}: {} KiB resident", self.cuts, server.resident_bytes() >> 10);
+                println!(
+                    "cut {}: {} KiB resident",
+                    self.cuts,
+                    server.resident_bytes() >> 10
+                );
                 self.move_to(address);
             }
         }
@@ -147,11 +173,17 @@ impl Play {
     /// Followers go there, or come back there.
     fn move_to(&mut self, address: SocketAddr) {
         self.cuts += 1;
-        self.place.send_replace(Some(Place { number: self.cuts, address }));
+        self.place.send_replace(Some(Place {
+            number: self.cuts,
+            address,
+        }));
     }
 
     async fn kill_while_starting(&mut self) {
-        let mut command = self.stage.program.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = self
+            .stage
+            .program
+            .command(&["serve", "--listen", "127.0.0.1:0"]);
         let starting = Running::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
         tokio::time::sleep(Duration::from_micros(self.dice.roll(150_000))).await;
         starting.kill();
@@ -161,23 +193,45 @@ impl Play {
         let found = self.ledger.check(&self.stage, address).await;
         if let Some(before) = before {
             for user in OBSERVED {
-                super::follower::check_resumed_inbox(&self.stage, address, user, &before, &found).await;
+                super::follower::check_resumed_inbox(&self.stage, address, user, &before, &found)
+                    .await;
             }
         }
         found
     }
 
     fn senders(&self, round: usize, is_going_on: bool) -> Vec<Sender> {
-        (0..SENDERS).map(|task| self.sender(round, task, is_going_on)).collect()
+        (0..SENDERS)
+            .map(|task| self.sender(round, task, is_going_on))
+            .collect()
     }
 
     fn sender(&self, round: usize, task: usize, is_going_on: bool) -> Sender {
-        let of_task = self.ledger.attempts.iter().enumerate().filter(|(_, attempt)| attempt.task == task && attempt.key.is_some());
-        let (kept, unknown): (Vec<_>, Vec<_>) = of_task.partition(|(_, attempt)| attempt.kept.is_some());
-        let again = unknown.into_iter().chain(kept.into_iter().rev().take(REPEATS));
-        let again = again.map(|(index, attempt)| (index, attempt.clone())).collect();
+        let of_task = self
+            .ledger
+            .attempts
+            .iter()
+            .enumerate()
+            .filter(|(_, attempt)| attempt.task == task && attempt.key.is_some());
+        let (kept, unknown): (Vec<_>, Vec<_>) =
+            of_task.partition(|(_, attempt)| attempt.kept.is_some());
+        let again = unknown
+            .into_iter()
+            .chain(kept.into_iter().rev().take(REPEATS));
+        let again = again
+            .map(|(index, attempt)| (index, attempt.clone()))
+            .collect();
         let (stage, pause) = (Arc::clone(&self.stage), self.pace.pause);
-        Sender { stage, round, task, dice: Dice::new(), again, is_going_on, pause, told: Told::default() }
+        Sender {
+            stage,
+            round,
+            task,
+            dice: Dice::new(),
+            again,
+            is_going_on,
+            pause,
+            told: Told::default(),
+        }
     }
 
     fn note(&mut self, told: Told) {
@@ -197,7 +251,12 @@ impl Play {
         for sender in self.senders(usize::MAX, false) {
             self.note(soon(sender.run(address)).await);
         }
-        assert!(self.ledger.attempts.iter().all(|attempt| attempt.key.is_none() || attempt.kept.is_some()));
+        assert!(
+            self.ledger
+                .attempts
+                .iter()
+                .all(|attempt| attempt.key.is_none() || attempt.kept.is_some())
+        );
         let found = self.ledger.check(&self.stage, address).await;
         (server, found)
     }
@@ -231,10 +290,14 @@ impl Sender {
     }
 
     async fn send_on(&mut self, address: SocketAddr) -> Result<(), Cut> {
-        let mut caller = Caller::connect(address, &self.stage.program.token(&name(self.task))).await?;
+        let mut caller =
+            Caller::connect(address, &self.stage.program.token(&name(self.task))).await?;
         for (index, attempt) in std::mem::take(&mut self.again) {
             let kept = send(&mut caller, &self.stage, &attempt).await?;
-            assert!(attempt.kept.is_none_or(|before| before.id == kept.id), "a key has two messages: {kept:?}, {attempt:?}");
+            assert!(
+                attempt.kept.is_none_or(|before| before.id == kept.id),
+                "a key has two messages: {kept:?}, {attempt:?}"
+            );
             self.told.again.push((index, kept));
         }
         while self.is_going_on {
@@ -257,28 +320,71 @@ impl Sender {
         let conversation = match self.task {
             0..=5 => GROUP_AT,
             6..=9 => LARGE_AT,
-            _ => *self.dice.pick(&self.stage.of_user(self.task).filter(|at| *at >= SMALL_AT).collect::<Vec<_>>()),
+            _ => *self.dice.pick(
+                &self
+                    .stage
+                    .of_user(self.task)
+                    .filter(|at| *at >= SMALL_AT)
+                    .collect::<Vec<_>>(),
+            ),
         };
-        let body = format!("round {} task {} number {}", self.round, self.task, self.told.ledger.attempts.len());
+        let body = format!(
+            "round {} task {} number {}",
+            self.round,
+            self.task,
+            self.told.ledger.attempts.len()
+        );
         let key = (self.task % 4 == 3).then(|| body.replace(' ', "-"));
-        let filling = if self.dice.roll(16) == 0 { self.dice.roll(8_000) } else { 0 };
+        let filling = if self.dice.roll(16) == 0 {
+            self.dice.roll(8_000)
+        } else {
+            0
+        };
         let body = body + &" x".repeat(usize::try_from(filling / 2).unwrap());
-        Attempt { task: self.task, conversation, user: self.task, body, key, began: Instant::now(), kept: None }
+        Attempt {
+            task: self.task,
+            conversation,
+            user: self.task,
+            body,
+            key,
+            began: Instant::now(),
+            kept: None,
+        }
     }
 
     async fn mark(&mut self, caller: &mut Caller) -> Result<(), Cut> {
-        let conversation = *self.dice.pick(&self.stage.of_user(self.task).collect::<Vec<_>>());
-        let data = caller.data(MARK_READ, &json!({ "c": self.stage.conversations[conversation].id })).await?;
-        let marked = read::message_id(&data["markRead"]["inboxEntry"]["readUpTo"]).map(MessageId::order_key);
-        self.told.ledger.marks.extend(marked.map(|up_to| Mark { conversation, user: self.task, up_to }));
+        let conversation = *self
+            .dice
+            .pick(&self.stage.of_user(self.task).collect::<Vec<_>>());
+        let data = caller
+            .data(
+                MARK_READ,
+                &json!({ "c": self.stage.conversations[conversation].id }),
+            )
+            .await?;
+        let marked =
+            read::message_id(&data["markRead"]["inboxEntry"]["readUpTo"]).map(MessageId::order_key);
+        self.told.ledger.marks.extend(marked.map(|up_to| Mark {
+            conversation,
+            user: self.task,
+            up_to,
+        }));
         Ok(())
     }
 }
 
 async fn send(caller: &mut Caller, stage: &Stage, attempt: &Attempt) -> Result<Kept, Cut> {
     let conversation = &stage.conversations[attempt.conversation].id;
-    let data = caller.data(SEND, &json!({ "c": conversation, "b": attempt.body, "k": attempt.key })).await?;
+    let data = caller
+        .data(
+            SEND,
+            &json!({ "c": conversation, "b": attempt.body, "k": attempt.key }),
+        )
+        .await?;
     let node = &data["sendMessage"]["messageEdge"]["node"];
     assert_eq!(node["body"], Value::from(attempt.body.as_str()));
-    Ok(Kept { id: read::message_id(node).unwrap(), at: Instant::now() })
+    Ok(Kept {
+        id: read::message_id(node).unwrap(),
+        at: Instant::now(),
+    })
 }

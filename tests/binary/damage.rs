@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use wideroom::clock::SystemClock;
-use wideroom::model::{Body, Content, ConversationId, Message, MessageId, MessageKind, Metadata, Timestamp, UserId};
+use wideroom::model::{
+    Body, Content, ConversationId, Message, MessageId, MessageKind, Metadata, Timestamp, UserId,
+};
 use wideroom::store::embedded::{Embedded, Options};
 use wideroom::store::{ImportRow, Imported, Store};
 use wideroom::transfer::export::{Export, Report};
@@ -25,12 +27,19 @@ const MESSAGES: i64 = 450;
 const KEY: &str = "$serde_json::private::RawValue";
 
 fn id(number: i64) -> MessageId {
-    MessageId::new(Timestamp::parse("2026-01-01T00:00:00Z").unwrap().plus_micros(number), [1; 8])
+    MessageId::new(
+        Timestamp::parse("2026-01-01T00:00:00Z")
+            .unwrap()
+            .plus_micros(number),
+        [1; 8],
+    )
 }
 
 fn chats(numbers: impl Iterator<Item = i64>) -> String {
     let people = json!([{ "username": "ann" }, { "username": "ben" }]);
-    let mut lines = vec![format!(r#"{{"type":"conversation","id":"{GROUP}","createdAt":"2026-01-01T00:00:00Z","participants":{people}}}"#)];
+    let mut lines = vec![format!(
+        r#"{{"type":"conversation","id":"{GROUP}","createdAt":"2026-01-01T00:00:00Z","participants":{people}}}"#
+    )];
     lines.extend(numbers.map(|number| {
         format!(r#"{{"type":"message","conversationId":"{GROUP}","id":"{}","sender":"ann","body":"{number}","metadata":{{"z":1,"a":{number}}}}}"#, id(number))
     }));
@@ -46,7 +55,11 @@ fn damaged(number: i64, metadata: &str) -> ImportRow {
         id: id(number),
         sender: UserId::parse("ann").unwrap(),
         kind: MessageKind::Text,
-        content: Some(Content { body, metadata: Some(metadata), ..Content::default() }),
+        content: Some(Content {
+            body,
+            metadata: Some(metadata),
+            ..Content::default()
+        }),
         reply_to: None,
         client_key: None,
         deleted_at: None,
@@ -55,8 +68,13 @@ fn damaged(number: i64, metadata: &str) -> ImportRow {
 }
 
 async fn open(program: &Program) -> Embedded {
-    let options = Options { free_bytes_min: 0, ..Options::new(program.data()) };
-    Embedded::open(options, Arc::new(SystemClock)).await.unwrap()
+    let options = Options {
+        free_bytes_min: 0,
+        ..Options::new(program.data())
+    };
+    Embedded::open(options, Arc::new(SystemClock))
+        .await
+        .unwrap()
 }
 
 const DAMAGED: [i64; 3] = [7, 230, MESSAGES];
@@ -64,12 +82,30 @@ const DAMAGED: [i64; 3] = [7, 230, MESSAGES];
 /// Three of its messages are damaged, one in each page of an export.
 async fn with_damage() -> Program {
     let program = Program::new();
-    let path = program.write("chats.jsonl", &chats((1..=MESSAGES).filter(|number| !DAMAGED.contains(number))));
+    let path = program.write(
+        "chats.jsonl",
+        &chats((1..=MESSAGES).filter(|number| !DAMAGED.contains(number))),
+    );
     program.run(&["import", &path]).succeeded();
     let store = open(&program).await;
-    let texts = ["not} json", &format!(r#"{{"{KEY}":"not json"}}"#), "1,\"body\":\"forged\""];
-    let rows: Vec<_> = DAMAGED.iter().zip(texts).map(|(number, text)| damaged(*number, text)).collect();
-    assert!(store.import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+    let texts = [
+        "not} json",
+        &format!(r#"{{"{KEY}":"not json"}}"#),
+        "1,\"body\":\"forged\"",
+    ];
+    let rows: Vec<_> = DAMAGED
+        .iter()
+        .zip(texts)
+        .map(|(number, text)| damaged(*number, text))
+        .collect();
+    assert!(
+        store
+            .import(&rows)
+            .await
+            .unwrap()
+            .iter()
+            .all(|fate| *fate == Imported::Added)
+    );
     store.close().await.unwrap();
     program
 }
@@ -87,14 +123,35 @@ fn assert_named(ended: &Ended, numbers: &[i64]) {
 /// All but these are in it, and it is whole: another store takes it.
 fn assert_holds_the_rest(file: &Path, without: &[i64]) {
     let text = std::fs::read_to_string(file).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let found: Vec<_> = lines.iter().filter(|line| line["type"] == "message").map(|line| line["id"].as_str().unwrap().to_owned()).collect();
-    let expected: Vec<_> = (1..=MESSAGES).filter(|number| !without.contains(number)).map(|number| id(number).to_string()).collect();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let found: Vec<_> = lines
+        .iter()
+        .filter(|line| line["type"] == "message")
+        .map(|line| line["id"].as_str().unwrap().to_owned())
+        .collect();
+    let expected: Vec<_> = (1..=MESSAGES)
+        .filter(|number| !without.contains(number))
+        .map(|number| id(number).to_string())
+        .collect();
     assert_eq!(found, expected);
-    assert_eq!(lines.last().unwrap(), &json!({ "type": "end", "lines": lines.len() - 1 }));
-    assert!(text.contains(r#""metadata":{"z":1,"a":5}"#), "keys stay in their order");
+    assert_eq!(
+        lines.last().unwrap(),
+        &json!({ "type": "end", "lines": lines.len() - 1 })
+    );
+    assert!(
+        text.contains(r#""metadata":{"z":1,"a":5}"#),
+        "keys stay in their order"
+    );
     let other = Program::new();
-    assert!(other.run(&["import", file.to_str().unwrap()]).succeeded().ends_with("broken lines: 0\n"));
+    assert!(
+        other
+            .run(&["import", file.to_str().unwrap()])
+            .succeeded()
+            .ends_with("broken lines: 0\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,33 +159,80 @@ async fn damaged_metadata_ends_no_export_and_breaks_no_page() {
     let program = with_damage().await;
     let verified = program.run(&["verify"]);
     assert_named(&verified, &DAMAGED);
-    assert!(verified.stdout.contains("3 × a damaged message"), "{}", verified.stdout);
+    assert!(
+        verified.stdout.contains("3 × a damaged message"),
+        "{}",
+        verified.stdout
+    );
     assert_named(&program.run(&["verify", "--repair"]), &DAMAGED);
 
     let exported = program.run(&["export", "all.jsonl"]);
     assert_named(&exported, &DAMAGED);
-    assert!(exported.stderr.ends_with("wideroom: damaged messages left out: 3; the rest is exported\n"), "{}", exported.stderr);
+    assert!(
+        exported
+            .stderr
+            .ends_with("wideroom: damaged messages left out: 3; the rest is exported\n"),
+        "{}",
+        exported.stderr
+    );
     assert_holds_the_rest(&program.dir.path().join("all.jsonl"), &DAMAGED);
-    let beside = std::fs::read_dir(program.dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    assert!(!beside.into_iter().any(|name| name.contains(".damaged") || name.contains(".partial")));
+    let beside = std::fs::read_dir(program.dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(
+        !beside
+            .into_iter()
+            .any(|name| name.contains(".damaged") || name.contains(".partial"))
+    );
     let piped = program.run(&["export", "-"]);
     assert_named(&piped, &DAMAGED);
 
     let server = serve(&program);
-    let mut ann = Caller::connect(server.address(), &program.token("ann")).await.unwrap();
-    let conversation = ann.data("{ inbox(first: 1) { edges { node { conversation { id } } } } }", &json!({})).await.unwrap();
+    let mut ann = Caller::connect(server.address(), &program.token("ann"))
+        .await
+        .unwrap();
+    let conversation = ann
+        .data(
+            "{ inbox(first: 1) { edges { node { conversation { id } } } } }",
+            &json!({}),
+        )
+        .await
+        .unwrap();
     let conversation = conversation["inbox"]["edges"][0]["node"]["conversation"]["id"].clone();
     // Once as text that is written, and once as values that the library puts together.
     let fields = "id body metadata";
-    for asked in [format!("node {{ {fields} }}"), format!("node {{ {fields} }} node {{ uuid }}")] {
-        let page = format!("query($c: ID!) {{ conversation(id: $c) {{ messages(first: 2) {{ edges {{ {asked} }} }} }} }}");
-        let page = ann.data(&page, &json!({ "c": conversation })).await.unwrap();
-        let edges = page["conversation"]["messages"]["edges"].as_array().unwrap();
-        assert_eq!((&edges[0]["node"]["body"], &edges[0]["node"]["metadata"]), (&json!(MESSAGES.to_string()), &Value::Null));
-        assert_eq!(edges[1]["node"]["metadata"], json!({ "a": MESSAGES - 1, "z": 1 }));
-        let one = format!("query($id: ID!) {{ node(id: $id) {{ ... on Message {{ {fields} }} }} }}");
-        let one = ann.data(&one, &json!({ "id": edges[0]["node"]["id"] })).await.unwrap();
-        assert_eq!((&one["node"]["body"], &one["node"]["metadata"]), (&json!(MESSAGES.to_string()), &Value::Null));
+    for asked in [
+        format!("node {{ {fields} }}"),
+        format!("node {{ {fields} }} node {{ uuid }}"),
+    ] {
+        let page = format!(
+            "query($c: ID!) {{ conversation(id: $c) {{ messages(first: 2) {{ edges {{ {asked} }} }} }} }}"
+        );
+        let page = ann
+            .data(&page, &json!({ "c": conversation }))
+            .await
+            .unwrap();
+        let edges = page["conversation"]["messages"]["edges"]
+            .as_array()
+            .unwrap();
+        assert_eq!(
+            (&edges[0]["node"]["body"], &edges[0]["node"]["metadata"]),
+            (&json!(MESSAGES.to_string()), &Value::Null)
+        );
+        assert_eq!(
+            edges[1]["node"]["metadata"],
+            json!({ "a": MESSAGES - 1, "z": 1 })
+        );
+        let one =
+            format!("query($id: ID!) {{ node(id: $id) {{ ... on Message {{ {fields} }} }} }}");
+        let one = ann
+            .data(&one, &json!({ "id": edges[0]["node"]["id"] }))
+            .await
+            .unwrap();
+        assert_eq!(
+            (&one["node"]["body"], &one["node"]["metadata"]),
+            (&json!(MESSAGES.to_string()), &Value::Null)
+        );
     }
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
@@ -144,7 +248,11 @@ async fn what_was_left_out_before_an_interruption_still_counts() {
     let outcome = loop {
         runs += 1;
         let stop = CancellationToken::new();
-        let export = Export { store: store.clone(), clock: Arc::new(SystemClock), stop: stop.clone() };
+        let export = Export {
+            store: store.clone(),
+            clock: Arc::new(SystemClock),
+            stop: stop.clone(),
+        };
         let (partial, written) = Partial::open(&target, "store").unwrap();
         let journal = partial.journal(&written).unwrap();
         let mut report = |report: Report<'_>| {
@@ -153,13 +261,19 @@ async fn what_was_left_out_before_an_interruption_still_counts() {
                 stop.cancel();
             }
         };
-        let outcome = export.run(partial.writer().unwrap(), journal, written, &mut report).await.unwrap();
+        let outcome = export
+            .run(partial.writer().unwrap(), journal, written, &mut report)
+            .await
+            .unwrap();
         if !outcome.is_interrupted {
             partial.finish().unwrap();
             break outcome;
         }
         // As a process that was killed leaves it: with a line of each file broken off.
-        let mut broken = std::fs::OpenOptions::new().append(true).open(&partial.path).unwrap();
+        let mut broken = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&partial.path)
+            .unwrap();
         broken.write_all(br#"{"type":"mess"#).unwrap();
         assert!(!target.exists());
     };
@@ -178,17 +292,36 @@ async fn a_damaged_message_of_a_cluster_is_named_and_left_out() {
     let path = program.write("chats.jsonl", &chats(1..=MESSAGES));
     program.run(&["import", &path]).succeeded();
     let session = node.session().await;
-    let keyspace = program.store().rsplit('/').next().unwrap().split('?').next().unwrap();
+    let keyspace = program
+        .store()
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .split('?')
+        .next()
+        .unwrap();
     session.use_keyspace(keyspace, true).await.unwrap();
     let group = uuid::Uuid::parse_str(GROUP).unwrap();
-    let rows = session.query_unpaged("SELECT conversation_id, width, start, message_id FROM messages_by_conversation", ()).await.unwrap();
+    let rows = session
+        .query_unpaged(
+            "SELECT conversation_id, width, start, message_id FROM messages_by_conversation",
+            (),
+        )
+        .await
+        .unwrap();
     let rows = rows.into_rows_result().unwrap();
     let hurt = 230;
-    for row in rows.rows::<(uuid::Uuid, i8, i64, scylla::value::CqlTimeuuid)>().unwrap() {
+    for row in rows
+        .rows::<(uuid::Uuid, i8, i64, scylla::value::CqlTimeuuid)>()
+        .unwrap()
+    {
         let (_, width, start, message) = row.unwrap();
         if uuid::Uuid::from(message) == id(hurt).uuid() {
             let update = "UPDATE messages_by_conversation SET content = 0x01ff WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
-            session.query_unpaged(update, (group, width, start, message)).await.unwrap();
+            session
+                .query_unpaged(update, (group, width, start, message))
+                .await
+                .unwrap();
         }
     }
     assert_named(&program.run(&["verify"]), &[hurt]);

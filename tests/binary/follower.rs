@@ -18,8 +18,7 @@ use super::stage::{Stage, name};
 use crate::support::client::{Cut, Socket, WebSocket, soon, try_socket};
 use crate::support::world::PATIENCE;
 
-const MESSAGES: &str =
-    "subscription($c: ID!, $a: String) { messageAdded(conversationId: $c, after: $a) { messageEdge { cursor node { uuid body } } } }";
+const MESSAGES: &str = "subscription($c: ID!, $a: String) { messageAdded(conversationId: $c, after: $a) { messageEdge { cursor node { uuid body } } } }";
 const INBOX: &str = "subscription($a: String) { inboxUpdated(after: $a) { cursor event { __typename ... on InboxEntryChangedEvent {
     inboxEntryEdge { node { conversation { id messageCount } lastMessage { uuid } } } } } } }";
 
@@ -52,21 +51,47 @@ impl Drop for Follower {
 }
 
 impl Follower {
-    pub(crate) fn of_messages(stage: &Arc<Stage>, at: usize, place: watch::Receiver<Option<Place>>) -> Self {
+    pub(crate) fn of_messages(
+        stage: &Arc<Stage>,
+        at: usize,
+        place: watch::Receiver<Option<Place>>,
+    ) -> Self {
         let conversation = &stage.conversations[at];
         let variables = json!({ "c": conversation.id, "a": conversation.events_cursor });
-        Self::start(stage, Subject::Messages(at), conversation.participants[0], variables, place, false)
+        Self::start(
+            stage,
+            Subject::Messages(at),
+            conversation.participants[0],
+            variables,
+            place,
+            false,
+        )
     }
 
     /// The same where the store may be away for a while: it comes back as often as its stream ends.
-    pub(crate) fn of_messages_on_a_cluster(stage: &Arc<Stage>, at: usize, place: watch::Receiver<Option<Place>>) -> Self {
+    pub(crate) fn of_messages_on_a_cluster(
+        stage: &Arc<Stage>,
+        at: usize,
+        place: watch::Receiver<Option<Place>>,
+    ) -> Self {
         let conversation = &stage.conversations[at];
         let variables = json!({ "c": conversation.id, "a": conversation.events_cursor });
-        Self::start(stage, Subject::Messages(at), conversation.participants[0], variables, place, true)
+        Self::start(
+            stage,
+            Subject::Messages(at),
+            conversation.participants[0],
+            variables,
+            place,
+            true,
+        )
     }
 
     /// From nowhere: its first cursor is that of its first payload.
-    pub(crate) fn of_inbox(stage: &Arc<Stage>, user: usize, place: watch::Receiver<Option<Place>>) -> Self {
+    pub(crate) fn of_inbox(
+        stage: &Arc<Stage>,
+        user: usize,
+        place: watch::Receiver<Option<Place>>,
+    ) -> Self {
         Self::start(stage, Subject::Inbox(user), user, json!({}), place, false)
     }
 
@@ -79,25 +104,62 @@ impl Follower {
         comes_back: bool,
     ) -> Self {
         let (heard, receiver) = watch::channel(Vec::new());
-        let document = if matches!(subject, Subject::Messages(_)) { MESSAGES } else { INBOX };
-        let listening = Listening { token: stage.program.token(&name(user)), document, variables, heard, comes_back };
-        Self { subject, heard: receiver, task: tokio::spawn(listening.run(place)) }
+        let document = if matches!(subject, Subject::Messages(_)) {
+            MESSAGES
+        } else {
+            INBOX
+        };
+        let listening = Listening {
+            token: stage.program.token(&name(user)),
+            document,
+            variables,
+            heard,
+            comes_back,
+        };
+        Self {
+            subject,
+            heard: receiver,
+            task: tokio::spawn(listening.run(place)),
+        }
     }
 
     /// Has heard all that there is, and no more.
     pub(crate) async fn check(mut self, stage: &Stage, found: &Found) {
         match self.subject {
             Subject::Messages(at) => {
-                let there: Vec<_> = found.histories[at].messages.iter().map(|read| (read.id, read.body.clone().unwrap())).collect();
-                let _ = soon(self.heard.wait_for(|heard| heard.len() >= there.len())).await.unwrap();
-                let heard: Vec<_> = self.heard.borrow().iter().map(|data| message(&data["messageAdded"]["messageEdge"]["node"])).collect();
-                let differs = heard.iter().zip(&there).position(|(heard, there)| heard != there);
-                let places = format!("{} heard, {} there, other from {differs:?} on", heard.len(), there.len());
-                assert!(heard == there, "conversation {at} was not heard in order and without repeats: {places}");
+                let there: Vec<_> = found.histories[at]
+                    .messages
+                    .iter()
+                    .map(|read| (read.id, read.body.clone().unwrap()))
+                    .collect();
+                let _ = soon(self.heard.wait_for(|heard| heard.len() >= there.len()))
+                    .await
+                    .unwrap();
+                let heard: Vec<_> = self
+                    .heard
+                    .borrow()
+                    .iter()
+                    .map(|data| message(&data["messageAdded"]["messageEdge"]["node"]))
+                    .collect();
+                let differs = heard
+                    .iter()
+                    .zip(&there)
+                    .position(|(heard, there)| heard != there);
+                let places = format!(
+                    "{} heard, {} there, other from {differs:?} on",
+                    heard.len(),
+                    there.len()
+                );
+                assert!(
+                    heard == there,
+                    "conversation {at} was not heard in order and without repeats: {places}"
+                );
             }
             Subject::Inbox(user) => {
                 let newest: HashMap<_, _> = newest_of(stage, user, found).collect();
-                let is_whole = |heard: &Vec<Value>| heard.iter().filter_map(told).collect::<HashMap<_, _>>() == newest;
+                let is_whole = |heard: &Vec<Value>| {
+                    heard.iter().filter_map(told).collect::<HashMap<_, _>>() == newest
+                };
                 assert!(soon(self.heard.wait_for(is_whole)).await.is_ok());
             }
         }
@@ -107,30 +169,66 @@ impl Follower {
 impl Follower {
     /// Has heard all that there is, be it late or twice.
     pub(crate) async fn check_all_heard(mut self, found: &Found) {
-        let Subject::Messages(at) = self.subject else { unreachable!("it follows messages") };
-        let there: HashMap<_, _> = found.histories[at].messages.iter().map(|read| (read.id, read.body.clone().unwrap())).collect();
-        let all = |heard: &Vec<Value>| -> HashMap<_, _> {
-            heard.iter().map(|data| message(&data["messageAdded"]["messageEdge"]["node"])).collect()
+        let Subject::Messages(at) = self.subject else {
+            unreachable!("it follows messages")
         };
-        let waited = tokio::time::timeout(PATIENCE, self.heard.wait_for(|heard| all(heard) == there)).await.map(drop);
+        let there: HashMap<_, _> = found.histories[at]
+            .messages
+            .iter()
+            .map(|read| (read.id, read.body.clone().unwrap()))
+            .collect();
+        let all = |heard: &Vec<Value>| -> HashMap<_, _> {
+            heard
+                .iter()
+                .map(|data| message(&data["messageAdded"]["messageEdge"]["node"]))
+                .collect()
+        };
+        let waited =
+            tokio::time::timeout(PATIENCE, self.heard.wait_for(|heard| all(heard) == there))
+                .await
+                .map(drop);
         let heard = all(&self.heard.borrow());
-        let missed: Vec<_> = there.iter().filter(|(id, _)| !heard.contains_key(id)).take(9).collect();
-        assert!(waited.is_ok(), "conversation {at}: {} heard, {} there, not heard {missed:?}", heard.len(), there.len());
+        let missed: Vec<_> = there
+            .iter()
+            .filter(|(id, _)| !heard.contains_key(id))
+            .take(9)
+            .collect();
+        assert!(
+            waited.is_ok(),
+            "conversation {at}: {} heard, {} there, not heard {missed:?}",
+            heard.len(),
+            there.len()
+        );
     }
 }
 
 fn message(node: &Value) -> (MessageId, String) {
-    (message_id(node).unwrap(), node["body"].as_str().unwrap().to_owned())
+    (
+        message_id(node).unwrap(),
+        node["body"].as_str().unwrap().to_owned(),
+    )
 }
 
 /// A conversation and its newest message, as an event of an inbox tells it.
 fn told(data: &Value) -> Option<(String, MessageId)> {
     let node = &data["inboxUpdated"]["event"]["inboxEntryEdge"]["node"];
-    Some((node["conversation"]["id"].as_str()?.to_owned(), message_id(&node["lastMessage"])?))
+    Some((
+        node["conversation"]["id"].as_str()?.to_owned(),
+        message_id(&node["lastMessage"])?,
+    ))
 }
 
-fn newest_of(stage: &Stage, user: usize, found: &Found) -> impl Iterator<Item = (String, MessageId)> {
-    stage.of_user(user).filter_map(|at| Some((stage.conversations[at].id.clone(), found.histories[at].messages.last()?.id)))
+fn newest_of(
+    stage: &Stage,
+    user: usize,
+    found: &Found,
+) -> impl Iterator<Item = (String, MessageId)> {
+    stage.of_user(user).filter_map(|at| {
+        Some((
+            stage.conversations[at].id.clone(),
+            found.histories[at].messages.last()?.id,
+        ))
+    })
 }
 
 struct Listening {
@@ -145,7 +243,11 @@ struct Listening {
 impl Listening {
     async fn run(mut self, mut place: watch::Receiver<Option<Place>>) {
         let mut last = None;
-        while let Ok(now) = place.wait_for(|now| now.is_some() && *now != last).await.map(|now| *now) {
+        while let Ok(now) = place
+            .wait_for(|now| now.is_some() && *now != last)
+            .await
+            .map(|now| *now)
+        {
             last = now;
             if let Some(now) = now {
                 let mut other = place.clone();
@@ -163,20 +265,36 @@ impl Listening {
     }
 
     async fn listen(&mut self, address: SocketAddr) -> Result<(), Cut> {
-        let mut socket = try_socket(address, Some("graphql-transport-ws")).await.map_err(|_| Cut)?;
+        let mut socket = try_socket(address, Some("graphql-transport-ws"))
+            .await
+            .map_err(|_| Cut)?;
         let authorization = format!("Bearer {}", self.token);
-        say(&mut socket, &json!({ "type": "connection_init", "payload": { "Authorization": authorization } })).await?;
+        say(
+            &mut socket,
+            &json!({ "type": "connection_init", "payload": { "Authorization": authorization } }),
+        )
+        .await?;
         let payload = json!({ "query": self.document, "variables": self.variables });
         loop {
             // How long it is quiet is not its business; who waits for what it has heard has the deadline.
-            let Some(Ok(Message::Text(text))) = socket.next().await else { return Err(Cut) };
+            let Some(Ok(Message::Text(text))) = socket.next().await else {
+                return Err(Cut);
+            };
             let mut heard: Value = serde_json::from_str(&text).unwrap();
             match heard["type"].as_str().unwrap() {
-                "connection_ack" => say(&mut socket, &json!({ "type": "subscribe", "id": "1", "payload": payload })).await?,
+                "connection_ack" => {
+                    say(
+                        &mut socket,
+                        &json!({ "type": "subscribe", "id": "1", "payload": payload }),
+                    )
+                    .await?
+                }
                 "ping" => say(&mut socket, &json!({ "type": "pong" })).await?,
                 // The store was away.
                 "error" if self.comes_back => return Err(Cut),
-                "next" if self.comes_back && heard["payload"]["errors"].is_array() => return Err(Cut),
+                "next" if self.comes_back && heard["payload"]["errors"].is_array() => {
+                    return Err(Cut);
+                }
                 "next" => self.take(heard["payload"].take()),
                 _ => panic!("{heard}"),
             }
@@ -186,32 +304,58 @@ impl Listening {
     fn take(&mut self, mut payload: Value) {
         assert!(payload.get("errors").is_none(), "{payload}");
         let data = payload["data"].take();
-        let cursors = [&data["messageAdded"]["messageEdge"]["cursor"], &data["inboxUpdated"]["cursor"]];
-        self.variables["a"] = cursors.into_iter().find(|cursor| cursor.is_string()).unwrap().clone();
+        let cursors = [
+            &data["messageAdded"]["messageEdge"]["cursor"],
+            &data["inboxUpdated"]["cursor"],
+        ];
+        self.variables["a"] = cursors
+            .into_iter()
+            .find(|cursor| cursor.is_string())
+            .unwrap()
+            .clone();
         self.heard.send_modify(|heard| heard.push(data));
     }
 }
 
 async fn say(socket: &mut WebSocket, message: &Value) -> Result<(), Cut> {
-    soon(socket.send(Message::text(message.to_string()))).await.map_err(|_| Cut)
+    soon(socket.send(Message::text(message.to_string())))
+        .await
+        .map_err(|_| Cut)
 }
 
 /// Resumed from the `updatesCursor` of an earlier look, an inbox tells of every conversation that has something newer.
-pub(crate) async fn check_resumed_inbox(stage: &Stage, address: SocketAddr, user: usize, before: &Found, now: &Found) {
+pub(crate) async fn check_resumed_inbox(
+    stage: &Stage,
+    address: SocketAddr,
+    user: usize,
+    before: &Found,
+    now: &Found,
+) {
     let known: HashMap<_, _> = newest_of(stage, user, before).collect();
-    let mut missing: HashMap<_, _> = newest_of(stage, user, now).filter(|(id, newest)| known.get(id) != Some(newest)).collect();
+    let mut missing: HashMap<_, _> = newest_of(stage, user, now)
+        .filter(|(id, newest)| known.get(id) != Some(newest))
+        .collect();
     let mut socket = Socket::connect(address, &stage.program.token(&name(user))).await;
     let cursor = &before.inboxes[user].updates_cursor;
     let payload = json!({ "query": INBOX, "variables": { "a": cursor } });
-    socket.say(&json!({ "type": "subscribe", "id": "1", "payload": payload })).await;
+    socket
+        .say(&json!({ "type": "subscribe", "id": "1", "payload": payload }))
+        .await;
     let first = socket.hear().await;
-    assert_eq!(first["payload"]["data"]["inboxUpdated"], json!({ "cursor": cursor, "event": null }), "{first}");
+    assert_eq!(
+        first["payload"]["data"]["inboxUpdated"],
+        json!({ "cursor": cursor, "event": null }),
+        "{first}"
+    );
     while !missing.is_empty() {
         let heard = socket.hear().await;
         assert_eq!(heard["type"], "next", "{heard}");
         if let Some((conversation, newest)) = told(&heard["payload"]["data"]) {
             let expected = missing.remove(&conversation);
-            assert!(expected.is_none_or(|expected| expected == newest), "{heard}");
+            assert!(
+                expected.is_none_or(|expected| expected == newest),
+                "{heard}"
+            );
         }
     }
 }

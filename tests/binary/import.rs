@@ -27,15 +27,25 @@ const KILLS: usize = 8;
 async fn an_import_that_is_killed_goes_on_and_comes_out_the_same() {
     let (straight, killed) = (Program::new(), Program::new());
     let text = file();
-    let (path, same) = (straight.write("chats.jsonl", &text), killed.write("chats.jsonl", &text));
+    let (path, same) = (
+        straight.write("chats.jsonl", &text),
+        killed.write("chats.jsonl", &text),
+    );
     let began = Instant::now();
     let summary = straight.run(&["import", &path]).succeeded().to_owned();
     let resumed = kill_many_times(&killed, &same, began.elapsed());
     let last = killed.run(&["import", &same]);
-    assert!(resumed + usize::from(goes_on(&last.stderr)) > 0, "no import went on: {}", last.stderr);
+    assert!(
+        resumed + usize::from(goes_on(&last.stderr)) > 0,
+        "no import went on: {}",
+        last.stderr
+    );
     // Rows persisted after the last checkpoint are imported again and reported as unchanged.
     assert_eq!(rows(last.succeeded()), rows(&summary));
-    assert_eq!(killed.run(&["import", &same]).succeeded(), straight.run(&["import", &path]).succeeded());
+    assert_eq!(
+        killed.run(&["import", &same]).succeeded(),
+        straight.run(&["import", &path]).succeeded()
+    );
     let (left, right) = tokio::join!(everything(&straight), everything(&killed));
     let messages: usize = left.0.values().map(|history| history.messages.len()).sum();
     assert_eq!(messages as u64, MESSAGES);
@@ -76,8 +86,21 @@ fn goes_on(stderr: &str) -> bool {
 
 /// Rows of each kind, whether they were new or not.
 fn rows(summary: &str) -> Vec<u64> {
-    let kinds = summary.split_once(": ").unwrap().1.split_once(';').unwrap().0.split(", ");
-    kinds.map(|kind| kind.split(' ').filter_map(|word| word.parse::<u64>().ok()).sum()).collect()
+    let kinds = summary
+        .split_once(": ")
+        .unwrap()
+        .1
+        .split_once(';')
+        .unwrap()
+        .0
+        .split(", ");
+    kinds
+        .map(|kind| {
+            kind.split(' ')
+                .filter_map(|word| word.parse::<u64>().ok())
+                .sum()
+        })
+        .collect()
 }
 
 fn user(number: u64) -> String {
@@ -100,7 +123,12 @@ fn participants(number: u64) -> Vec<u64> {
 /// A timeuuid of 2025, a millisecond after the one before.
 fn message(number: u64) -> String {
     let ticks = 0x01B2_1DD2_1381_4000 + 17_356_896_000_000_000 + number * 10_000;
-    format!("{:08x}-{:04x}-1{:03x}-8001-000000000001", ticks & 0xffff_ffff, ticks >> 32 & 0xffff, ticks >> 48)
+    format!(
+        "{:08x}-{:04x}-1{:03x}-8001-000000000001",
+        ticks & 0xffff_ffff,
+        ticks >> 32 & 0xffff,
+        ticks >> 48
+    )
 }
 
 /// Messages of every kind, some of them before their conversation.
@@ -111,7 +139,11 @@ fn file() -> String {
     let mut last = BTreeMap::new();
     let mut messages = Vec::new();
     for number in 0..MESSAGES {
-        let at = if number < CONVERSATIONS { number } else { dice.roll(CONVERSATIONS) };
+        let at = if number < CONVERSATIONS {
+            number
+        } else {
+            dice.roll(CONVERSATIONS)
+        };
         let sender = user(*dice.pick(&participants(at)));
         let mut line = json!({ "type": "message", "conversationId": conversation(at), "id": message(number), "sender": sender,
             "body": format!("number {number}") });
@@ -132,7 +164,11 @@ fn file() -> String {
             .into_iter()
             .map(|seat| json!({ "username": user(seat), "readUpTo": message(dice.roll(MESSAGES)) }))
             .collect();
-        let kind = if participants(number).len() == 2 { "DIRECT" } else { "GROUP" };
+        let kind = if participants(number).len() == 2 {
+            "DIRECT"
+        } else {
+            "GROUP"
+        };
         lines.push(json!({ "type": "conversation", "id": conversation(number), "kind": kind, "name": format!("Number {number}"),
             "createdAt": "2025-01-01T00:00:00Z", "participants": seats }));
     }
@@ -147,8 +183,13 @@ fn file() -> String {
 
 /// With `type` first, as the format has it.
 fn in_order(line: &Value) -> String {
-    let rest: serde_json::Map<_, _> =
-        line.as_object().unwrap().iter().filter(|(key, _)| *key != "type").map(|(key, value)| (key.clone(), value.clone())).collect();
+    let rest: serde_json::Map<_, _> = line
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(key, _)| *key != "type")
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
     let rest = Value::from(rest).to_string();
     let separator = if rest == "{}" { "" } else { "," };
     format!("{{\"type\":{}{separator}{}", line["type"], &rest[1..])
@@ -157,10 +198,23 @@ fn in_order(line: &Value) -> String {
 /// Every history and every inbox, through the API.
 async fn everything(program: &Program) -> (BTreeMap<String, History>, Vec<Vec<Entry>>) {
     let server = serve(program);
-    let caller = async |number| Caller::connect(server.address(), &program.token(&user(number))).await.unwrap();
-    let inboxes: Vec<_> = join_all((0..USERS).map(async |number| read::inbox(&mut caller(number).await).await.entries)).await;
-    let readers: BTreeMap<_, _> =
-        (0..).zip(&inboxes).flat_map(|(number, inbox)| inbox.iter().map(move |entry| (entry.conversation.clone(), number))).collect();
+    let caller = async |number| {
+        Caller::connect(server.address(), &program.token(&user(number)))
+            .await
+            .unwrap()
+    };
+    let inboxes: Vec<_> = join_all(
+        (0..USERS).map(async |number| read::inbox(&mut caller(number).await).await.entries),
+    )
+    .await;
+    let readers: BTreeMap<_, _> = (0..)
+        .zip(&inboxes)
+        .flat_map(|(number, inbox)| {
+            inbox
+                .iter()
+                .map(move |entry| (entry.conversation.clone(), number))
+        })
+        .collect();
     assert_eq!(readers.len() as u64, CONVERSATIONS);
     let histories = readers.into_iter().map(async |(id, number)| {
         let history = read::history(&mut caller(number).await, &id).await;

@@ -60,10 +60,16 @@ impl Ledger {
             let reader = *conversation.participants.last().unwrap();
             read::history(&mut stage.caller(address, reader).await, &conversation.id).await
         }));
-        let inboxes = join_all((0..USERS).map(async |user| read::inbox(&mut stage.caller(address, user).await).await));
+        let inboxes = join_all(
+            (0..USERS).map(async |user| read::inbox(&mut stage.caller(address, user).await).await),
+        );
         let (histories, inboxes) = tokio::join!(histories, inboxes);
         for (at, history) in histories.iter().enumerate() {
-            self.check_history(at, history, *stage.conversations[at].participants.last().unwrap());
+            self.check_history(
+                at,
+                history,
+                *stage.conversations[at].participants.last().unwrap(),
+            );
         }
         for (user, inbox) in inboxes.iter().enumerate() {
             self.check_inbox(stage, user, inbox, &histories);
@@ -73,13 +79,30 @@ impl Ledger {
 
     fn check_history(&self, conversation: usize, history: &History, reader: usize) {
         let messages = &history.messages;
-        assert_eq!(history.message_count, i64::try_from(messages.len()).unwrap(), "messageCount is the length of history");
+        assert_eq!(
+            history.message_count,
+            i64::try_from(messages.len()).unwrap(),
+            "messageCount is the length of history"
+        );
         assert_eq!(history.last_message, messages.last().map(|read| read.id));
-        assert!(messages.windows(2).all(|pair| pair[0].id.order_key() < pair[1].id.order_key()), "history is in order");
-        let places: HashMap<_, _> = messages.iter().enumerate().map(|(place, read)| (read.body.as_deref().unwrap(), place)).collect();
+        assert!(
+            messages
+                .windows(2)
+                .all(|pair| pair[0].id.order_key() < pair[1].id.order_key()),
+            "history is in order"
+        );
+        let places: HashMap<_, _> = messages
+            .iter()
+            .enumerate()
+            .map(|(place, read)| (read.body.as_deref().unwrap(), place))
+            .collect();
         assert_eq!(places.len(), messages.len(), "a message is there twice");
         let mut attempts = vec![None; messages.len()];
-        for attempt in self.attempts.iter().filter(|attempt| attempt.conversation == conversation) {
+        for attempt in self
+            .attempts
+            .iter()
+            .filter(|attempt| attempt.conversation == conversation)
+        {
             let Some(place) = places.get(attempt.body.as_str()) else {
                 assert!(attempt.kept.is_none(), "acknowledged and lost: {attempt:?}");
                 continue;
@@ -87,26 +110,63 @@ impl Ledger {
             let read = &messages[*place];
             // The sender alone is shown the key of a message.
             let key = attempt.key.as_ref().filter(|_| attempt.user == reader);
-            assert_eq!((&read.sender, read.key.as_ref()), (&name(attempt.user), key), "{attempt:?}");
-            assert!(attempt.kept.is_none_or(|kept| kept.id == read.id), "{attempt:?} is another one: {read:?}");
+            assert_eq!(
+                (&read.sender, read.key.as_ref()),
+                (&name(attempt.user), key),
+                "{attempt:?}"
+            );
+            assert!(
+                attempt.kept.is_none_or(|kept| kept.id == read.id),
+                "{attempt:?} is another one: {read:?}"
+            );
             attempts[*place] = Some(attempt);
         }
         // A message acknowledged before another attempt began precedes it in the history.
         let mut next_kept: Option<Instant> = None;
         for (attempt, read) in attempts.iter().zip(messages).rev() {
             let attempt = attempt.unwrap_or_else(|| panic!("nobody sent this: {read:?}"));
-            assert!(next_kept.is_none_or(|kept| attempt.began <= kept), "out of order: {attempt:?}");
-            next_kept = [next_kept, attempt.kept.map(|kept| kept.at)].into_iter().flatten().min();
+            assert!(
+                next_kept.is_none_or(|kept| attempt.began <= kept),
+                "out of order: {attempt:?}"
+            );
+            next_kept = [next_kept, attempt.kept.map(|kept| kept.at)]
+                .into_iter()
+                .flatten()
+                .min();
         }
     }
 
     fn check_inbox(&self, stage: &Stage, user: usize, inbox: &Inbox, histories: &[History]) {
-        let entries: HashMap<_, _> = inbox.entries.iter().map(|entry| (entry.conversation.as_str(), entry)).collect();
-        let expected: HashSet<_> = stage.of_user(user).map(|at| stage.conversations[at].id.as_str()).collect();
-        assert_eq!(entries.len(), inbox.entries.len(), "a conversation is there twice: {:?}", inbox.entries);
-        assert_eq!(entries.keys().copied().collect::<HashSet<_>>(), expected, "{}'s conversations", name(user));
+        let entries: HashMap<_, _> = inbox
+            .entries
+            .iter()
+            .map(|entry| (entry.conversation.as_str(), entry))
+            .collect();
+        let expected: HashSet<_> = stage
+            .of_user(user)
+            .map(|at| stage.conversations[at].id.as_str())
+            .collect();
+        assert_eq!(
+            entries.len(),
+            inbox.entries.len(),
+            "a conversation is there twice: {:?}",
+            inbox.entries
+        );
+        assert_eq!(
+            entries.keys().copied().collect::<HashSet<_>>(),
+            expected,
+            "{}'s conversations",
+            name(user)
+        );
         // All times are written with the same number of digits.
-        assert!(inbox.entries.windows(2).all(|pair| pair[0].last_activity >= pair[1].last_activity), "{:?}", inbox.entries);
+        assert!(
+            inbox
+                .entries
+                .windows(2)
+                .all(|pair| pair[0].last_activity >= pair[1].last_activity),
+            "{:?}",
+            inbox.entries
+        );
         for at in stage.of_user(user) {
             let entry = entries[stage.conversations[at].id.as_str()];
             histories[at].agrees(&name(user), entry, UNREAD_CAP);
@@ -119,10 +179,21 @@ impl Ledger {
 
     /// A marker is where it was acknowledged to be, or further; a send moves its sender's.
     fn check_marker(&self, conversation: usize, user: usize, entry: &Entry) {
-        let marks = self.marks.iter().filter(|mark| (mark.conversation, mark.user) == (conversation, user)).map(|mark| mark.up_to);
-        let sent = self.attempts.iter().filter(|attempt| (attempt.conversation, attempt.user) == (conversation, user));
+        let marks = self
+            .marks
+            .iter()
+            .filter(|mark| (mark.conversation, mark.user) == (conversation, user))
+            .map(|mark| mark.up_to);
+        let sent = self
+            .attempts
+            .iter()
+            .filter(|attempt| (attempt.conversation, attempt.user) == (conversation, user));
         let sent = sent.filter_map(|attempt| Some(attempt.kept?.id.order_key()));
         let least = marks.chain(sent).max();
-        assert!(entry.read_up_to >= least, "{}'s marker went back from {least:?}: {entry:?}", name(user));
+        assert!(
+            entry.read_up_to >= least,
+            "{}'s marker went back from {least:?}: {entry:?}",
+            name(user)
+        );
     }
 }

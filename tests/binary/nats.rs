@@ -14,68 +14,117 @@ use crate::support::server::Server;
 const SAY_AGAIN: Duration = Duration::from_millis(200);
 
 /// Sends on one server, each once the one before was heard on the other.
-async fn converse(sender: &mut Caller, listener: &mut Socket, conversation: &str, count: usize) -> Duration {
+async fn converse(
+    sender: &mut Caller,
+    listener: &mut Socket,
+    conversation: &str,
+    count: usize,
+) -> Duration {
     let send = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hello\"}) { messageEdge { node { uuid } } } }";
     let began = Instant::now();
     for _ in 0..count {
-        let sent = sender.data(send, &json!({"c": conversation})).await.unwrap();
+        let sent = sender
+            .data(send, &json!({"c": conversation}))
+            .await
+            .unwrap();
         let uuid = &sent["sendMessage"]["messageEdge"]["node"]["uuid"];
         // A recent message may be delivered twice.
-        while listener.told("messages").await["messageAdded"]["messageEdge"]["node"]["uuid"] != *uuid {}
+        while listener.told("messages").await["messageAdded"]["messageEdge"]["node"]["uuid"]
+            != *uuid
+        {}
     }
     began.elapsed()
 }
 
 /// Says that she types until he hears it.
 async fn type_until_heard(sender: &mut Caller, listener: &mut Socket, conversation: &str) {
-    let sign = "mutation($c: ID!) { setTyping(input: {conversationId: $c, typing: true}) { __typename } }";
+    let sign =
+        "mutation($c: ID!) { setTyping(input: {conversationId: $c, typing: true}) { __typename } }";
     let told = loop {
-        sender.data(sign, &json!({"c": conversation})).await.unwrap();
+        sender
+            .data(sign, &json!({"c": conversation}))
+            .await
+            .unwrap();
         if let Ok(told) = tokio::time::timeout(SAY_AGAIN, listener.told("typing")).await {
             break told;
         }
     };
-    assert_eq!(told["typingChanged"], json!({"user": {"username": "alice"}, "isTyping": true}));
+    assert_eq!(
+        told["typingChanged"],
+        json!({"user": {"username": "alice"}, "isTyping": true})
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_tell_each_other_and_lose_nothing_without_nats() {
-    let Some(mut nats) = Nats::start() else { return };
+    let Some(mut nats) = Nats::start() else {
+        return;
+    };
     let Some(shared) = shared().await else { return };
     let program = migrated(|keyspace| shared.url(keyspace), "1");
-    let serve = || Server::start(&program, &["--log", "warn", "--rates", "off", "--nats", &nats.url()]);
+    let serve = || {
+        Server::start(
+            &program,
+            &["--log", "warn", "--rates", "off", "--nats", &nats.url()],
+        )
+    };
     let (one, other) = (serve(), serve());
-    let mut alice = Caller::connect(one.address(), &program.token("alice")).await.unwrap();
-    let start = "mutation { startDirectConversation(input: {username: \"bob\"}) { conversation { id } } }";
+    let mut alice = Caller::connect(one.address(), &program.token("alice"))
+        .await
+        .unwrap();
+    let start =
+        "mutation { startDirectConversation(input: {username: \"bob\"}) { conversation { id } } }";
     let made = alice.data(start, &Value::Null).await.unwrap();
-    let c = made["startDirectConversation"]["conversation"]["id"].as_str().unwrap();
+    let c = made["startDirectConversation"]["conversation"]["id"]
+        .as_str()
+        .unwrap();
 
     // Without an act of hers he would hear nothing of her.
     let said = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"Hello\"}) { __typename } }";
     alice.data(said, &json!({"c": c})).await.unwrap();
 
     let mut bob = Socket::connect(other.address(), &program.token("bob")).await;
-    bob.subscribe("presence", "subscription { presenceChanged(usernames: [\"alice\"]) { presence { isOnline } } }").await;
-    assert_eq!(bob.told("presence").await["presenceChanged"]["presence"]["isOnline"], false);
+    bob.subscribe(
+        "presence",
+        "subscription { presenceChanged(usernames: [\"alice\"]) { presence { isOnline } } }",
+    )
+    .await;
+    assert_eq!(
+        bob.told("presence").await["presenceChanged"]["presence"]["isOnline"],
+        false
+    );
     let screen = Socket::connect(one.address(), &program.token("alice")).await;
-    let online = async { while bob.told("presence").await["presenceChanged"]["presence"]["isOnline"] != true {} };
+    let online = async {
+        while bob.told("presence").await["presenceChanged"]["presence"]["isOnline"] != true {}
+    };
     soon(online).await;
 
-    let typing = format!("subscription {{ typingChanged(conversationId: \"{c}\") {{ user {{ username }} isTyping }} }}");
+    let typing = format!(
+        "subscription {{ typingChanged(conversationId: \"{c}\") {{ user {{ username }} isTyping }} }}"
+    );
     bob.subscribe("typing", &typing).await;
     soon(type_until_heard(&mut alice, &mut bob, c)).await;
 
-    let cursor = alice.data("query($c: ID!) { conversation(id: $c) { eventsCursor } }", &json!({"c": c})).await.unwrap();
+    let cursor = alice
+        .data(
+            "query($c: ID!) { conversation(id: $c) { eventsCursor } }",
+            &json!({"c": c}),
+        )
+        .await
+        .unwrap();
     let cursor = &cursor["conversation"]["eventsCursor"];
-    let messages =
-        format!("subscription {{ messageAdded(conversationId: \"{c}\", after: {cursor}) {{ messageEdge {{ node {{ uuid }} }} }} }}");
+    let messages = format!(
+        "subscription {{ messageAdded(conversationId: \"{c}\", after: {cursor}) {{ messageEdge {{ node {{ uuid }} }} }} }}"
+    );
     bob.subscribe("messages", &messages).await;
     let with = converse(&mut alice, &mut bob, c, 10).await;
     nats.kill();
     let without = converse(&mut alice, &mut bob, c, 3).await;
     nats.start_again();
     let again = converse(&mut alice, &mut bob, c, 3).await;
-    println!("heard on the other server: ten with NATS in {with:?}, three without in {without:?}, three while it comes back in {again:?}");
+    println!(
+        "heard on the other server: ten with NATS in {with:?}, three without in {without:?}, three while it comes back in {again:?}"
+    );
     // Polling every five seconds, ten messages would take most of a minute.
     assert!(with < Duration::from_secs(15), "{with:?}");
 

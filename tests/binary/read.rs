@@ -44,7 +44,9 @@ pub(crate) struct Inbox {
 }
 
 pub(crate) fn message_id(value: &Value) -> Option<MessageId> {
-    value["uuid"].as_str().map(|text| MessageId::parse(text).unwrap())
+    value["uuid"]
+        .as_str()
+        .map(|text| MessageId::parse(text).unwrap())
 }
 
 fn text(value: &Value) -> String {
@@ -59,10 +61,19 @@ pub(crate) async fn history(caller: &mut Caller, conversation: &str) -> History 
     let mut messages = Vec::new();
     let mut after = Value::Null;
     loop {
-        let mut data = caller.data(document, &json!({ "c": conversation, "a": after })).await.unwrap();
+        let mut data = caller
+            .data(document, &json!({ "c": conversation, "a": after }))
+            .await
+            .unwrap();
         let mut read = data["conversation"].take();
         let page = read["messages"].take();
-        messages.extend(page["edges"].as_array().unwrap().iter().map(|edge| message(&edge["node"])));
+        messages.extend(
+            page["edges"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|edge| message(&edge["node"])),
+        );
         if page["pageInfo"]["hasNextPage"] == true {
             after = page["pageInfo"]["endCursor"].clone();
             continue;
@@ -98,13 +109,22 @@ pub(crate) async fn inbox(caller: &mut Caller) -> Inbox {
     loop {
         let data = caller.data(document, &json!({ "a": after })).await.unwrap();
         let page = &data["inbox"];
-        entries.extend(page["edges"].as_array().unwrap().iter().map(|edge| entry(&edge["node"])));
+        entries.extend(
+            page["edges"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|edge| entry(&edge["node"])),
+        );
         let updates_cursor = updates_cursor.get_or_insert_with(|| text(&page["updatesCursor"]));
         if page["pageInfo"]["hasNextPage"] == true {
             after = page["pageInfo"]["endCursor"].clone();
             continue;
         }
-        return Inbox { entries, updates_cursor: updates_cursor.clone() };
+        return Inbox {
+            entries,
+            updates_cursor: updates_cursor.clone(),
+        };
     }
 }
 
@@ -123,7 +143,11 @@ fn entry(node: &Value) -> Entry {
 
 impl History {
     /// Expected unread count of a user's entry and its first unread message, counted from the history.
-    pub(crate) fn unread(&self, user: &str, read_up_to: Option<OrderKey>) -> (i64, Option<MessageId>) {
+    pub(crate) fn unread(
+        &self,
+        user: &str,
+        read_up_to: Option<OrderKey>,
+    ) -> (i64, Option<MessageId>) {
         let is_unread = |read: &&Read| {
             read_up_to.is_none_or(|marker| read.id.order_key() > marker)
                 && read.sender != user
@@ -131,15 +155,26 @@ impl History {
                 && read.whole["deletedAt"].is_null()
         };
         let count = self.messages.iter().filter(is_unread).count();
-        (i64::try_from(count).unwrap(), self.messages.iter().find(is_unread).map(|read| read.id))
+        (
+            i64::try_from(count).unwrap(),
+            self.messages.iter().find(is_unread).map(|read| read.id),
+        )
     }
 
     /// The entry of a user agrees with what is in history.
     pub(crate) fn agrees(&self, user: &str, entry: &Entry, cap: i64) {
         let newest = self.messages.last();
-        assert_eq!((entry.message_count, entry.last_message), (self.message_count, newest.map(|read| read.id)), "{user}: {entry:?}");
+        assert_eq!(
+            (entry.message_count, entry.last_message),
+            (self.message_count, newest.map(|read| read.id)),
+            "{user}: {entry:?}"
+        );
         let (unread, first) = self.unread(user, entry.read_up_to);
-        assert_eq!((entry.unread, entry.is_capped), (unread.min(cap), unread > cap), "{user}: {entry:?}");
+        assert_eq!(
+            (entry.unread, entry.is_capped),
+            (unread.min(cap), unread > cap),
+            "{user}: {entry:?}"
+        );
         assert_eq!(entry.first_unread, first, "{user}: {entry:?}");
     }
 }

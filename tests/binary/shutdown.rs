@@ -20,8 +20,7 @@ const SENDERS: usize = 6;
 /// Acknowledged before the signal comes.
 const SENT_MIN: usize = 40;
 
-const SEND: &str =
-    "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { uuid } } } }";
+const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { uuid } } } }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_it_in_order_and_loses_nothing() {
@@ -30,7 +29,16 @@ async fn sigterm_ends_it_in_order_and_loses_nothing() {
     let address = server.address();
     let conversation = stage.conversations[GROUP_AT].id.clone();
     let sent = Arc::new((AtomicUsize::new(0), Notify::new()));
-    let senders: Vec<_> = (0..SENDERS).map(|user| tokio::spawn(send_on(Arc::clone(&stage), address, user, Arc::clone(&sent)))).collect();
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|user| {
+            tokio::spawn(send_on(
+                Arc::clone(&stage),
+                address,
+                user,
+                Arc::clone(&sent),
+            ))
+        })
+        .collect();
     let mut listener = open(&stage, address, SENDERS).await;
     let document = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { uuid } } } }";
     subscribe(&mut listener, "1", document, &json!({ "c": conversation })).await;
@@ -53,11 +61,18 @@ async fn sigterm_ends_it_in_order_and_loses_nothing() {
     listener.gone().await;
     let (code, _, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("shut down cleanly") && !log.contains("cuts off"), "{log}");
+    assert!(
+        log.contains("shut down cleanly") && !log.contains("cuts off"),
+        "{log}"
+    );
 
     let server = Server::start(&stage.program, &["--rates", "off"]);
     let history = read::history(&mut stage.caller(server.address(), 0).await, &conversation).await;
-    let there: HashMap<_, _> = history.messages.iter().map(|read| (read.id.uuid().to_string(), read.body.clone().unwrap())).collect();
+    let there: HashMap<_, _> = history
+        .messages
+        .iter()
+        .map(|read| (read.id.uuid().to_string(), read.body.clone().unwrap()))
+        .collect();
     assert_eq!(there.len(), history.messages.len());
     for (id, body) in &acknowledged {
         assert_eq!(there.get(id), Some(body));
@@ -67,21 +82,33 @@ async fn sigterm_ends_it_in_order_and_loses_nothing() {
 }
 
 fn a_second_server_is_refused(stage: &Stage) {
-    let line = "is in use by another wideroom (serve, import, …): stop it first, or name another folder";
+    let line =
+        "is in use by another wideroom (serve, import, …): stop it first, or name another folder";
     let line = format!("{} {line}", stage.program.data().display());
-    stage.program.run(&["serve", "--listen", "127.0.0.1:0"]).failed(1, &line);
+    stage
+        .program
+        .run(&["serve", "--listen", "127.0.0.1:0"])
+        .failed(1, &line);
 }
 
 type Acknowledged = Vec<(String, String)>;
 
 /// Sends until it is cut off; every answer that comes is a good one.
-async fn send_on(stage: Arc<Stage>, address: SocketAddr, user: usize, sent: Arc<(AtomicUsize, Notify)>) -> Acknowledged {
+async fn send_on(
+    stage: Arc<Stage>,
+    address: SocketAddr,
+    user: usize,
+    sent: Arc<(AtomicUsize, Notify)>,
+) -> Acknowledged {
     let mut acknowledged = Vec::new();
     let conversation = &stage.conversations[GROUP_AT].id;
     let mut caller = stage.caller(address, user).await;
     loop {
         let body = format!("{} says {}", name(user), acknowledged.len());
-        match caller.data(SEND, &json!({ "c": conversation, "b": body })).await {
+        match caller
+            .data(SEND, &json!({ "c": conversation, "b": body }))
+            .await
+        {
             Ok(data) => acknowledged.push((uuid(&data), body)),
             Err(Cut) => return acknowledged,
         }
@@ -97,7 +124,10 @@ async fn send_over_socket(stage: Arc<Stage>, address: SocketAddr, user: usize) -
     let mut acknowledged = Vec::new();
     loop {
         if bodies.len() == acknowledged.len() {
-            let (id, body) = (bodies.len().to_string(), format!("{} says {}", name(user), bodies.len()));
+            let (id, body) = (
+                bodies.len().to_string(),
+                format!("{} says {}", name(user), bodies.len()),
+            );
             let variables = json!({ "c": stage.conversations[GROUP_AT].id, "b": body });
             bodies.insert(id.clone(), body);
             subscribe(&mut socket, &id, SEND, &variables).await;
@@ -109,7 +139,10 @@ async fn send_over_socket(stage: Arc<Stage>, address: SocketAddr, user: usize) -
                 socket.gone().await;
                 return acknowledged;
             }
-            other @ (Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => panic!("{other:?}"),
+            other @ (Message::Binary(_)
+            | Message::Ping(_)
+            | Message::Pong(_)
+            | Message::Frame(_)) => panic!("{other:?}"),
         };
         if heard["type"] == "next" {
             let id = heard["id"].as_str().unwrap();
@@ -119,7 +152,10 @@ async fn send_over_socket(stage: Arc<Stage>, address: SocketAddr, user: usize) -
 }
 
 fn uuid(data: &Value) -> String {
-    data["sendMessage"]["messageEdge"]["node"]["uuid"].as_str().unwrap().to_owned()
+    data["sendMessage"]["messageEdge"]["node"]["uuid"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 async fn open(stage: &Stage, address: SocketAddr, user: usize) -> Socket {

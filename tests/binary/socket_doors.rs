@@ -13,35 +13,165 @@ const MUTE: &str = "UNAUTHENTICATED";
 
 /// User (`nobody`: no token), document, code and sentence of each refusal. The variables are those of [`Sample`].
 const REFUSED: &[(&str, &str, &str, &str)] = &[
-    ("alice", "subscription messageAdded(conversationId: $nowhere) { messageEdge { cursor } }", GONE, "conversation was not found"),
-    ("alice", r#"subscription messageAdded(conversationId: "x") { messageEdge { cursor } }"#, GONE, "conversation was not found"),
-    ("alice", r#"subscription messageAdded(conversationId: "") { messageEdge { cursor } }"#, GONE, "conversation was not found"),
-    ("alice", "subscription messageAdded(conversationId: $message) { messageEdge { cursor } }", GONE, "conversation was"),
-    ("carol", "subscription messageAdded(conversationId: $direct) { messageEdge { cursor } }", GONE, "conversation was"),
-    ("carol", "subscription messageAdded(conversationId: $direct, after: $cursor) { messageEdge { cursor } }", GONE, "conversation was"),
-    ("alice", r#"subscription messageAdded(conversationId: $direct, after: "x") { messageEdge { cursor } }"#, BAD, "`after`"),
-    ("alice", "subscription messageAdded(conversationId: $direct, after: $otherCursor) { messageEdge { cursor } }", BAD, "`after`"),
-    ("alice", "subscription messageAdded(conversationId: $direct, after: $otherEvents) { messageEdge { cursor } }", BAD, "`after`"),
-    ("alice", "subscription messageAdded(conversationId: $direct, after: $updates) { messageEdge { cursor } }", BAD, "`after`"),
-    ("alice", "subscription messageAdded(conversationId: $direct, after: $huge) { messageEdge { cursor } }", BAD, "`after`"),
-    ("alice", r#"subscription inboxUpdated(after: "") { cursor }"#, BAD, "updatesCursor"),
-    ("alice", "subscription inboxUpdated(after: $cursor) { cursor }", BAD, "updatesCursor"),
-    ("alice", "subscription inboxUpdated(after: $entry) { cursor }", BAD, "updatesCursor"),
-    ("alice", "subscription inboxUpdated(after: $bobsUpdates) { cursor }", BAD, "updatesCursor"),
-    ("alice", "subscription inboxUpdated(after: $ancient) { cursor }", "CURSOR_EXPIRED", "read the list again"),
-    ("alice", "subscription messageAdded { messageEdge { cursor } }", BAD, "conversationId"),
-    ("alice", "subscription messageRemoved { cursor }", BAD, "messageRemoved"),
-    ("alice", "subscription inboxUpdated { cursors }", BAD, "cursors"),
+    (
+        "alice",
+        "subscription messageAdded(conversationId: $nowhere) { messageEdge { cursor } }",
+        GONE,
+        "conversation was not found",
+    ),
+    (
+        "alice",
+        r#"subscription messageAdded(conversationId: "x") { messageEdge { cursor } }"#,
+        GONE,
+        "conversation was not found",
+    ),
+    (
+        "alice",
+        r#"subscription messageAdded(conversationId: "") { messageEdge { cursor } }"#,
+        GONE,
+        "conversation was not found",
+    ),
+    (
+        "alice",
+        "subscription messageAdded(conversationId: $message) { messageEdge { cursor } }",
+        GONE,
+        "conversation was",
+    ),
+    (
+        "carol",
+        "subscription messageAdded(conversationId: $direct) { messageEdge { cursor } }",
+        GONE,
+        "conversation was",
+    ),
+    (
+        "carol",
+        "subscription messageAdded(conversationId: $direct, after: $cursor) { messageEdge { cursor } }",
+        GONE,
+        "conversation was",
+    ),
+    (
+        "alice",
+        r#"subscription messageAdded(conversationId: $direct, after: "x") { messageEdge { cursor } }"#,
+        BAD,
+        "`after`",
+    ),
+    (
+        "alice",
+        "subscription messageAdded(conversationId: $direct, after: $otherCursor) { messageEdge { cursor } }",
+        BAD,
+        "`after`",
+    ),
+    (
+        "alice",
+        "subscription messageAdded(conversationId: $direct, after: $otherEvents) { messageEdge { cursor } }",
+        BAD,
+        "`after`",
+    ),
+    (
+        "alice",
+        "subscription messageAdded(conversationId: $direct, after: $updates) { messageEdge { cursor } }",
+        BAD,
+        "`after`",
+    ),
+    (
+        "alice",
+        "subscription messageAdded(conversationId: $direct, after: $huge) { messageEdge { cursor } }",
+        BAD,
+        "`after`",
+    ),
+    (
+        "alice",
+        r#"subscription inboxUpdated(after: "") { cursor }"#,
+        BAD,
+        "updatesCursor",
+    ),
+    (
+        "alice",
+        "subscription inboxUpdated(after: $cursor) { cursor }",
+        BAD,
+        "updatesCursor",
+    ),
+    (
+        "alice",
+        "subscription inboxUpdated(after: $entry) { cursor }",
+        BAD,
+        "updatesCursor",
+    ),
+    (
+        "alice",
+        "subscription inboxUpdated(after: $bobsUpdates) { cursor }",
+        BAD,
+        "updatesCursor",
+    ),
+    (
+        "alice",
+        "subscription inboxUpdated(after: $ancient) { cursor }",
+        "CURSOR_EXPIRED",
+        "read the list again",
+    ),
+    (
+        "alice",
+        "subscription messageAdded { messageEdge { cursor } }",
+        BAD,
+        "conversationId",
+    ),
+    (
+        "alice",
+        "subscription messageRemoved { cursor }",
+        BAD,
+        "messageRemoved",
+    ),
+    (
+        "alice",
+        "subscription inboxUpdated { cursors }",
+        BAD,
+        "cursors",
+    ),
     ("alice", "subscription inboxUpdated", BAD, "inboxUpdated"),
-    ("alice", r#"subscription inboxUpdated(before: "x") { cursor }"#, BAD, "before"),
-    ("alice", "subscription inboxUpdated { cursor } a: inboxUpdated { cursor }", BAD, "one"),
-    ("alice", "subscription($missing: ID!) { messageAdded(conversationId: $missing) { messageEdge { cursor } } }", BAD, "`$missing`"),
+    (
+        "alice",
+        r#"subscription inboxUpdated(before: "x") { cursor }"#,
+        BAD,
+        "before",
+    ),
+    (
+        "alice",
+        "subscription inboxUpdated { cursor } a: inboxUpdated { cursor }",
+        BAD,
+        "one",
+    ),
+    (
+        "alice",
+        "subscription($missing: ID!) { messageAdded(conversationId: $missing) { messageEdge { cursor } } }",
+        BAD,
+        "`$missing`",
+    ),
     ("alice", "subscription {", BAD, "cannot be parsed"),
     ("alice", "{ viewer { age } }", BAD, "age"),
-    ("alice", "mutation sendMessage(input: {conversationId: $direct, body: $long})", BAD, "16385 bytes"),
-    ("carol", r#"mutation sendMessage(input: {conversationId: $direct, body: "a"})"#, GONE, "conversation was"),
-    ("nobody", "subscription inboxUpdated { cursor }", MUTE, "a token is needed"),
-    ("nobody", "subscription messageAdded(conversationId: $direct) { messageEdge { cursor } }", MUTE, "a token is needed"),
+    (
+        "alice",
+        "mutation sendMessage(input: {conversationId: $direct, body: $long})",
+        BAD,
+        "16385 bytes",
+    ),
+    (
+        "carol",
+        r#"mutation sendMessage(input: {conversationId: $direct, body: "a"})"#,
+        GONE,
+        "conversation was",
+    ),
+    (
+        "nobody",
+        "subscription inboxUpdated { cursor }",
+        MUTE,
+        "a token is needed",
+    ),
+    (
+        "nobody",
+        "subscription messageAdded(conversationId: $direct) { messageEdge { cursor } }",
+        MUTE,
+        "a token is needed",
+    ),
     ("nobody", "{ viewer { id } }", MUTE, "a token is needed"),
 ];
 
@@ -55,13 +185,22 @@ async fn a_bad_operation_is_told_and_the_socket_goes_on() {
         for (_, document, code, part) in REFUSED.iter().filter(|(user, ..)| *user == asker) {
             let document = whole(document);
             let payload = json!({ "query": document, "variables": sample.named });
-            socket.say(&json!({ "type": "subscribe", "id": "1", "payload": payload })).await;
+            socket
+                .say(&json!({ "type": "subscribe", "id": "1", "payload": payload }))
+                .await;
             let heard = socket.hear().await;
             // Refused before it began, or by what it asked for.
-            let errors = if heard["type"] == "error" { &heard["payload"] } else { &heard["payload"]["errors"] };
+            let errors = if heard["type"] == "error" {
+                &heard["payload"]
+            } else {
+                &heard["payload"]["errors"]
+            };
             assert_told(errors, code, part, &document);
             if heard["type"] == "next" {
-                assert_eq!(socket.hear().await, json!({ "type": "complete", "id": "1" }));
+                assert_eq!(
+                    socket.hear().await,
+                    json!({ "type": "complete", "id": "1" })
+                );
             }
         }
     }
@@ -73,7 +212,10 @@ async fn a_protocol_violation_closes_with_its_code_and_a_reason() {
     let good = json!({ "Authorization": format!("Bearer {}", sample.program.token("alice")) });
     let init = json!({ "type": "connection_init", "payload": good }).to_string();
     let subscribe = r#"{"type":"subscribe","id":"1","payload":{"query":"subscription { inboxUpdated { cursor } }"}}"#;
-    let with = |authorization: &str| json!({ "type": "connection_init", "payload": { "Authorization": authorization } }).to_string();
+    let with = |authorization: &str| {
+        json!({ "type": "connection_init", "payload": { "Authorization": authorization } })
+            .to_string()
+    };
     let large = json!({ "type": "ping", "payload": { "x": "x".repeat(130 * 1024) } }).to_string();
     let rows: &[(&[&str], u16, &str)] = &[
         (&["hello"], 4400, "Invalid message"),
@@ -81,10 +223,29 @@ async fn a_protocol_violation_closes_with_its_code_and_a_reason() {
         (&["[]"], 4400, "JSON object"),
         (&["{}"], 4400, "type"),
         (&[r#"{"type":"hello"}"#], 4400, "`type`"),
-        (&[&init, r#"{"type":"subscribe","id":"1"}"#], 4400, "payload"),
-        (&[&init, r#"{"type":"subscribe","payload":{"query":"{a}"}}"#], 4400, "`id`"),
-        (&[&init, r#"{"type":"subscribe","id":"1","payload":{}}"#], 4400, "`query`"),
-        (&[&init, r#"{"type":"subscribe","id":"1","payload":{"query":7}}"#], 4400, "GraphQL request"),
+        (
+            &[&init, r#"{"type":"subscribe","id":"1"}"#],
+            4400,
+            "payload",
+        ),
+        (
+            &[&init, r#"{"type":"subscribe","payload":{"query":"{a}"}}"#],
+            4400,
+            "`id`",
+        ),
+        (
+            &[&init, r#"{"type":"subscribe","id":"1","payload":{}}"#],
+            4400,
+            "`query`",
+        ),
+        (
+            &[
+                &init,
+                r#"{"type":"subscribe","id":"1","payload":{"query":7}}"#,
+            ],
+            4400,
+            "GraphQL request",
+        ),
         (&[&init, &large], 1009, "131072 bytes"),
         (&[subscribe], 4401, "connection_ack"),
         (&[&with("Bearer x")], 4403, "token"),
@@ -106,5 +267,9 @@ async fn a_protocol_violation_closes_with_its_code_and_a_reason() {
 }
 
 async fn knock(sample: &Sample) -> Socket {
-    Socket(try_socket(sample.address, Some("graphql-transport-ws")).await.unwrap())
+    Socket(
+        try_socket(sample.address, Some("graphql-transport-ws"))
+            .await
+            .unwrap(),
+    )
 }

@@ -44,10 +44,17 @@ pub(crate) fn serve(program: &Program) -> Server {
 impl Stage {
     /// Set up by a server that ends in order.
     pub(crate) async fn set_up(program: Program) -> Self {
-        let mut stage = Self { program, conversations: Vec::new() };
+        let mut stage = Self {
+            program,
+            conversations: Vec::new(),
+        };
         let server = serve(&stage.program);
-        stage.group(server.address(), "busy", (0..GROUP).collect()).await;
-        stage.group(server.address(), "large", (0..USERS).collect()).await;
+        stage
+            .group(server.address(), "busy", (0..GROUP).collect())
+            .await;
+        stage
+            .group(server.address(), "large", (0..USERS).collect())
+            .await;
         for user in 0..TALKERS {
             stage.direct(server.address(), user, user + 1).await;
             stage.direct(server.address(), user, user + 2).await;
@@ -58,32 +65,51 @@ impl Stage {
     }
 
     pub(crate) async fn caller(&self, address: SocketAddr, user: usize) -> Caller {
-        Caller::connect(address, &self.program.token(&name(user))).await.unwrap()
+        Caller::connect(address, &self.program.token(&name(user)))
+            .await
+            .unwrap()
     }
 
     pub(crate) fn of_user(&self, user: usize) -> impl Iterator<Item = usize> + use<'_> {
-        (0..self.conversations.len()).filter(move |at| self.conversations[*at].participants.contains(&user))
+        (0..self.conversations.len())
+            .filter(move |at| self.conversations[*at].participants.contains(&user))
     }
 
     async fn group(&mut self, address: SocketAddr, title: &str, participants: Vec<usize>) {
         let document = "mutation($n: String!, $u: [String!]!) {
             made: createGroupConversation(input: {name: $n, usernames: $u}) { conversation { id eventsCursor } } }";
         let others: Vec<_> = participants[1..].iter().copied().map(name).collect();
-        let made = self.caller(address, participants[0]).await.data(document, &json!({ "n": title, "u": others })).await.unwrap();
+        let made = self
+            .caller(address, participants[0])
+            .await
+            .data(document, &json!({ "n": title, "u": others }))
+            .await
+            .unwrap();
         self.add(&made, participants);
     }
 
     async fn direct(&mut self, address: SocketAddr, user: usize, peer: usize) {
-        let document =
-            "mutation($u: String!) { made: startDirectConversation(input: {username: $u}) { conversation { id eventsCursor } } }";
-        let made = self.caller(address, user).await.data(document, &json!({ "u": name(peer) })).await.unwrap();
+        let document = "mutation($u: String!) { made: startDirectConversation(input: {username: $u}) { conversation { id eventsCursor } } }";
+        let made = self
+            .caller(address, user)
+            .await
+            .data(document, &json!({ "u": name(peer) }))
+            .await
+            .unwrap();
         self.add(&made, vec![user, peer]);
     }
 
     fn add(&mut self, made: &Value, participants: Vec<usize>) {
         let conversation = &made["made"]["conversation"];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let (id, events_cursor) = (text(&conversation["id"]), text(&conversation["eventsCursor"]));
-        self.conversations.push(Conversation { id, events_cursor, participants });
+        let (id, events_cursor) = (
+            text(&conversation["id"]),
+            text(&conversation["eventsCursor"]),
+        );
+        self.conversations.push(Conversation {
+            id,
+            events_cursor,
+            participants,
+        });
     }
 }

@@ -20,19 +20,35 @@ const HOUR: i64 = 3_600 * 1_000_000;
 const JOINED: &[u8] = &[0, 2];
 
 fn id(number: i64) -> MessageId {
-    MessageId::new(Timestamp::parse("2026-01-01T00:00:00Z").unwrap().plus_micros(number * HOUR), [1; 8])
+    MessageId::new(
+        Timestamp::parse("2026-01-01T00:00:00Z")
+            .unwrap()
+            .plus_micros(number * HOUR),
+        [1; 8],
+    )
 }
 
 fn text() -> String {
-    let crowd: Vec<_> = (0..34).map(|n| json!({ "username": format!("crowd-{n:02}") })).collect();
+    let crowd: Vec<_> = (0..34)
+        .map(|n| json!({ "username": format!("crowd-{n:02}") }))
+        .collect();
     let made = |id: &str, kind: &str, people: serde_json::Value| {
-        format!(r#"{{"type":"conversation","id":"{id}","kind":"{kind}","createdAt":"2026-01-01T00:00:00Z","participants":{people}}}"#)
+        format!(
+            r#"{{"type":"conversation","id":"{id}","kind":"{kind}","createdAt":"2026-01-01T00:00:00Z","participants":{people}}}"#
+        )
     };
     let pair = json!([{ "username": "ann" }, { "username": "ben" }]);
-    let mut lines = vec![made(GROUP, "GROUP", pair.clone()), made(LARGE, "GROUP", crowd.into()), made(DIRECT, "DIRECT", pair)];
+    let mut lines = vec![
+        made(GROUP, "GROUP", pair.clone()),
+        made(LARGE, "GROUP", crowd.into()),
+        made(DIRECT, "DIRECT", pair),
+    ];
     for conversation in [GROUP, LARGE, DIRECT] {
         for number in 1..=4 {
-            let fields = format!(r#""conversationId":"{conversation}","id":"{}","sender":"ann","body":"{number}""#, id(number));
+            let fields = format!(
+                r#""conversationId":"{conversation}","id":"{}","sender":"ann","body":"{number}""#,
+                id(number)
+            );
             lines.push(format!(r#"{{"type":"message",{fields}}}"#));
         }
     }
@@ -55,25 +71,69 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     assert!(said.starts_with("sound: "), "{said}");
 
     let session = node.session().await;
-    let keyspace = program.store().rsplit('/').next().unwrap().split('?').next().unwrap();
+    let keyspace = program
+        .store()
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .split('?')
+        .next()
+        .unwrap();
     session.use_keyspace(keyspace, true).await.unwrap();
     let group = Uuid::parse_str(GROUP).unwrap();
     let users = ["ann", "ben"].map(|name| UserId::parse(name).unwrap());
     let newest = id(9);
     let at = newest.moment().micros();
-    session.query_unpaged("DELETE FROM inbox_activity_by_user WHERE user_id = 'ben'", ()).await.unwrap();
-    session.query_unpaged("DELETE FROM large_conversations_by_user WHERE user_id = 'crowd-07'", ()).await.unwrap();
-    session.query_unpaged("DELETE FROM direct_by_pair WHERE pair_key = ?", (pair_key(&users[0], &users[1]),)).await.unwrap();
+    session
+        .query_unpaged(
+            "DELETE FROM inbox_activity_by_user WHERE user_id = 'ben'",
+            (),
+        )
+        .await
+        .unwrap();
+    session
+        .query_unpaged(
+            "DELETE FROM large_conversations_by_user WHERE user_id = 'crowd-07'",
+            (),
+        )
+        .await
+        .unwrap();
+    session
+        .query_unpaged(
+            "DELETE FROM direct_by_pair WHERE pair_key = ?",
+            (pair_key(&users[0], &users[1]),),
+        )
+        .await
+        .unwrap();
     let message = "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, deleted_at) VALUES (?, 2, ?, ?, 'ann', 0, 1)";
-    session.query_unpaged(message, (group, at - at % HOUR, scylla::value::CqlTimeuuid::from(newest.uuid()))).await.unwrap();
+    session
+        .query_unpaged(
+            message,
+            (
+                group,
+                at - at % HOUR,
+                scylla::value::CqlTimeuuid::from(newest.uuid()),
+            ),
+        )
+        .await
+        .unwrap();
     let participant = "INSERT INTO participants_by_conversation (conversation_id, user_id, membership) VALUES (?, 'late', ?)";
-    session.query_unpaged(participant, (group, JOINED)).await.unwrap();
+    session
+        .query_unpaged(participant, (group, JOINED))
+        .await
+        .unwrap();
     session
         .query_unpaged("INSERT INTO inbox_by_user (user_id, conversation_id, membership) VALUES ('stranger', ?, ?)", (group, JOINED))
         .await
         .unwrap();
     let reaction = "INSERT INTO reactions_by_message (conversation_id, message_id, emoji, user_id, is_on) VALUES (?, ?, '👍', 'ben', true)";
-    session.query_unpaged(reaction, (group, scylla::value::CqlTimeuuid::from(id(2).uuid()))).await.unwrap();
+    session
+        .query_unpaged(
+            reaction,
+            (group, scylla::value::CqlTimeuuid::from(id(2).uuid())),
+        )
+        .await
+        .unwrap();
 
     let kinds = [
         "a bucket of messages that the index does not know",
@@ -89,24 +149,46 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
     for kind in kinds {
         assert!(said.contains(kind), "{kind} is not found: {said}");
     }
-    assert!(said.contains("`wideroom verify --repair` repairs it"), "{said}");
+    assert!(
+        said.contains("`wideroom verify --repair` repairs it"),
+        "{said}"
+    );
     let (code, said) = verify(&program, &["--repair"]);
     assert_eq!(code, Some(0), "{said}");
     // With the bucket, its message is one that the rest did not agree with.
-    for kind in kinds.into_iter().chain(["a conversation whose head is behind its history", "an entry that is behind its conversation"]) {
-        let line = said.lines().find(|line| line.contains(kind)).unwrap_or_else(|| panic!("{kind} is not repaired: {said}"));
+    for kind in kinds.into_iter().chain([
+        "a conversation whose head is behind its history",
+        "an entry that is behind its conversation",
+    ]) {
+        let line = said
+            .lines()
+            .find(|line| line.contains(kind))
+            .unwrap_or_else(|| panic!("{kind} is not repaired: {said}"));
         assert!(line.ends_with(", repaired"), "{line}");
     }
     let (code, said) = verify(&program, &[]);
     assert!(code == Some(0) && said.starts_with("sound: "), "{said}");
 
     let server = serve(&program);
-    for (name, conversations) in [("ann", 2), ("ben", 2), ("late", 1), ("crowd-07", 1), ("stranger", 0)] {
-        let mut caller = Caller::connect(server.address(), &program.token(name)).await.unwrap();
+    for (name, conversations) in [
+        ("ann", 2),
+        ("ben", 2),
+        ("late", 1),
+        ("crowd-07", 1),
+        ("stranger", 0),
+    ] {
+        let mut caller = Caller::connect(server.address(), &program.token(name))
+            .await
+            .unwrap();
         let entries = read::inbox(&mut caller).await.entries;
         assert_eq!(entries.len(), conversations, "{name}");
         if name != "crowd-07" && conversations > 0 {
-            assert!(entries.iter().any(|entry| (entry.last_message, entry.message_count) == (Some(newest), 5)), "{name}: {entries:?}");
+            assert!(
+                entries
+                    .iter()
+                    .any(|entry| (entry.last_message, entry.message_count) == (Some(newest), 5)),
+                "{name}: {entries:?}"
+            );
         }
     }
     server.signal("-TERM");

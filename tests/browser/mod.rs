@@ -18,16 +18,24 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_graphiql_page_works_in_a_browser() {
-    let Some(tools) = tools_or_a_line() else { return };
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
     let server_program = Program::new();
     let server = Server::start(&server_program, &["--demo"]);
     let mut driver = Running::spawn(&mut tools.driver("graphiql.js", &server));
-    assert!(ends_well_within(&mut driver, DRIVES_WITHIN), "see above; the screenshots are in {}", tools.screenshots.display());
+    assert!(
+        ends_well_within(&mut driver, DRIVES_WITHIN),
+        "see above; the screenshots are in {}",
+        tools.screenshots.display()
+    );
 }
 
 #[test]
 fn the_playground_keeps_a_token_no_longer_than_its_window() {
-    let Some(tools) = tools_or_a_line() else { return };
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
     let server_program = Program::new();
     let token = server_program.token("alice");
     let server = Server::start(&server_program, &[]);
@@ -37,22 +45,35 @@ fn the_playground_keeps_a_token_no_longer_than_its_window() {
 
 #[test]
 fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
-    let Some(tools) = tools_or_a_line() else { return };
+    let Some(tools) = tools_or_a_line() else {
+        return;
+    };
     let server_program = Program::new();
     // The driver writes faster than a person may.
     let arguments = ["--demo", "--rates", "off"];
     let server = Server::start(&server_program, &arguments);
     let address = server.address().to_string();
-    let mut driver = Running::spawn(tools.driver("demo.js", &server).stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut driver = Running::spawn(
+        tools
+            .driver("demo.js", &server)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped()),
+    );
 
     let mut answers = driver.child.stdin.take().unwrap();
     let (sender, commands) = mpsc::channel();
     let lines = BufReader::new(driver.child.stdout.take().unwrap()).lines();
-    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .try_for_each(|line| sender.send(line))
+    });
     let deadline = Instant::now() + DRIVES_WITHIN;
     let mut server = Some(server);
     // It ends with the driver's output, or in time.
-    while let Ok(command) = commands.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+    while let Ok(command) =
+        commands.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+    {
         match command.as_str() {
             "kill" => drop(server.take().map(Server::kill)),
             "start" => server = Some(Server::start_on(&address, &server_program, &arguments)),
@@ -60,7 +81,11 @@ fn the_chat_works_in_two_windows_and_survives_the_death_of_its_server() {
         }
         writeln!(answers, "done").unwrap();
     }
-    assert!(ends_well_within(&mut driver, ENDS_WITHIN), "see above; the screenshots are in {}", tools.screenshots.display());
+    assert!(
+        ends_well_within(&mut driver, ENDS_WITHIN),
+        "see above; the screenshots are in {}",
+        tools.screenshots.display()
+    );
 }
 
 /// Programs that drive a browser.
@@ -73,7 +98,11 @@ struct Tools {
 impl Tools {
     fn driver(&self, name: &str, server: &Server) -> Command {
         let mut command = Command::new("node");
-        command.arg(self.work.join(name)).arg(format!("{}/", server.url)).arg(&self.chromium).arg(&self.screenshots);
+        command
+            .arg(self.work.join(name))
+            .arg(format!("{}/", server.url))
+            .arg(&self.chromium)
+            .arg(&self.screenshots);
         command
     }
 }
@@ -82,10 +111,15 @@ impl Tools {
 fn tools_or_a_line() -> Option<Tools> {
     // They are installed by one, for both.
     static INSTALLING: Mutex<()> = Mutex::new(());
-    let _one = INSTALLING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _one = INSTALLING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     tools()
         .inspect_err(|missing| {
-            assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "the browser test cannot run: {missing}");
+            assert!(
+                std::env::var_os("CI").is_none_or(|value| value != "true"),
+                "the browser test cannot run: {missing}"
+            );
             // Not eprintln!, which is kept from sight in a test that passes.
             let _ = writeln!(std::io::stderr(), "the browser test did not run: {missing}");
         })
@@ -100,34 +134,65 @@ fn tools() -> Result<Tools, String> {
     for tool in ["node", "npm"] {
         find(tool).ok_or(format!("{tool} is missing"))?;
     }
-    let chromium = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find).ok_or("chromium is missing")?;
+    let chromium = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find_map(find)
+        .ok_or("chromium is missing")?;
 
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
     std::fs::create_dir_all(&work).map_err(|error| error.to_string())?;
     let lock = "package-lock.json";
-    let is_installed = std::fs::read(work.join("node_modules/.installed")).ok() == std::fs::read(source.join(lock)).ok();
-    for name in ["page.js", "graphiql.js", "token.js", "demo.js", "package.json", lock] {
+    let is_installed = std::fs::read(work.join("node_modules/.installed")).ok()
+        == std::fs::read(source.join(lock)).ok();
+    for name in [
+        "page.js",
+        "graphiql.js",
+        "token.js",
+        "demo.js",
+        "package.json",
+        lock,
+    ] {
         std::fs::copy(source.join(name), work.join(name)).map_err(|error| error.to_string())?;
     }
     if !is_installed {
-        let install =
-            ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--fetch-retries=1", "--loglevel=error"];
+        let install = [
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--no-update-notifier",
+            "--fetch-retries=1",
+            "--loglevel=error",
+        ];
         let mut npm = Command::new("npm");
-        let mut npm = Running::spawn(npm.args(install).current_dir(&work).stdout(Stdio::null()).stderr(Stdio::null()));
+        let mut npm = Running::spawn(
+            npm.args(install)
+                .current_dir(&work)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null()),
+        );
         if !ends_well_within(&mut npm, INSTALLS_WITHIN) {
             return Err("npm could not install playwright-core".to_owned());
         }
-        std::fs::copy(source.join(lock), work.join("node_modules/.installed")).map_err(|error| error.to_string())?;
+        std::fs::copy(source.join(lock), work.join("node_modules/.installed"))
+            .map_err(|error| error.to_string())?;
     }
     let screenshots = work.join("screenshots");
     std::fs::create_dir_all(&screenshots).map_err(|error| error.to_string())?;
-    Ok(Tools { chromium, work, screenshots })
+    Ok(Tools {
+        chromium,
+        work,
+        screenshots,
+    })
 }
 
 fn find(tool: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(tool)).find(|file| file.is_file()).map(|file| file.display().to_string())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(tool))
+        .find(|file| file.is_file())
+        .map(|file| file.display().to_string())
 }
 
 /// Whether it ended, and well, in this time. If not, it is killed when it is dropped.

@@ -16,9 +16,22 @@ const SECRET: [u8; 40] = [b's'; 40];
 
 /// A token as the pages of a demo get it.
 async fn demo_token(server: &Server) -> String {
-    let (host, body) = (server.address().to_string(), json!({ "username": "alice" }).to_string());
-    let headers = [("content-type", "application/json"), ("host", host.as_str())];
-    let reply = client::http(server.address(), "POST", "/demo/token", &headers, body.as_bytes()).await;
+    let (host, body) = (
+        server.address().to_string(),
+        json!({ "username": "alice" }).to_string(),
+    );
+    let headers = [
+        ("content-type", "application/json"),
+        ("host", host.as_str()),
+    ];
+    let reply = client::http(
+        server.address(),
+        "POST",
+        "/demo/token",
+        &headers,
+        body.as_bytes(),
+    )
+    .await;
     assert_eq!(reply.status, 200, "{}", reply.body);
     reply.body["token"].as_str().unwrap().to_owned()
 }
@@ -31,29 +44,55 @@ async fn tokens_of_a_demo_open_a_demo_and_nothing_else() {
     let given = demo_token(&demo).await;
     for token in [&given, &plain] {
         let reply = ask(demo.address(), token, WHO).await;
-        assert_eq!((reply.status, &reply.body["data"]["viewer"]["username"]), (200, &json!("alice")));
+        assert_eq!(
+            (reply.status, &reply.body["data"]["viewer"]["username"]),
+            (200, &json!("alice"))
+        );
     }
-    assert_eq!(admin.ask("POST", "/backup", &format!("Authorization: Bearer {given}\r\n")).0, 401);
+    assert_eq!(
+        admin
+            .ask(
+                "POST",
+                "/backup",
+                &format!("Authorization: Bearer {given}\r\n")
+            )
+            .0,
+        401
+    );
     end(demo);
 
     let server = Server::start(&program, &[]);
     let refused = ask(server.address(), &given, WHO).await;
-    assert_eq!((refused.status, refused.message()), (401, "The token is for another audience."));
+    assert_eq!(
+        (refused.status, refused.message()),
+        (401, "The token is for another audience.")
+    );
     assert_eq!(ask(server.address(), &plain, WHO).await.status, 200);
     end(server);
 
     let strict = Server::start(&program, &["--demo", "--token-audience", "chat"]);
     let given = demo_token(&strict).await;
     assert_eq!(ask(strict.address(), &given, WHO).await.status, 200);
-    assert_eq!(ask(strict.address(), &plain, WHO).await.message(), "The token is for another audience.");
+    assert_eq!(
+        ask(strict.address(), &plain, WHO).await.message(),
+        "The token is for another audience."
+    );
     end(strict);
     let server = Server::start(&program, &["--token-audience", "chat"]);
-    assert_eq!(ask(server.address(), &given, WHO).await.message(), "The token is for another audience.");
+    assert_eq!(
+        ask(server.address(), &given, WHO).await.message(),
+        "The token is for another audience."
+    );
     end(server);
 }
 
 fn signed(claims: &Value) -> String {
-    jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(&SECRET)).unwrap()
+    jsonwebtoken::encode(
+        &Header::new(Algorithm::HS256),
+        claims,
+        &EncodingKey::from_secret(&SECRET),
+    )
+    .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,29 +100,68 @@ async fn a_token_that_lives_too_long_is_refused() {
     let (program, folder) = (Program::new(), Folder::new());
     let secret = folder.write("secret", SECRET);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let server = Server::start(&program, &["--token-secret-file", secret.to_str().unwrap(), "--token-life-max", "1h"]);
+    let server = Server::start(
+        &program,
+        &[
+            "--token-secret-file",
+            secret.to_str().unwrap(),
+            "--token-life-max",
+            "1h",
+        ],
+    );
     for (claims, is_good) in [
-        (json!({ "sub": "alice", "iat": now, "exp": now + 3_600 }), true),
-        (json!({ "sub": "alice", "iat": now, "exp": now + 3_601 }), false),
-        (json!({ "sub": "alice", "iat": now - 3_000, "exp": now + 700 }), false),
+        (
+            json!({ "sub": "alice", "iat": now, "exp": now + 3_600 }),
+            true,
+        ),
+        (
+            json!({ "sub": "alice", "iat": now, "exp": now + 3_601 }),
+            false,
+        ),
+        (
+            json!({ "sub": "alice", "iat": now - 3_000, "exp": now + 700 }),
+            false,
+        ),
         (json!({ "sub": "alice", "exp": now + 3_600 }), true),
         (json!({ "sub": "alice", "exp": now + 3_700 }), false),
         // A date in the future makes no token longer, and what is no number is no date.
-        (json!({ "sub": "alice", "iat": now + 7_200, "exp": now + 7_300 }), false),
-        (json!({ "sub": "alice", "iat": "today", "exp": now + 3_700 }), false),
-        (json!({ "sub": "alice", "iat": "today", "exp": now + 60 }), true),
+        (
+            json!({ "sub": "alice", "iat": now + 7_200, "exp": now + 7_300 }),
+            false,
+        ),
+        (
+            json!({ "sub": "alice", "iat": "today", "exp": now + 3_700 }),
+            false,
+        ),
+        (
+            json!({ "sub": "alice", "iat": "today", "exp": now + 60 }),
+            true,
+        ),
     ] {
         let reply = ask(server.address(), &signed(&claims), WHO).await;
         if is_good {
             assert_eq!(reply.status, 200, "{claims}: {}", reply.body);
         } else {
-            assert_eq!((reply.status, reply.message()), (401, "The token lives longer than this server allows."), "{claims}");
+            assert_eq!(
+                (reply.status, reply.message()),
+                (401, "The token lives longer than this server allows."),
+                "{claims}"
+            );
         }
     }
     end(server);
     // Without the bound any of them is good.
     let server = Server::start(&program, &["--token-secret-file", secret.to_str().unwrap()]);
-    assert_eq!(ask(server.address(), &signed(&json!({ "sub": "alice", "iat": now, "exp": now + 1_000_000 })), WHO).await.status, 200);
+    assert_eq!(
+        ask(
+            server.address(),
+            &signed(&json!({ "sub": "alice", "iat": now, "exp": now + 1_000_000 })),
+            WHO
+        )
+        .await
+        .status,
+        200
+    );
     end(server);
 }
 
@@ -92,12 +170,34 @@ async fn the_program_makes_no_token_that_its_server_refuses() {
     let program = Program::new();
     let bound = ["--token-life-max", "1h"];
     let long = program.run(&[&["token", "--user", "alice"], &bound[..]].concat());
-    long.failed(1, "--ttl: the server takes tokens that live 1h at most (--token-life-max)");
+    long.failed(
+        1,
+        "--ttl: the server takes tokens that live 1h at most (--token-life-max)",
+    );
     let short = program.run(&[&["token", "--user", "alice", "--ttl", "1h"], &bound[..]].concat());
     let server = Server::start(&program, &[&["--demo"], &bound[..]].concat());
-    assert_eq!(ask(server.address(), short.succeeded().trim(), WHO).await.status, 200);
-    assert_eq!(ask(server.address(), &demo_token(&server).await, WHO).await.status, 200);
-    assert_eq!(ask(server.address(), &program.token_for("alice", Duration::from_secs(3_601)), WHO).await.status, 401);
+    assert_eq!(
+        ask(server.address(), short.succeeded().trim(), WHO)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        ask(server.address(), &demo_token(&server).await, WHO)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        ask(
+            server.address(),
+            &program.token_for("alice", Duration::from_secs(3_601)),
+            WHO
+        )
+        .await
+        .status,
+        401
+    );
     end(server);
 }
 
@@ -106,23 +206,49 @@ async fn keys_that_went_wrong_are_named_by_readiness_while_the_old_ones_serve() 
     let (program, folder) = (Program::new(), Folder::new());
     let (old, new) = (Pair::ec(), Pair::ec());
     let path = folder.write("keys.json", jwks(&[old.jwk("old")]));
-    let (server, admin) = Server::start_with_admin(&program, &["--token-keys-file", path.to_str().unwrap()]);
+    let (server, admin) =
+        Server::start_with_admin(&program, &["--token-keys-file", path.to_str().unwrap()]);
     assert_eq!(admin.get("/readyz"), (200, "ready\n".to_owned()));
-    for (text, reason) in [("broken", "it is neither PEM nor a JWKS"), ("{", "it is no JWKS: a JSON object with `keys` is expected")] {
+    for (text, reason) in [
+        ("broken", "it is neither PEM nor a JWKS"),
+        ("{", "it is no JWKS: a JSON object with `keys` is expected"),
+    ] {
         folder.write("keys.json", text);
         // A token with a key that nobody knows has the file looked at.
         ask(server.address(), &new.token(Some("new")), WHO).await;
         let logged = server.logs("keeps the old ones");
-        assert!(logged.contains("ERROR") && logged.contains(reason), "{logged}");
-        let expected =
-            format!("ready, but {} cannot be used for tokens: {reason}; tokens are checked by the keys from before\n", path.display());
-        assert_eq!(admin.wait_until("/readyz", |body| body.contains(reason)), (200, expected));
-        assert_eq!(ask(server.address(), &old.token(Some("old")), WHO).await.status, 200);
+        assert!(
+            logged.contains("ERROR") && logged.contains(reason),
+            "{logged}"
+        );
+        let expected = format!(
+            "ready, but {} cannot be used for tokens: {reason}; tokens are checked by the keys from before\n",
+            path.display()
+        );
+        assert_eq!(
+            admin.wait_until("/readyz", |body| body.contains(reason)),
+            (200, expected)
+        );
+        assert_eq!(
+            ask(server.address(), &old.token(Some("old")), WHO)
+                .await
+                .status,
+            200
+        );
     }
     folder.write("keys.json", jwks(&[new.jwk("new")]));
     ask(server.address(), &new.token(Some("new")), WHO).await;
     assert_eq!(admin.wait_until("/readyz", |body| body == "ready\n").0, 200);
-    assert_eq!(ask(server.address(), &new.token(Some("new")), WHO).await.status, 200);
+    assert_eq!(
+        ask(server.address(), &new.token(Some("new")), WHO)
+            .await
+            .status,
+        200
+    );
     let log = end(server);
-    assert_eq!(log.matches("keeps the old ones").count(), 2, "once for each change: {log}");
+    assert_eq!(
+        log.matches("keeps the old ones").count(),
+        2,
+        "once for each change: {log}"
+    );
 }

@@ -15,9 +15,17 @@ use crate::support::server::Server;
 fn command(program: &Program, arguments: &[&str]) -> Command {
     let inner = program.command(arguments);
     let mut command = Command::new("sh");
-    command.args(["-c", "umask 022; exec \"$0\" \"$@\""]).arg(inner.get_program()).args(inner.get_args());
-    command.env_clear().current_dir(program.dir.path()).stdin(Stdio::null());
-    let given = inner.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    command
+        .args(["-c", "umask 022; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    command
+        .env_clear()
+        .current_dir(program.dir.path())
+        .stdin(Stdio::null());
+    let given = inner
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
     command.envs(given);
     command
 }
@@ -49,7 +57,12 @@ fn assert_private(folder: &Path) {
     let found = below(folder);
     assert!(found.len() > 5, "the store was not found: {found:?}");
     let open: Vec<_> = found.iter().filter(|(_, mode)| mode & 0o077 != 0).collect();
-    assert!(open.is_empty(), "{} of {} are open to other users: {open:?}", open.len(), found.len());
+    assert!(
+        open.is_empty(),
+        "{} of {} are open to other users: {open:?}",
+        open.len(),
+        found.len()
+    );
 }
 
 #[test]
@@ -64,7 +77,11 @@ fn a_server_in_an_open_folder_makes_private_files_and_warns_of_the_folder() {
 
     let copy = program.dir.path().join("copy");
     open_folder(&copy);
-    run(&program, &["backup", copy.to_str().unwrap(), "--admin-listen", address]).succeeded();
+    run(
+        &program,
+        &["backup", copy.to_str().unwrap(), "--admin-listen", address],
+    )
+    .succeeded();
     assert_private(&copy);
 
     server.signal("-TERM");
@@ -73,7 +90,11 @@ fn a_server_in_an_open_folder_makes_private_files_and_warns_of_the_folder() {
     assert_private(&program.data());
     let warning = "other users of this machine can open the data folder: run `chmod 700` on it";
     assert_eq!(log.matches(warning).count(), 1, "{log}");
-    assert!(log.lines().any(|line| line.contains(warning) && line.contains("mode=0755")), "{log}");
+    assert!(
+        log.lines()
+            .any(|line| line.contains(warning) && line.contains("mode=0755")),
+        "{log}"
+    );
 
     let export = program.dir.path().join("chats.jsonl");
     fs::write(&export, "an older export").unwrap();
@@ -107,7 +128,10 @@ fn a_key_that_others_can_read_is_named() {
     let key = program.data().join("token.key");
     let secret = folder.write("secret", [b's'; 40]);
     let public = folder.write("keys.json", jwks(&[Pair::ed().jwk("one")]));
-    let private = folder.write("secrets.json", r#"{"keys":[{"kty":"oct","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC1zZWNyZXQ"}]}"#);
+    let private = folder.write(
+        "secrets.json",
+        r#"{"keys":[{"kty":"oct","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC1zZWNyZXQ"}]}"#,
+    );
     let set = |mode| {
         for path in [&key, &secret, &public, &private] {
             fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -116,19 +140,40 @@ fn a_key_that_others_can_read_is_named() {
     let said = "other users of this machine can";
     let by = |flag: &str, path: &Path| log(&program, &[flag, path.to_str().unwrap()]);
     set(0o640);
-    assert!(log(&program, &[]).lines().any(|line| line.contains(said) && line.contains("token.key") && line.contains("chmod 600")));
+    assert!(log(&program, &[]).lines().any(|line| line.contains(said)
+        && line.contains("token.key")
+        && line.contains("chmod 600")));
     let found = by("--token-secret-file", &secret);
-    assert!(found.lines().any(|line| line.contains(said) && line.contains(secret.to_str().unwrap())), "{found}");
+    assert!(
+        found
+            .lines()
+            .any(|line| line.contains(said) && line.contains(secret.to_str().unwrap())),
+        "{found}"
+    );
     let found = by("--token-keys-file", &private);
-    assert!(found.lines().any(|line| line.contains(said) && line.contains(private.to_str().unwrap())), "{found}");
+    assert!(
+        found
+            .lines()
+            .any(|line| line.contains(said) && line.contains(private.to_str().unwrap())),
+        "{found}"
+    );
     set(0o644);
     let found = by("--token-keys-file", &public);
-    let is_named = found.lines().any(|line| line.contains(said) && line.contains(public.to_str().unwrap()));
+    let is_named = found
+        .lines()
+        .any(|line| line.contains(said) && line.contains(public.to_str().unwrap()));
     assert!(!is_named, "everybody may read a public key: {found}");
     set(0o664);
-    assert!(by("--token-keys-file", &public).contains("can replace the keys of tokens"), "nobody else may replace it");
+    assert!(
+        by("--token-keys-file", &public).contains("can replace the keys of tokens"),
+        "nobody else may replace it"
+    );
     set(0o600);
-    for found in [log(&program, &[]), by("--token-secret-file", &secret), by("--token-keys-file", &public)] {
+    for found in [
+        log(&program, &[]),
+        by("--token-secret-file", &secret),
+        by("--token-keys-file", &public),
+    ] {
         assert!(!found.contains(said), "{found}");
     }
 }

@@ -18,7 +18,13 @@ fn serve_prints_its_address_and_the_next_steps() {
     let (code, stdout, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
     let data = program.data();
-    assert_eq!(stdout, format!("  open    {url}/\n  token   wideroom token --user NAME --data {}\n", data.display()));
+    assert_eq!(
+        stdout,
+        format!(
+            "  open    {url}/\n  token   wideroom token --user NAME --data {}\n",
+            data.display()
+        )
+    );
     assert!(log.contains("shut down cleanly"), "{log}");
 }
 
@@ -26,7 +32,11 @@ fn serve_prints_its_address_and_the_next_steps() {
 pub(crate) fn get(url: &str, path_and_headers: &str) -> String {
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(stream, "{path_and_headers}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "{path_and_headers}\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -38,9 +48,15 @@ fn the_token_of_its_folder_opens_its_doors() {
     let server = Server::start(&program, &["--demo"]);
     let request = "GET /graphql?query=%7Bviewer%7Busername%7D%7D HTTP/1.1";
     let token = program.run(&["token", "--user", "alice"]).stdout;
-    let answer = get(&server.url, &format!("{request}\r\nAuthorization: Bearer {}", token.trim()));
+    let answer = get(
+        &server.url,
+        &format!("{request}\r\nAuthorization: Bearer {}", token.trim()),
+    );
     assert!(answer.contains(r#""username":"alice""#), "{answer}");
-    let forged = get(&server.url, &format!("{request}\r\nAuthorization: Bearer {}x", token.trim()));
+    let forged = get(
+        &server.url,
+        &format!("{request}\r\nAuthorization: Bearer {}x", token.trim()),
+    );
     assert!(forged.contains("UNAUTHENTICATED"), "{forged}");
     assert!(get(&server.url, "GET / HTTP/1.1").starts_with("HTTP/1.1 200"));
     server.signal("-TERM");
@@ -64,7 +80,10 @@ fn a_second_signal_ends_it_at_once() {
     let token = program.run(&["token", "--user", "alice"]).stdout;
     let server = Server::start(&program, &["--drain", "1h"]);
     let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
-    let head = format!("POST /graphql HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}", token.trim());
+    let head = format!(
+        "POST /graphql HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}",
+        token.trim()
+    );
     write!(stream, "{head}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
     // It asks for the body only once the request is under way.
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -75,7 +94,11 @@ fn a_second_signal_ends_it_at_once() {
     let (code, _, log) = server.end();
     assert_eq!(code, Some(1), "{log}");
     // The request that is left behind may still have its line.
-    assert!(log.lines().any(|line| line == "wideroom: left at once, by a second signal"), "{log}");
+    assert!(
+        log.lines()
+            .any(|line| line == "wideroom: left at once, by a second signal"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -83,9 +106,16 @@ fn a_data_folder_has_one_server() {
     let program = Program::new();
     let server = Server::start(&program, &[]);
     let data = program.data();
-    let line = format!("{} is in use by another wideroom (serve, import, …): stop it first, or name another folder", data.display());
-    program.run(&["serve", "--listen", "127.0.0.1:0"]).failed(1, &line);
-    program.run_with_input(&["import", "-"], "").failed(1, &line);
+    let line = format!(
+        "{} is in use by another wideroom (serve, import, …): stop it first, or name another folder",
+        data.display()
+    );
+    program
+        .run(&["serve", "--listen", "127.0.0.1:0"])
+        .failed(1, &line);
+    program
+        .run_with_input(&["import", "-"], "")
+        .failed(1, &line);
     program.run(&["token", "--user", "alice"]).succeeded();
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
@@ -99,7 +129,11 @@ fn an_address_that_is_taken_is_one_clear_line() {
     let ended = other.run(&["serve", "--listen", &address, "--log", "error"]);
     assert_eq!(ended.code, Some(1));
     let line = format!("wideroom: cannot listen on {address}: Address already in use");
-    assert!(ended.stderr.starts_with(&line) && ended.stderr.lines().count() == 1, "{}", ended.stderr);
+    assert!(
+        ended.stderr.starts_with(&line) && ended.stderr.lines().count() == 1,
+        "{}",
+        ended.stderr
+    );
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
 }
@@ -107,18 +141,28 @@ fn an_address_that_is_taken_is_one_clear_line() {
 #[test]
 fn the_demo_loads_the_sample_once() {
     let program = Program::new();
-    for says in ["the server loaded the sample", "the store is not empty; the server does not load the sample"] {
+    for says in [
+        "the server loaded the sample",
+        "the store is not empty; the server does not load the sample",
+    ] {
         let server = Server::start(&program, &["--demo", "--log-format", "json"]);
         server.signal("-TERM");
         let (code, stdout, log) = server.end();
         assert_eq!(code, Some(0), "{log}");
         assert!(stdout.contains("--user alice"), "{stdout}");
-        let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<serde_json::Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         assert!(lines.iter().any(|line| line["message"] == says), "{log}");
     }
     let path = program.write("sample.jsonl", include_str!("../../src/cli/demo.jsonl"));
     let again = program.run(&["import", &path]);
-    assert!(again.succeeded().contains("messages 0 / 15"), "{}", again.stdout);
+    assert!(
+        again.succeeded().contains("messages 0 / 15"),
+        "{}",
+        again.stdout
+    );
 }
 
 #[test]
@@ -126,7 +170,13 @@ fn a_log_filter_that_is_none_is_one_clear_line() {
     let program = Program::new();
     let ended = program.run(&["serve", "--log", "info,=,"]);
     assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1));
-    assert!(ended.stderr.starts_with("wideroom: the log filter is invalid: "), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .starts_with("wideroom: the log filter is invalid: "),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -138,16 +188,33 @@ fn a_list_of_documents_that_is_none_is_one_clear_line() {
         .run(&["serve", "--listen", "127.0.0.1:0", "--trusted-documents", &list])
         .failed(1, &line("must be a JSON object of documents by their ids: an object of texts, or a manifest with `operations`"));
     program.write("list.json", "{}");
-    program.run(&["serve", "--listen", "127.0.0.1:0", "--trusted-documents", &list]).failed(1, &line("there is no document in it"));
+    program
+        .run(&[
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--trusted-documents",
+            &list,
+        ])
+        .failed(1, &line("there is no document in it"));
 }
 
 #[test]
 fn a_listed_document_that_would_be_refused_is_named_in_the_log() {
     let program = Program::new();
-    let list = program.write("list.json", "{\"a\": \"{ viewer { username } }\", \"b\": \"query Old {\"}");
+    let list = program.write(
+        "list.json",
+        "{\"a\": \"{ viewer { username } }\", \"b\": \"query Old {\"}",
+    );
     let server = Server::start(&program, &["--trusted-documents", &list]);
     server.signal("-TERM");
     let (_, _, log) = server.end();
-    assert!(log.contains("would refuse a trusted document") && log.contains("query Old {"), "{log}");
-    assert!(log.contains("the server runs trusted documents only documents=2"), "{log}");
+    assert!(
+        log.contains("would refuse a trusted document") && log.contains("query Old {"),
+        "{log}"
+    );
+    assert!(
+        log.contains("the server runs trusted documents only documents=2"),
+        "{log}"
+    );
 }

@@ -10,20 +10,37 @@ fn a_token_is_printed_alone_and_signs_in() {
     let program = Program::new();
     let ended = program.run(&["token", "--user", "Ärzte ohne Grenzen", "--ttl", "15m"]);
     let token = ended.succeeded().strip_suffix('\n').unwrap();
-    assert!(!token.contains(char::is_whitespace) && ended.stderr.is_empty(), "{token} {}", ended.stderr);
+    assert!(
+        !token.contains(char::is_whitespace) && ended.stderr.is_empty(),
+        "{token} {}",
+        ended.stderr
+    );
     let identity = Auth::open(&program.data()).unwrap().verify(token).unwrap();
     assert_eq!(identity.user.as_str(), "Ärzte ohne Grenzen");
-    let seconds_left = (identity.expires_at.unwrap().micros() - SystemClock.now().micros()) / 1_000_000;
-    assert!((15 * 60 - 60..=15 * 60).contains(&seconds_left), "{seconds_left}");
+    let seconds_left =
+        (identity.expires_at.unwrap().micros() - SystemClock.now().micros()) / 1_000_000;
+    assert!(
+        (15 * 60 - 60..=15 * 60).contains(&seconds_left),
+        "{seconds_left}"
+    );
 }
 
 #[test]
 fn the_key_is_made_where_there_is_none_and_the_store_is_not() {
     let program = Program::new();
     program.run(&["token", "--user", "alice"]).succeeded();
-    let files: Vec<_> = std::fs::read_dir(program.data()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let files: Vec<_> = std::fs::read_dir(program.data())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(files, ["token.key"]);
-    assert_eq!((mode(&program.data().join("token.key")), mode(&program.data())), (0o600, 0o700));
+    assert_eq!(
+        (
+            mode(&program.data().join("token.key")),
+            mode(&program.data())
+        ),
+        (0o600, 0o700)
+    );
 }
 
 #[test]
@@ -40,7 +57,13 @@ fn a_user_has_a_name() {
     let program = Program::new();
     let ended = program.run(&["token", "--user", "al\nice"]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains("a username must not hold control characters"), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("a username must not hold control characters"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -49,6 +72,9 @@ fn a_broken_key_is_one_clear_line_that_does_not_show_it() {
     std::fs::create_dir(program.data()).unwrap();
     let path = program.data().join("token.key");
     std::fs::write(&path, "hunter2").unwrap();
-    let line = format!("{} holds no signing key: at least 32 bytes as base64url text are expected", path.display());
+    let line = format!(
+        "{} holds no signing key: at least 32 bytes as base64url text are expected",
+        path.display()
+    );
     program.run(&["token", "--user", "alice"]).failed(1, &line);
 }

@@ -8,7 +8,10 @@ use crate::support::server::Server;
 /// The sample, served; and a token of each who talks.
 fn serve(arguments: &[&str]) -> (Program, Server, [String; 2]) {
     let program = Program::new();
-    let server = Server::start(&program, &[&["--demo", "--log", "warn"], arguments].concat());
+    let server = Server::start(
+        &program,
+        &[&["--demo", "--log", "warn"], arguments].concat(),
+    );
     let tokens = ["alice", "bob"].map(|name| program.token(name));
     (program, server, tokens)
 }
@@ -19,7 +22,9 @@ fn graphql(server: &Server) -> String {
 
 #[test]
 fn the_public_audit_passes() {
-    let Some(node) = Node::installed() else { return };
+    let Some(node) = Node::installed() else {
+        return;
+    };
     let (_program, server, _) = serve(&[]);
     node.run("audit.js", &[&graphql(&server)]);
 }
@@ -34,7 +39,9 @@ fn relay_apollo_and_urql_page_both_ways_send_and_resume() {
 
 #[test]
 fn subscriptions_over_http_resume_where_they_were_cut() {
-    let Some(node) = Node::installed() else { return };
+    let Some(node) = Node::installed() else {
+        return;
+    };
     let (_program, server, [alice, bob]) = serve(&[]);
     node.run("resumed.js", &[&graphql(&server), &alice, &bob]);
 }
@@ -44,7 +51,8 @@ fn only_documents_listed_by_client_compilers_run() {
     let Some(node) = Node::compiled() else { return };
     for list in ["generated/relay.json", "generated/codegen.json"] {
         let list = node.path(list);
-        let (_program, server, [alice, _]) = serve(&["--trusted-documents", &list, "--rates", "off"]);
+        let (_program, server, [alice, _]) =
+            serve(&["--trusted-documents", &list, "--rates", "off"]);
         node.run("trusted.js", &[&graphql(&server), &alice, &list]);
         // No document of the list would be refused.
         assert_eq!(server.kill(), "");
@@ -54,7 +62,17 @@ fn only_documents_listed_by_client_compilers_run() {
 #[test]
 fn the_page_for_front_ends_names_the_code_that_is_tested() {
     let page = include_str!("README.md");
-    for name in ["resume.js", "relay.js", "apollo.js", "urql.js", "resumed.js", "trusted.js"] {
-        assert!(page.contains(&format!("]({name})")), "tests/clients/README.md does not link to {name}");
+    for name in [
+        "resume.js",
+        "relay.js",
+        "apollo.js",
+        "urql.js",
+        "resumed.js",
+        "trusted.js",
+    ] {
+        assert!(
+            page.contains(&format!("]({name})")),
+            "tests/clients/README.md does not link to {name}"
+        );
     }
 }

@@ -4,7 +4,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use scylla_proxy::{Condition, Node, Proxy, Reaction as _, ResponseOpcode, ResponseReaction, ResponseRule, RunningProxy, ShardAwareness};
+use scylla_proxy::{
+    Condition, Node, Proxy, Reaction as _, ResponseOpcode, ResponseReaction, ResponseRule,
+    RunningProxy, ShardAwareness,
+};
 use serde_json::json;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -41,15 +44,32 @@ struct Line {
 impl Line {
     async fn to(node: SocketAddr) -> Self {
         // The driver takes the port from here and the address from the node.
-        let address = TcpListener::bind((node.ip(), 0)).unwrap().local_addr().unwrap();
-        let node = Node::new(node, address, ShardAwareness::Unaware, None, Some(Vec::new()));
-        Self { proxy: Proxy::new([node]).run().await.unwrap(), address }
+        let address = TcpListener::bind((node.ip(), 0))
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let node = Node::new(
+            node,
+            address,
+            ShardAwareness::Unaware,
+            None,
+            Some(Vec::new()),
+        );
+        Self {
+            proxy: Proxy::new([node]).run().await.unwrap(),
+            address,
+        }
     }
 
     /// Loses so many answers of a kind.
     fn lose(&mut self, kind: Condition, times: usize) {
-        let lost = Condition::ResponseOpcode(ResponseOpcode::Result).and(kind).and(Condition::TrueForLimitedTimes(times));
-        self.proxy.running_nodes[0].change_response_rules(Some(vec![ResponseRule(lost, ResponseReaction::drop_frame())]));
+        let lost = Condition::ResponseOpcode(ResponseOpcode::Result)
+            .and(kind)
+            .and(Condition::TrueForLimitedTimes(times));
+        self.proxy.running_nodes[0].change_response_rules(Some(vec![ResponseRule(
+            lost,
+            ResponseReaction::drop_frame(),
+        )]));
     }
 
     fn heal(&mut self) {
@@ -60,7 +80,9 @@ impl Line {
 /// To a write without a condition. (Rows have their kind in them, and so has what was prepared.)
 fn written() -> Condition {
     let kind = |kind: u8| Condition::BodyContainsCaseSensitive(Box::new([0, 0, 0, kind]));
-    kind(1).and(Condition::not(kind(2))).and(Condition::not(kind(4)))
+    kind(1)
+        .and(Condition::not(kind(2)))
+        .and(Condition::not(kind(4)))
 }
 
 /// To a write with a condition.
@@ -81,18 +103,49 @@ impl Scene {
     async fn set() -> Option<Self> {
         let shared = shared().await?;
         let direct: Address = shared.url("none").parse().unwrap();
-        let node = tokio::net::lookup_host(&direct.contact_points[0]).await.unwrap().next().unwrap();
+        let node = tokio::net::lookup_host(&direct.contact_points[0])
+            .await
+            .unwrap()
+            .next()
+            .unwrap();
         let line = Line::to(node).await;
-        let who = direct.credentials.as_ref().map(|who| format!("{}:{}@", who.user, who.password)).unwrap_or_default();
-        let made = async || migrated(|keyspace| shared.url(keyspace), "1").store().parse::<Address>().unwrap().keyspace;
+        let who = direct
+            .credentials
+            .as_ref()
+            .map(|who| format!("{}:{}@", who.user, who.password))
+            .unwrap_or_default();
+        let made = async || {
+            migrated(|keyspace| shared.url(keyspace), "1")
+                .store()
+                .parse::<Address>()
+                .unwrap()
+                .keyspace
+        };
         let keyspace = KEYSPACE.get_or_init(made).await.clone();
         let program = Program::on(format!("cql://{who}{}/{keyspace}", line.address));
         let server = serve(&program);
-        let store = Cql::open(Address { keyspace, ..direct }, Arc::new(SystemClock)).await.unwrap();
-        let mut scene = Self { line, server, program, store, salt: Uuid::new_v4(), conversation: String::new() };
+        let store = Cql::open(Address { keyspace, ..direct }, Arc::new(SystemClock))
+            .await
+            .unwrap();
+        let mut scene = Self {
+            line,
+            server,
+            program,
+            store,
+            salt: Uuid::new_v4(),
+            conversation: String::new(),
+        };
         let document = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id } } }";
-        let made = scene.caller("alice").await.data(document, &json!({ "u": scene.name("bob") })).await.unwrap();
-        scene.conversation = made["startDirectConversation"]["conversation"]["id"].as_str().unwrap().to_owned();
+        let made = scene
+            .caller("alice")
+            .await
+            .data(document, &json!({ "u": scene.name("bob") }))
+            .await
+            .unwrap();
+        scene.conversation = made["startDirectConversation"]["conversation"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         Some(scene)
     }
 
@@ -102,11 +155,20 @@ impl Scene {
     }
 
     async fn caller(&self, user: &str) -> Caller {
-        Caller::connect(self.server.address(), &self.program.token(&self.name(user))).await.unwrap()
+        Caller::connect(self.server.address(), &self.program.token(&self.name(user)))
+            .await
+            .unwrap()
     }
 
     async fn send(&self, user: &str, body: &str, key: Option<&str>) -> Reply {
-        self.caller(user).await.ask(SEND, &json!({ "c": self.conversation, "b": body, "k": key })).await.unwrap()
+        self.caller(user)
+            .await
+            .ask(
+                SEND,
+                &json!({ "c": self.conversation, "b": body, "k": key }),
+            )
+            .await
+            .unwrap()
     }
 
     async fn history(&self) -> Vec<Read> {
@@ -118,7 +180,11 @@ impl Scene {
     }
 
     async fn bodies(&self) -> Vec<String> {
-        self.history().await.into_iter().filter_map(|read| read.body).collect()
+        self.history()
+            .await
+            .into_iter()
+            .filter_map(|read| read.body)
+            .collect()
     }
 
     /// Tries with the same key until it is acknowledged.
@@ -131,18 +197,34 @@ impl Scene {
                 }
             }
         };
-        tokio::time::timeout(DEADLINE, kept).await.expect("it is kept in time")
+        tokio::time::timeout(DEADLINE, kept)
+            .await
+            .expect("it is kept in time")
     }
 
     /// Messages published a second time because they became visible late.
     async fn late(&self) -> Vec<String> {
         let document = "query($c: ID!) { conversation(id: $c) { uuid } }";
-        let data = self.caller("bob").await.data(document, &json!({ "c": self.conversation })).await.unwrap();
-        let id = ConversationId(data["conversation"]["uuid"].as_str().unwrap().parse().unwrap());
+        let data = self
+            .caller("bob")
+            .await
+            .data(document, &json!({ "c": self.conversation }))
+            .await
+            .unwrap();
+        let id = ConversationId(
+            data["conversation"]["uuid"]
+                .as_str()
+                .unwrap()
+                .parse()
+                .unwrap(),
+        );
         let since = OrderKey::first_at(SystemClock.now().plus_micros(-3_600_000_000));
         let changes = self.store.changes(id, since, 100).await.unwrap();
-        let late: Vec<_> =
-            changes.into_iter().filter(|change| change.kind == ChangeKind::MessageLate).map(|change| change.message).collect();
+        let late: Vec<_> = changes
+            .into_iter()
+            .filter(|change| change.kind == ChangeKind::MessageLate)
+            .map(|change| change.message)
+            .collect();
         let body = |read: &Read| late.contains(&read.id).then(|| read.body.clone().unwrap());
         self.history().await.iter().filter_map(body).collect()
     }
@@ -156,7 +238,9 @@ fn sent(reply: &Reply) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_answer_is_lost_is_kept_once_and_in_its_place() {
-    let Some(mut scene) = Scene::set().await else { return };
+    let Some(mut scene) = Scene::set().await else {
+        return;
+    };
     sent(&scene.send("alice", "first", None).await);
 
     // The batch's answer and that of the wake beside it. The same again is answered.
@@ -167,7 +251,10 @@ async fn a_message_whose_answer_is_lost_is_kept_once_and_in_its_place() {
     assert!(took >= ATTEMPT, "{took:?}");
     let is_late = took > LATE;
     assert_eq!(scene.bodies().await, ["first", "second"]);
-    assert_eq!(scene.late().await, if is_late { vec!["second"] } else { vec![] });
+    assert_eq!(
+        scene.late().await,
+        if is_late { vec!["second"] } else { vec![] }
+    );
 
     // Twice over: now it is late.
     scene.line.lose(written(), 4);
@@ -184,23 +271,40 @@ async fn a_message_whose_answer_is_lost_is_kept_once_and_in_its_place() {
     assert!(began.elapsed() >= ATTEMPT, "{:?}", began.elapsed());
     assert_eq!(fourth, scene.send_until_kept("alice", "fourth").await);
     assert_eq!(scene.bodies().await, ["first", "second", "third", "fourth"]);
-    say(&format!("answers: one lost write was settled in {took:.1?}"));
+    say(&format!(
+        "answers: one lost write was settled in {took:.1?}"
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_send_that_times_out_has_an_unknown_outcome_and_its_key_reveals_it() {
-    let Some(mut scene) = Scene::set().await else { return };
+    let Some(mut scene) = Scene::set().await else {
+        return;
+    };
     sent(&scene.send("alice", "first", None).await);
     scene.line.lose(written(), usize::MAX);
     let began = Instant::now();
     let second = scene.send("alice", "second", Some("second")).await;
     let took = began.elapsed();
-    assert_eq!((second.code(), second.outcome()), ("UNAVAILABLE", "UNKNOWN"), "{}", second.body);
+    assert_eq!(
+        (second.code(), second.outcome()),
+        ("UNAVAILABLE", "UNKNOWN"),
+        "{}",
+        second.body
+    );
     // Its turn does not come before that of the one before it is known.
     let began = Instant::now();
     let third = scene.send("bob", "third", Some("third")).await;
-    assert_eq!((third.code(), third.outcome()), ("UNAVAILABLE", "NOT_DONE"), "{}", third.body);
-    say(&format!("answers: UNKNOWN was said after {took:.1?}, NOT_DONE after {:.1?}", began.elapsed()));
+    assert_eq!(
+        (third.code(), third.outcome()),
+        ("UNAVAILABLE", "NOT_DONE"),
+        "{}",
+        third.body
+    );
+    say(&format!(
+        "answers: UNKNOWN was said after {took:.1?}, NOT_DONE after {:.1?}",
+        began.elapsed()
+    ));
     scene.line.heal();
     sent(&{
         let third = scene.send_until_kept("bob", "third").await;
@@ -214,19 +318,36 @@ async fn a_send_that_times_out_has_an_unknown_outcome_and_its_key_reveals_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_participant_comes_once_where_the_answer_to_the_decision_is_lost() {
-    let Some(mut scene) = Scene::set().await else { return };
+    let Some(mut scene) = Scene::set().await else {
+        return;
+    };
     let mut caller = scene.caller("alice").await;
     let document = "mutation($u: String!) { createGroupConversation(input: {name: \"club\", usernames: [$u]}) { conversation { id } } }";
-    let made = caller.data(document, &json!({ "u": scene.name("bob") })).await.unwrap();
-    let id = made["createGroupConversation"]["conversation"]["id"].as_str().unwrap();
+    let made = caller
+        .data(document, &json!({ "u": scene.name("bob") }))
+        .await
+        .unwrap();
+    let id = made["createGroupConversation"]["conversation"]["id"]
+        .as_str()
+        .unwrap();
     scene.line.lose(decided(), 1);
     let add = "mutation($c: ID!, $u: String!) { addParticipants(input: {conversationId: $c, usernames: [$u]}) { conversation { id } } }";
     let began = Instant::now();
-    caller.data(add, &json!({ "c": id, "u": scene.name("carol") })).await.unwrap();
+    caller
+        .data(add, &json!({ "c": id, "u": scene.name("carol") }))
+        .await
+        .unwrap();
     assert!(began.elapsed() >= ATTEMPT, "{:?}", began.elapsed());
     let history = read::history(&mut scene.caller("carol").await, id).await;
     assert_eq!(history.message_count, 1, "{:?}", history.messages);
     assert_eq!(history.participants["edges"].as_array().unwrap().len(), 3);
     let inbox = read::inbox(&mut scene.caller("carol").await).await;
-    assert_eq!(inbox.entries.iter().map(|entry| entry.last_message).collect::<Vec<_>>(), [history.last_message]);
+    assert_eq!(
+        inbox
+            .entries
+            .iter()
+            .map(|entry| entry.last_message)
+            .collect::<Vec<_>>(),
+        [history.last_message]
+    );
 }

@@ -64,12 +64,23 @@ struct Count {
 
 impl Crowd {
     /// So many users, each with a task of its own. `word` makes their bodies like no others.
-    pub(super) fn gather(stage: &Arc<Stage>, word: &'static str, users: usize, keys: Keys, places: &Places) -> Self {
+    pub(super) fn gather(
+        stage: &Arc<Stage>,
+        word: &'static str,
+        users: usize,
+        keys: Keys,
+        places: &Places,
+    ) -> Self {
         let (is_over, over) = watch::channel(false);
         let (count, counted) = watch::channel(Count::default());
         let count = Arc::new(count);
         let sender = |user| {
-            let (stage, places, over, count) = (Arc::clone(stage), places.clone(), over.clone(), Arc::clone(&count));
+            let (stage, places, over, count) = (
+                Arc::clone(stage),
+                places.clone(),
+                over.clone(),
+                Arc::clone(&count),
+            );
             let sender = Sender {
                 stage,
                 word,
@@ -85,7 +96,11 @@ impl Crowd {
             };
             tokio::spawn(sender.run())
         };
-        Self { senders: (0..users).map(sender).collect(), is_over, count: counted }
+        Self {
+            senders: (0..users).map(sender).collect(),
+            is_over,
+            count: counted,
+        }
     }
 
     /// Waits until so many more were acknowledged. How long that took.
@@ -102,8 +117,14 @@ impl Crowd {
 
     async fn counts(&mut self, enough: impl Fn(&Count) -> bool) -> Duration {
         let began = Instant::now();
-        let waited = tokio::time::timeout(DEADLINE, self.count.wait_for(enough)).await.map(drop);
-        assert!(waited.is_ok(), "it does not go on: {:?}", *self.count.borrow());
+        let waited = tokio::time::timeout(DEADLINE, self.count.wait_for(enough))
+            .await
+            .map(drop);
+        assert!(
+            waited.is_ok(),
+            "it does not go on: {:?}",
+            *self.count.borrow()
+        );
         began.elapsed()
     }
 
@@ -112,7 +133,10 @@ impl Crowd {
         self.is_over.send_replace(true);
         let mut tries = Vec::new();
         for sender in self.senders {
-            let (of_one, more) = tokio::time::timeout(DEADLINE, sender).await.expect("everything is acknowledged in time").unwrap();
+            let (of_one, more) = tokio::time::timeout(DEADLINE, sender)
+                .await
+                .expect("everything is acknowledged in time")
+                .unwrap();
             ledger.attempts.extend(of_one.attempts);
             tries.extend(more);
         }
@@ -180,7 +204,11 @@ impl Sender {
 
     /// Attempts without a key that certainly failed are not recorded, because no history contains them.
     fn attempt(&mut self) -> Attempt {
-        let small: Vec<_> = self.stage.of_user(self.user).filter(|at| *at >= SMALL_AT).collect();
+        let small: Vec<_> = self
+            .stage
+            .of_user(self.user)
+            .filter(|at| *at >= SMALL_AT)
+            .collect();
         let conversation = match self.user {
             0..=2 => GROUP_AT,
             3..=4 => LARGE_AT,
@@ -191,13 +219,26 @@ impl Sender {
         let body = format!("{} {} {}", self.word, self.user, self.number);
         let has_key = self.keys == Keys::ThreeOfFour && self.dice.roll(4) > 0;
         let key = has_key.then(|| body.replace(' ', "-"));
-        Attempt { task: self.user, conversation, user: self.user, body, key, began: Instant::now(), kept: None }
+        Attempt {
+            task: self.user,
+            conversation,
+            user: self.user,
+            body,
+            key,
+            began: Instant::now(),
+            kept: None,
+        }
     }
 
     async fn send(&mut self, caller: &mut Caller, attempt: &mut Attempt) -> End {
         let conversation = &self.stage.conversations[attempt.conversation].id;
         let began = Instant::now();
-        let reply = caller.ask(SEND, &json!({ "c": conversation, "b": attempt.body, "k": attempt.key })).await;
+        let reply = caller
+            .ask(
+                SEND,
+                &json!({ "c": conversation, "b": attempt.body, "k": attempt.key }),
+            )
+            .await;
         let end = match reply {
             Err(Cut) => End::Cut,
             Ok(reply) if reply.code() == "UNAVAILABLE" => match reply.outcome() {
@@ -207,15 +248,27 @@ impl Sender {
             },
             Ok(reply) => {
                 let node = &reply.body["data"]["sendMessage"]["messageEdge"]["node"];
-                assert_eq!(node["body"], Value::from(attempt.body.as_str()), "{}", reply.body);
-                attempt.kept = Some(Kept { id: read::message_id(node).unwrap(), at: Instant::now() });
+                assert_eq!(
+                    node["body"],
+                    Value::from(attempt.body.as_str()),
+                    "{}",
+                    reply.body
+                );
+                attempt.kept = Some(Kept {
+                    id: read::message_id(node).unwrap(),
+                    at: Instant::now(),
+                });
                 End::Kept
             }
         };
         if matches!(end, End::NotDone | End::Unknown) {
             self.count.send_modify(|count| count.refused += 1);
         }
-        self.tries.push(Try { began, took: began.elapsed(), end });
+        self.tries.push(Try {
+            began,
+            took: began.elapsed(),
+            end,
+        });
         end
     }
 }

@@ -43,17 +43,33 @@ struct Play {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_death_of_nodes_or_servers_loses_or_doubles_a_message() {
-    let Some(ring) = Ring::start(3).await else { return };
+    let Some(ring) = Ring::start(3).await else {
+        return;
+    };
     let began = Instant::now();
     let program = migrated(|keyspace| ring.url(keyspace), "3");
     let stage = Arc::new(Stage::set_up(program).await);
     say(&format!("faults: set up in {:.1?}", began.elapsed()));
     let server = serve(&stage.program);
-    let place = watch::channel(Some(Place { number: 0, address: server.address() })).0;
+    let place = watch::channel(Some(Place {
+        number: 0,
+        address: server.address(),
+    }))
+    .0;
     let places = watch::channel(vec![server.address()]).0;
     let listen = |at| Follower::of_messages_on_a_cluster(&stage, at, place.subscribe());
-    let followers = [GROUP_AT, LARGE_AT, SMALL_AT + 12].into_iter().map(listen).collect();
-    let mut play = Play { ring, stage, ledger: Ledger::default(), place, places, followers };
+    let followers = [GROUP_AT, LARGE_AT, SMALL_AT + 12]
+        .into_iter()
+        .map(listen)
+        .collect();
+    let mut play = Play {
+        ring,
+        stage,
+        ledger: Ledger::default(),
+        place,
+        places,
+        followers,
+    };
     play.one_node_dies(&server).await;
     play.two_nodes_die(&server).await;
     play.servers_die(server).await;
@@ -69,7 +85,11 @@ impl Play {
     async fn check(&self, server: &Server) {
         let began = Instant::now();
         self.ledger.check(&self.stage, server.address()).await;
-        say(&format!("faults: {} attempts checked in {:.1?}", self.ledger.attempts.len(), began.elapsed()));
+        say(&format!(
+            "faults: {} attempts checked in {:.1?}",
+            self.ledger.attempts.len(),
+            began.elapsed()
+        ));
     }
 
     /// Sends go on without it, and with it again.
@@ -87,14 +107,33 @@ impl Play {
         let tries = crowd.end(&mut self.ledger).await;
         let phase = |what: &str, from: Instant, to: Instant| tell(what, &tries, from, to);
         phase("three nodes", began, killed);
-        say(&format!("faults: nothing was kept for {:.1?} after a node died", gap(&tries, killed)));
-        phase("the second in which a node dies", killed, killed + Duration::from_secs(1));
-        phase("the next four", killed + Duration::from_secs(1), killed + Duration::from_secs(5));
-        phase("two nodes, later", killed + Duration::from_secs(5), restarted);
+        say(&format!(
+            "faults: nothing was kept for {:.1?} after a node died",
+            gap(&tries, killed)
+        ));
+        phase(
+            "the second in which a node dies",
+            killed,
+            killed + Duration::from_secs(1),
+        );
+        phase(
+            "the next four",
+            killed + Duration::from_secs(1),
+            killed + Duration::from_secs(5),
+        );
+        phase(
+            "two nodes, later",
+            killed + Duration::from_secs(5),
+            restarted,
+        );
         // At this time the other nodes had noticed the failure.
         let known = phase("while it comes back", restarted, back);
         phase("three nodes again", back, Instant::now());
-        assert!(gap(&tries, killed) < SILENCE_MAX, "{:?}", gap(&tries, killed));
+        assert!(
+            gap(&tries, killed) < SILENCE_MAX,
+            "{:?}",
+            gap(&tries, killed)
+        );
         assert!(p99(&known) < KNOWN_DEAD_MAX, "{:?}", p99(&known));
         self.check(server).await;
     }
@@ -112,7 +151,11 @@ impl Play {
         let before = server.resident_bytes();
         refused.is_refused(REFUSED).await;
         let after = server.resident_bytes();
-        say(&format!("faults: {} MiB resident after {REFUSED_FIRST} refusals, {} MiB after {REFUSED} more", before >> 20, after >> 20));
+        say(&format!(
+            "faults: {} MiB resident after {REFUSED_FIRST} refusals, {} MiB after {REFUSED} more",
+            before >> 20,
+            after >> 20
+        ));
         assert!(after < before + GROWTH_MAX, "{before} {after}");
         let restarted = Instant::now();
         self.ring.restart(2).await;
@@ -123,13 +166,30 @@ impl Play {
         tries.extend(refused.end(&mut self.ledger).await);
         let ended = Instant::now();
         self.ring.restart(3).await;
-        tell("the five seconds in which two nodes die", &tries, killed, killed + Duration::from_secs(5));
-        tell("one node of three", &tries, killed + Duration::from_secs(5), restarted);
-        say(&format!("faults: the first was kept {healed:.1?} after a second node took connections"));
+        tell(
+            "the five seconds in which two nodes die",
+            &tries,
+            killed,
+            killed + Duration::from_secs(5),
+        );
+        tell(
+            "one node of three",
+            &tries,
+            killed + Duration::from_secs(5),
+            restarted,
+        );
+        say(&format!(
+            "faults: the first was kept {healed:.1?} after a second node took connections"
+        ));
         tell("two nodes again", &tries, one_is_back, ended);
-        let without = tries.iter().filter(|one| one.began > killed && one.began < restarted);
+        let without = tries
+            .iter()
+            .filter(|one| one.began > killed && one.began < restarted);
         let slowest = without.map(|one| one.took).max().unwrap_or_default();
-        assert!(slowest < IN_FLIGHT_MAX, "somebody was kept waiting: {slowest:?}");
+        assert!(
+            slowest < IN_FLIGHT_MAX,
+            "somebody was kept waiting: {slowest:?}"
+        );
         self.check(server).await;
     }
 
@@ -155,8 +215,16 @@ impl Play {
             self.tell_places(&servers);
         }
         let tries = crowd.end(&mut self.ledger).await;
-        let (from, to) = (tries.iter().map(|one| one.began).min().unwrap(), Instant::now());
-        tell("two servers, of which one is killed now and then", &tries, from, to);
+        let (from, to) = (
+            tries.iter().map(|one| one.began).min().unwrap(),
+            Instant::now(),
+        );
+        tell(
+            "two servers, of which one is killed now and then",
+            &tries,
+            from,
+            to,
+        );
         club.check(servers[1].address()).await;
         let found = self.ledger.check(&self.stage, servers[1].address()).await;
         for follower in std::mem::take(&mut self.followers) {
@@ -171,36 +239,66 @@ impl Play {
     }
 
     fn tell_places(&self, servers: &[Server]) {
-        self.places.send_replace(servers.iter().map(Server::address).collect());
+        self.places
+            .send_replace(servers.iter().map(Server::address).collect());
         let number = self.place.borrow().map_or(0, |place| place.number + 1);
-        self.place.send_replace(Some(Place { number, address: servers[0].address() }));
+        self.place.send_replace(Some(Place {
+            number,
+            address: servers[0].address(),
+        }));
     }
 }
 
 /// Prints the outcomes of the tries started in a period. Returns the latencies of the persisted ones.
 fn tell(what: &str, tries: &[Try], from: Instant, to: Instant) -> Vec<Duration> {
-    let between: Vec<_> = tries.iter().filter(|one| one.began >= from && one.began < to).collect();
-    let of = |end: End| between.iter().filter(|one| one.end == end).map(|one| one.took).collect::<Vec<_>>();
+    let between: Vec<_> = tries
+        .iter()
+        .filter(|one| one.began >= from && one.began < to)
+        .collect();
+    let of = |end: End| {
+        between
+            .iter()
+            .filter(|one| one.end == end)
+            .map(|one| one.took)
+            .collect::<Vec<_>>()
+    };
     let kept = of(End::Kept);
-    let figures =
-        [("kept", &kept), ("not done", &of(End::NotDone)), ("unknown", &of(End::Unknown)), ("cut", &of(End::Cut))].map(|(end, took)| {
-            let middle = median(took);
-            format!(
-                "{} {end} (p50 {middle:.0?}, p99 {:.0?}, max {:.0?})",
-                took.len(),
-                p99(took),
-                took.iter().max().copied().unwrap_or_default()
-            )
-        });
-    say(&format!("faults: {what}, {:.1?}: {}", to.duration_since(from), figures.join(", ")));
+    let figures = [
+        ("kept", &kept),
+        ("not done", &of(End::NotDone)),
+        ("unknown", &of(End::Unknown)),
+        ("cut", &of(End::Cut)),
+    ]
+    .map(|(end, took)| {
+        let middle = median(took);
+        format!(
+            "{} {end} (p50 {middle:.0?}, p99 {:.0?}, max {:.0?})",
+            took.len(),
+            p99(took),
+            took.iter().max().copied().unwrap_or_default()
+        )
+    });
+    say(&format!(
+        "faults: {what}, {:.1?}: {}",
+        to.duration_since(from),
+        figures.join(", ")
+    ));
     kept
 }
 
 /// How long nothing was kept, from the last that was kept before something broke.
 fn gap(tries: &[Try], broke: Instant) -> Duration {
-    let mut kept: Vec<_> = tries.iter().filter(|one| one.end == End::Kept).map(|one| one.began + one.took).collect();
+    let mut kept: Vec<_> = tries
+        .iter()
+        .filter(|one| one.end == End::Kept)
+        .map(|one| one.began + one.took)
+        .collect();
     kept.sort_unstable();
-    kept.windows(2).filter(|pair| pair[1] >= broke).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    kept.windows(2)
+        .filter(|pair| pair[1] >= broke)
+        .map(|pair| pair[1] - pair[0])
+        .max()
+        .unwrap_or_default()
 }
 
 fn median(latencies: &[Duration]) -> Duration {

@@ -10,7 +10,9 @@ use crate::support::program::Program;
 pub(crate) fn migrated(url: impl Fn(&str) -> String, replicas: &str) -> Program {
     let keyspace = format!("wideroom_{}", Uuid::new_v4().simple());
     let program = Program::on(url(&keyspace));
-    program.run(&["migrate", "--replication", replicas]).succeeded();
+    program
+        .run(&["migrate", "--replication", replicas])
+        .succeeded();
     program
 }
 
@@ -18,5 +20,8 @@ pub(crate) fn migrated(url: impl Fn(&str) -> String, replicas: &str) -> Program 
 pub(super) fn p99(latencies: &[Duration]) -> Duration {
     let mut sorted = latencies.to_vec();
     sorted.sort_unstable();
-    sorted.get((sorted.len() * 99).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default()
+    sorted
+        .get((sorted.len() * 99).div_ceil(100).saturating_sub(1))
+        .copied()
+        .unwrap_or_default()
 }

@@ -37,7 +37,12 @@ pub(super) fn damaged(tape: &mut Tape, named: &[String]) -> String {
 fn damaged_ids_and_cursors_are_bad_input_or_name_nothing() {
     let target = Target::start();
     let mut caller = target.caller();
-    let make = |tape: &mut Tape| (tape.one_of(DOCUMENTS), [damaged(tape, &target.named), damaged(tape, &target.named)]);
+    let make = |tape: &mut Tape| {
+        (
+            tape.one_of(DOCUMENTS),
+            [damaged(tape, &target.named), damaged(tape, &target.named)],
+        )
+    };
     play(make, |(document, [a, b])| {
         target.ask(&mut caller, document, &json!({ "a": a, "b": b }));
     });

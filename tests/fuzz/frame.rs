@@ -17,7 +17,11 @@ const CLOSES: [u16; 9] = [1002, 1007, 1009, 4400, 4401, 4403, 4408, 4409, 4429];
 
 fn frames(tape: &mut Tape, schema: &Schema, target: &Target) -> Vec<Message> {
     let init = json!({ "type": "connection_init", "payload": { "Authorization": format!("Bearer {}", target.token) } });
-    let mut frames = if tape.once_in(5) { Vec::new() } else { vec![Message::text(init.to_string())] };
+    let mut frames = if tape.once_in(5) {
+        Vec::new()
+    } else {
+        vec![Message::text(init.to_string())]
+    };
     for _ in 0..=tape.number(FRAMES_MAX) {
         let id = tape.one_of(&["1", "2", "é"]);
         let message = match tape.number(9) {
@@ -26,14 +30,21 @@ fn frames(tape: &mut Tape, schema: &Schema, target: &Target) -> Vec<Message> {
             2 => json!({ "type": "complete", "id": id }),
             3 => {
                 let query = "subscription($a: ID!, $b: String) { messageAdded(conversationId: $a, after: $b) { messageEdge { cursor } } }";
-                let variables = json!({ "a": damaged(tape, &target.named), "b": damaged(tape, &target.named) });
+                let variables =
+                    json!({ "a": damaged(tape, &target.named), "b": damaged(tape, &target.named) });
                 json!({ "type": "subscribe", "id": id, "payload": { "query": query, "variables": variables } })
             }
-            4 => json!({ "type": "subscribe", "id": id, "payload": { "documentId": "x", "query": "" } }),
+            4 => {
+                json!({ "type": "subscribe", "id": id, "payload": { "documentId": "x", "query": "" } })
+            }
             kind => {
                 let root = tape.one_of(&["Subscription", "Query", "Subscription"]);
                 let query = schema.operation(tape, root, &target.named);
-                let query = if kind == 5 { tape.damage(&query) } else { query };
+                let query = if kind == 5 {
+                    tape.damage(&query)
+                } else {
+                    query
+                };
                 json!({ "type": "subscribe", "id": id, "payload": { "query": query } })
             }
         };
@@ -50,7 +61,11 @@ fn frames(tape: &mut Tape, schema: &Schema, target: &Target) -> Vec<Message> {
 
 /// Says it all, and reads on until it is closed, or answered the last ping.
 async fn converse(target: &Target, frames: Vec<Message>) {
-    let mut socket = Socket(try_socket(target.address, Some("graphql-transport-ws")).await.unwrap());
+    let mut socket = Socket(
+        try_socket(target.address, Some("graphql-transport-ws"))
+            .await
+            .unwrap(),
+    );
     let last = json!({ "type": "ping", "payload": { "last": true } }).to_string();
     for frame in frames.into_iter().chain([Message::text(last)]) {
         // It may be closed meanwhile.
@@ -85,6 +100,9 @@ async fn converse(target: &Target, frames: Vec<Message>) {
 #[test]
 fn any_messages_are_answered_or_the_socket_is_closed_with_its_code() {
     let (schema, target) = (Schema::served(), Target::start());
-    play(|tape| frames(tape, &schema, &target), |frames| target.wait(converse(&target, frames)));
+    play(
+        |tape| frames(tape, &schema, &target),
+        |frames| target.wait(converse(&target, frames)),
+    );
     target.ends_well();
 }

@@ -36,8 +36,19 @@ impl Target {
         let program = Program::new();
         let server = Server::start(&program, &["--demo", "--log", "warn", "--rates", "off"]);
         let (address, token) = (server.address(), program.token("alice"));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let mut target = Self { program, server, runtime, address, token, named: Vec::new() };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let mut target = Self {
+            program,
+            server,
+            runtime,
+            address,
+            token,
+            named: Vec::new(),
+        };
         let mut caller = target.caller();
         let reply = target.ask(&mut caller, EVERYTHING, &Value::Null);
         collect(&reply.body["data"], &mut target.named);
@@ -54,12 +65,15 @@ impl Target {
     }
 
     pub(super) fn caller(&self) -> Caller {
-        self.wait(Caller::connect(self.address, &self.token)).unwrap()
+        self.wait(Caller::connect(self.address, &self.token))
+            .unwrap()
     }
 
     /// One answer that is as it should be, whatever was asked.
     pub(super) fn ask(&self, caller: &mut Caller, document: &str, variables: &Value) -> Reply {
-        let reply = self.wait(caller.ask(document, variables)).expect("the connection stays");
+        let reply = self
+            .wait(caller.ask(document, variables))
+            .expect("the connection stays");
         assert_sound(&reply.body);
         reply
     }
@@ -67,7 +81,10 @@ impl Target {
     /// It is alive, and its log is empty: no panic, no warning.
     pub(super) fn ends_well(self) {
         let reply = self.ask(&mut self.caller(), "{ viewer { username } }", &Value::Null);
-        assert_eq!(reply.body, json!({ "data": { "viewer": { "username": "alice" } } }));
+        assert_eq!(
+            reply.body,
+            json!({ "data": { "viewer": { "username": "alice" } } })
+        );
         assert_eq!(self.server.kill(), "");
     }
 }
@@ -75,8 +92,15 @@ impl Target {
 /// An answer of the contract: with data or errors, and errors of the known codes, `INTERNAL` not among them.
 #[track_caller]
 pub(super) fn assert_sound(answer: &Value) {
-    assert!(answer.get("data").is_some() || answer.get("errors").is_some(), "{answer}");
-    assert!(answer.to_string().len() < ANSWER_BYTES_MAX, "{} bytes", answer.to_string().len());
+    assert!(
+        answer.get("data").is_some() || answer.get("errors").is_some(),
+        "{answer}"
+    );
+    assert!(
+        answer.to_string().len() < ANSWER_BYTES_MAX,
+        "{} bytes",
+        answer.to_string().len()
+    );
     for error in answer["errors"].as_array().into_iter().flatten() {
         let code = error["extensions"]["code"].as_str().unwrap_or_default();
         assert!(CODES.contains(&code), "{error}");

@@ -94,7 +94,9 @@ impl Tape {
                 0 => Vec::new(),
                 1 => chars[start..end].repeat(1 + self.number(3)),
                 2 => self.one_of(PIECES).chars().collect(),
-                _ => char::from_u32(self.number(usize::from(u16::MAX)) as u32).into_iter().collect(),
+                _ => char::from_u32(self.number(usize::from(u16::MAX)) as u32)
+                    .into_iter()
+                    .collect(),
             };
             chars.splice(start..end, piece);
         }
@@ -118,15 +120,23 @@ impl Tape {
 
 /// Plays as many tapes as the time allows.
 pub(super) fn play<T: Debug>(mut make: impl FnMut(&mut Tape) -> T, mut test: impl FnMut(T)) {
-    let seconds = std::env::var("WIDEROOM_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(SECONDS);
+    let seconds = std::env::var("WIDEROOM_FUZZ_SECONDS")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok())
+        .unwrap_or(SECONDS);
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let tapes = proptest::collection::vec(any::<u16>(), 0..200);
-    let (make, test) = (std::cell::RefCell::new(&mut make), std::cell::RefCell::new(&mut test));
+    let (make, test) = (
+        std::cell::RefCell::new(&mut make),
+        std::cell::RefCell::new(&mut test),
+    );
     while Instant::now() < deadline {
         let outcome = runner(CASES).run(&tapes, |numbers| {
             let case = (make.borrow_mut())(&mut Tape { numbers, place: 0 });
             let shown = format!("{case:?}");
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (test.borrow_mut())(case)));
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                (test.borrow_mut())(case)
+            }));
             prop_assert!(caught.is_ok(), "{shown}");
             Ok(())
         });

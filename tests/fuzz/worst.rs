@@ -12,7 +12,11 @@ use crate::support::worst::documents;
 /// The best of so many tries: the machine may be busy.
 const TRIES: usize = 5;
 /// Without optimisation, and beside other tests, all of it is far slower.
-const MOST: Duration = if cfg!(debug_assertions) { Duration::from_secs(3) } else { Duration::from_millis(50) };
+const MOST: Duration = if cfg!(debug_assertions) {
+    Duration::from_secs(3)
+} else {
+    Duration::from_millis(50)
+};
 const ERRORS_MAX: usize = 1_000;
 
 #[tokio::test]
@@ -26,11 +30,23 @@ async fn the_worst_documents_are_refused_in_no_time() {
             let text = format!("{text}#{attempt}");
             let start = Instant::now();
             if let Ok(prepared) = world.api.prepare(&text, None) {
-                let response = world.api.execute(&prepared, Variables::default(), Some(alice.clone()), Default::default()).await;
+                let response = world
+                    .api
+                    .execute(
+                        &prepared,
+                        Variables::default(),
+                        Some(alice.clone()),
+                        Default::default(),
+                    )
+                    .await;
                 best = best.min(start.elapsed());
                 let answer = serde_json::to_string(&response).unwrap();
                 assert!(!answer.contains("INTERNAL"), "{what}: {answer}");
-                assert!(response.errors.len() < ERRORS_MAX, "{what}: {} errors", response.errors.len());
+                assert!(
+                    response.errors.len() < ERRORS_MAX,
+                    "{what}: {} errors",
+                    response.errors.len()
+                );
             }
             best = best.min(start.elapsed());
         }

@@ -19,16 +19,33 @@ const UNREAD: usize = 30_000_000;
 
 /// Answers of any size, and so much of them under way.
 async fn world(fit: impl FnOnce(&mut DoorBounds)) -> World {
-    let rates = RateBounds { user_answer_bytes: UNREAD + 1_000_000, ..RateBounds::default() };
-    let mut bounds = DoorBounds { answer_bytes: usize::MAX, rates, ..DoorBounds::default() };
+    let rates = RateBounds {
+        user_answer_bytes: UNREAD + 1_000_000,
+        ..RateBounds::default()
+    };
+    let mut bounds = DoorBounds {
+        answer_bytes: usize::MAX,
+        rates,
+        ..DoorBounds::default()
+    };
     fit(&mut bounds);
     World::with(bounds).await
 }
 
 async fn ask(world: &World, name: &str, query: &str) -> Reply {
     let authorization = format!("Bearer {}", world.token(name, LIFE));
-    let headers = [("content-type", "application/json"), ("authorization", authorization.as_str())];
-    world.http("POST", "/graphql", &headers, json!({ "query": query }).to_string().as_bytes()).await
+    let headers = [
+        ("content-type", "application/json"),
+        ("authorization", authorization.as_str()),
+    ];
+    world
+        .http(
+            "POST",
+            "/graphql",
+            &headers,
+            json!({ "query": query }).to_string().as_bytes(),
+        )
+        .await
 }
 
 /// Asks, and reads the head of the answer alone.
@@ -56,13 +73,23 @@ async fn until_let_in(world: &World, name: &str, query: &str) {
 fn assert_too_large(error: &Value, bytes: usize) {
     assert_eq!(error["extensions"]["code"], "BAD_USER_INPUT", "{error}");
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains(&bytes.to_string()) && message.contains("smaller pages"), "{message}");
+    assert!(
+        message.contains(&bytes.to_string()) && message.contains("smaller pages"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn an_answer_has_a_bound_whichever_door_it_takes() {
-    let world = World::with(DoorBounds { answer_bytes: 10_000, ..DoorBounds::default() }).await;
-    assert_eq!(ask(&world, "alice", "{ large(bytes: 9000) }").await.status, 200);
+    let world = World::with(DoorBounds {
+        answer_bytes: 10_000,
+        ..DoorBounds::default()
+    })
+    .await;
+    assert_eq!(
+        ask(&world, "alice", "{ large(bytes: 9000) }").await.status,
+        200
+    );
     // A quote is two bytes of JSON.
     let quotes = format!("{{ echo(text: \"{}\") }}", "\\\"".repeat(5_001));
     for query in ["{ large(bytes: 10000) }", quotes.as_str()] {
@@ -71,7 +98,10 @@ async fn an_answer_has_a_bound_whichever_door_it_takes() {
         assert!(reply.body.get("data").is_none());
         assert_too_large(&reply.body["errors"][0], 10_000);
         let events = Reading::of(&world, EVENTS, query).await.whole().await;
-        assert!(events.contains("BAD_USER_INPUT") && events.ends_with("event: complete\ndata:\n\n"), "{events}");
+        assert!(
+            events.contains("BAD_USER_INPUT") && events.ends_with("event: complete\ndata:\n\n"),
+            "{events}"
+        );
         let mut socket = world.open().await;
         socket.subscribe("1", query).await;
         let heard = socket.hear().await;
@@ -82,31 +112,64 @@ async fn an_answer_has_a_bound_whichever_door_it_takes() {
 
 #[tokio::test]
 async fn a_mutation_whose_answer_is_too_large_does_not_say_that_it_was_not_done() {
-    let world = World::with(DoorBounds { answer_bytes: 1_000, ..DoorBounds::default() }).await;
+    let world = World::with(DoorBounds {
+        answer_bytes: 1_000,
+        ..DoorBounds::default()
+    })
+    .await;
     let mutation = format!("mutation {{ say(text: \"{}\") }}", "x".repeat(1_000));
     let reply = ask(&world, "alice", &mutation).await;
-    assert_eq!((reply.status, reply.outcome()), (422, "UNKNOWN"), "{}", reply.body);
+    assert_eq!(
+        (reply.status, reply.outcome()),
+        (422, "UNKNOWN"),
+        "{}",
+        reply.body
+    );
     assert_too_large(&reply.body["errors"][0], 1_000);
 }
 
 #[tokio::test]
 async fn an_event_that_is_too_large_is_left_out_with_an_error_and_the_stream_goes_on() {
-    let world = World::with(DoorBounds { answer_bytes: 1_000, ..DoorBounds::default() }).await;
+    let world = World::with(DoorBounds {
+        answer_bytes: 1_000,
+        ..DoorBounds::default()
+    })
+    .await;
     let mut socket = world.open().await;
-    socket.subscribe("1", "subscription { flood(bytes: 1000) }").await;
+    socket
+        .subscribe("1", "subscription { flood(bytes: 1000) }")
+        .await;
     for _ in 0..3 {
         let heard = socket.hear().await;
-        assert_eq!((&heard["type"], &heard["payload"]["data"]), (&json!("next"), &Value::Null), "{heard}");
+        assert_eq!(
+            (&heard["type"], &heard["payload"]["data"]),
+            (&json!("next"), &Value::Null),
+            "{heard}"
+        );
         assert_too_large(&heard["payload"]["errors"][0], 1_000);
     }
 }
 
 #[tokio::test]
 async fn the_answers_of_a_batch_share_the_bound_of_one() {
-    let world = World::with(DoorBounds { answer_bytes: 10_000, batch: 5, ..DoorBounds::default() }).await;
-    let queries = ["{ large(bytes: 6000) }", "{ large(bytes: 6000) }", "{ number(n: 7) }"];
-    let reply = world.post(&queries.map(|query| json!({ "query": query })).into()).await;
-    assert_eq!(reply.body[0]["data"]["large"].as_str().unwrap().len(), 6_000);
+    let world = World::with(DoorBounds {
+        answer_bytes: 10_000,
+        batch: 5,
+        ..DoorBounds::default()
+    })
+    .await;
+    let queries = [
+        "{ large(bytes: 6000) }",
+        "{ large(bytes: 6000) }",
+        "{ number(n: 7) }",
+    ];
+    let reply = world
+        .post(&queries.map(|query| json!({ "query": query })).into())
+        .await;
+    assert_eq!(
+        reply.body[0]["data"]["large"].as_str().unwrap().len(),
+        6_000
+    );
     assert!(reply.body[1].get("data").is_none());
     assert_too_large(&reply.body[1]["errors"][0], 10_000);
     assert_eq!(reply.body[2], json!({ "data": { "number": 7 } }));
@@ -116,10 +179,20 @@ async fn the_answers_of_a_batch_share_the_bound_of_one() {
 async fn a_large_answer_comes_in_pieces_and_says_its_length() {
     let world = World::start().await;
     let body = json!({ "query": "{ large(bytes: 300000) }" }).to_string();
-    let response = world.ask("POST", "/graphql", &[("content-type", "application/json")], body.as_bytes()).await;
+    let response = world
+        .ask(
+            "POST",
+            "/graphql",
+            &[("content-type", "application/json")],
+            body.as_bytes(),
+        )
+        .await;
     assert_eq!(response.headers()["content-length"], "300021");
     let text = soon(response.collect()).await.unwrap().to_bytes();
-    assert_eq!(text, format!("{{\"data\":{{\"large\":\"{}\"}}}}", "x".repeat(300_000)));
+    assert_eq!(
+        text,
+        format!("{{\"data\":{{\"large\":\"{}\"}}}}", "x".repeat(300_000))
+    );
 }
 
 #[tokio::test]
@@ -134,16 +207,36 @@ async fn a_user_has_so_many_answers_under_way_and_no_more() {
     socket.say(&json!({ "type": "ping" })).await;
     assert_eq!(socket.hear().await["type"], "pong");
     let refused = ask(&world, "alice", "mutation { say(text: \"a\") }").await;
-    assert_eq!((refused.status, refused.code()), (429, "RATE_LIMITED"), "{}", refused.body);
-    assert!(refused.header("retry-after").parse::<u64>().unwrap() > 0 && refused.message().contains("At most 2 answers"));
+    assert_eq!(
+        (refused.status, refused.code()),
+        (429, "RATE_LIMITED"),
+        "{}",
+        refused.body
+    );
+    assert!(
+        refused.header("retry-after").parse::<u64>().unwrap() > 0
+            && refused.message().contains("At most 2 answers")
+    );
     socket.subscribe("2", "{ number(n: 1) }").await;
     let heard = socket.hear().await;
-    assert_eq!((&heard["type"], &heard["payload"][0]["extensions"]["code"]), (&json!("error"), &json!("RATE_LIMITED")));
-    assert_eq!(ask(&world, "bob", "{ me }").await.status, 200, "each user has an account of their own");
+    assert_eq!(
+        (&heard["type"], &heard["payload"][0]["extensions"]["code"]),
+        (&json!("error"), &json!("RATE_LIMITED"))
+    );
+    assert_eq!(
+        ask(&world, "bob", "{ me }").await.status,
+        200,
+        "each user has an account of their own"
+    );
     socket.say(&json!({ "type": "complete", "id": "1" })).await;
     until_let_in(&world, "alice", "{ me }").await;
     drop(first);
-    let both = async { tokio::join!(ask(&world, "alice", "{ me }"), ask(&world, "alice", "{ me }")) };
+    let both = async {
+        tokio::join!(
+            ask(&world, "alice", "{ me }"),
+            ask(&world, "alice", "{ me }")
+        )
+    };
     let (one, other) = both.await;
     assert!(one.status == 200 || other.status == 200);
 }
@@ -166,11 +259,29 @@ async fn a_user_has_so_many_bytes_under_way_and_no_more() {
     let answer = format!("{{ large(bytes: {UNREAD}) }}");
     let first = unread(&world, "alice", &answer).await;
     let refused = ask(&world, "alice", &answer).await;
-    assert_eq!((refused.status, refused.code()), (429, "RATE_LIMITED"), "{}", refused.message());
-    assert!(refused.body.get("data").is_none() && refused.message().contains("31000000 bytes"), "{}", refused.message());
-    assert!(refused.body["errors"][0]["extensions"]["retryAfterMs"].as_u64().unwrap() > 0);
+    assert_eq!(
+        (refused.status, refused.code()),
+        (429, "RATE_LIMITED"),
+        "{}",
+        refused.message()
+    );
+    assert!(
+        refused.body.get("data").is_none() && refused.message().contains("31000000 bytes"),
+        "{}",
+        refused.message()
+    );
+    assert!(
+        refused.body["errors"][0]["extensions"]["retryAfterMs"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
     let mutation = format!("mutation {{ say(text: \"{}\") }}", "x".repeat(10_000));
-    assert_eq!(ask(&world, "alice", &mutation).await.status, 200, "a small one has room");
+    assert_eq!(
+        ask(&world, "alice", &mutation).await.status,
+        200,
+        "a small one has room"
+    );
     drop(first);
     until_let_in(&world, "alice", &answer).await;
 }
@@ -183,10 +294,19 @@ async fn unread_bytes_of_a_socket_count_towards_the_bound() {
     let mut socket = world.socket().await;
     socket.init(Some(&world.token("alice", LIFE))).await;
     socket.subscribe("1", answer).await;
-    let refused = async { while ask(&world, "alice", "{ large(bytes: 2000000) }").await.status != 429 {} };
+    let refused = async {
+        while ask(&world, "alice", "{ large(bytes: 2000000) }")
+            .await
+            .status
+            != 429
+        {}
+    };
     soon(refused).await;
     let heard = socket.hear().await;
-    assert_eq!(heard["payload"]["data"]["large"].as_str().unwrap().len(), 15_000_000);
+    assert_eq!(
+        heard["payload"]["data"]["large"].as_str().unwrap().len(),
+        15_000_000
+    );
     until_let_in(&world, "alice", "{ large(bytes: 2000000) }").await;
 }
 
@@ -194,18 +314,39 @@ async fn unread_bytes_of_a_socket_count_towards_the_bound() {
 async fn a_subscription_waits_until_its_user_has_read_what_is_under_way() {
     let world = world(|bounds| bounds.rates.user_answer_bytes = UNREAD).await;
     let authorization = format!("Bearer {}", world.token("alice", LIFE));
-    let first = unread(&world, "alice", &format!("{{ large(bytes: {}) }}", UNREAD - 21)).await;
-    let mut events = Reading::with(&world, &[("accept", EVENTS), ("authorization", &authorization)], "subscription { count(to: 3) }").await;
+    let first = unread(
+        &world,
+        "alice",
+        &format!("{{ large(bytes: {}) }}", UNREAD - 21),
+    )
+    .await;
+    let mut events = Reading::with(
+        &world,
+        &[("accept", EVENTS), ("authorization", &authorization)],
+        "subscription { count(to: 3) }",
+    )
+    .await;
     events.until(":\n\n").await;
     assert!(events.is_quiet().await, "there is no room for an event");
     drop(first);
-    assert!(events.whole().await.ends_with("{\"count\":2}}\n\nevent: complete\ndata:\n\n"));
+    assert!(
+        events
+            .whole()
+            .await
+            .ends_with("{\"count\":2}}\n\nevent: complete\ndata:\n\n")
+    );
 }
 
 /// Faster than anybody who does not read, and long before the deadline of a write.
 fn paced(bounds: &mut DoorBounds) {
-    bounds.pace = PaceBounds { bytes_per_second: 1_000_000, window: Duration::from_millis(300) };
-    bounds.sockets = SocketBounds { write: Duration::from_secs(60), ..SocketBounds::default() };
+    bounds.pace = PaceBounds {
+        bytes_per_second: 1_000_000,
+        window: Duration::from_millis(300),
+    };
+    bounds.sockets = SocketBounds {
+        write: Duration::from_secs(60),
+        ..SocketBounds::default()
+    };
     bounds.request = Duration::from_secs(60);
 }
 
@@ -215,7 +356,10 @@ async fn a_slow_http_reader_is_cut_off() {
     let start = Instant::now();
     let mut stream = unread(&world, "alice", &format!("{{ large(bytes: {UNREAD}) }}")).await;
     until_let_in(&world, "alice", "{ large(bytes: 2000000) }").await;
-    assert!(start.elapsed() < Duration::from_secs(30), "it was not the deadline of writes");
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "it was not the deadline of writes"
+    );
     let mut rest = Vec::new();
     let read = soon(stream.read_to_end(&mut rest)).await;
     assert!(read.is_err() || rest.len() < UNREAD, "it was cut");
@@ -227,7 +371,9 @@ async fn a_slow_socket_reader_is_cut_off() {
     let mut socket = world.open().await;
     socket.subscribe("1", "subscription { forever }").await;
     world.alive(1).await;
-    socket.subscribe("2", &format!("{{ large(bytes: {UNREAD}) }}")).await;
+    socket
+        .subscribe("2", &format!("{{ large(bytes: {UNREAD}) }}"))
+        .await;
     world.alive(0).await;
     socket.gone().await;
 }

@@ -9,11 +9,17 @@ use super::world::{Reply, World, soon};
 
 async fn post(world: &World, accept: &str, body: &Value) -> Reply {
     let headers = [("content-type", "application/json"), ("accept", accept)];
-    world.http("POST", "/graphql", &headers, body.to_string().as_bytes()).await
+    world
+        .http("POST", "/graphql", &headers, body.to_string().as_bytes())
+        .await
 }
 
 async fn world() -> World {
-    World::with(DoorBounds { batch: 3, ..DoorBounds::default() }).await
+    World::with(DoorBounds {
+        batch: 3,
+        ..DoorBounds::default()
+    })
+    .await
 }
 
 #[tokio::test]
@@ -26,13 +32,19 @@ async fn a_batch_is_answered_in_its_order() {
     ]);
     for (accept, media) in [
         ("*/*", "application/json; charset=utf-8"),
-        ("application/graphql-response+json", "application/graphql-response+json; charset=utf-8"),
+        (
+            "application/graphql-response+json",
+            "application/graphql-response+json; charset=utf-8",
+        ),
     ] {
         let reply = post(&world, accept, &batch).await;
         assert_eq!((reply.status, reply.header("content-type")), (200, media));
         assert_eq!(reply.body[0], json!({ "data": { "number": 1 } }));
         assert_eq!(reply.body[1], json!({ "data": { "say": "ä" } }));
-        assert_eq!(reply.body[2]["errors"][0]["extensions"]["code"], "NOT_FOUND");
+        assert_eq!(
+            reply.body[2]["errors"][0]["extensions"]["code"],
+            "NOT_FOUND"
+        );
         assert_eq!(reply.body.as_array().unwrap().len(), 3);
     }
 }
@@ -43,7 +55,11 @@ async fn a_failed_operation_of_a_batch_does_not_affect_the_others() {
     let batch = json!([{ "query": "{ nothing }" }, { "query": "subscription { forever }" }, { "query": "{ number(n: 1) }" }]);
     let reply = post(&world, "application/json, text/event-stream", &batch).await;
     for refused in [0, 1] {
-        assert_eq!(reply.body[refused]["errors"][0]["extensions"]["code"], "BAD_USER_INPUT", "{}", reply.body);
+        assert_eq!(
+            reply.body[refused]["errors"][0]["extensions"]["code"], "BAD_USER_INPUT",
+            "{}",
+            reply.body
+        );
         assert!(reply.body[refused].get("data").is_none());
     }
     assert_eq!(reply.body[2], json!({ "data": { "number": 1 } }));
@@ -55,7 +71,12 @@ async fn a_batch_is_bounded_and_off_unless_asked_for() {
     let batch = |count: usize| Value::Array(vec![json!({ "query": "{ number(n: 1) }" }); count]);
     let refusal = async |world: &World, batch: &Value, part: &str| {
         let reply = post(world, "application/graphql-response+json", batch).await;
-        assert_eq!((reply.status, reply.code()), (422, "BAD_USER_INPUT"), "{}", reply.body);
+        assert_eq!(
+            (reply.status, reply.code()),
+            (422, "BAD_USER_INPUT"),
+            "{}",
+            reply.body
+        );
         assert!(reply.message().contains(part), "{}", reply.body);
     };
     refusal(&World::start().await, &batch(1), "Batches are not served").await;
@@ -64,7 +85,12 @@ async fn a_batch_is_bounded_and_off_unless_asked_for() {
     for wrong in [batch(0), batch(4)] {
         refusal(&world, &wrong, "1 to 3").await;
     }
-    refusal(&world, &json!([[{ "query": "{ number(n: 1) }" }]]), "Batches are not served").await;
+    refusal(
+        &world,
+        &json!([[{ "query": "{ number(n: 1) }" }]]),
+        "Batches are not served",
+    )
+    .await;
     refusal(&world, &json!([7]), "JSON object").await;
     let reply = post(&world, "text/event-stream", &batch(1)).await;
     assert_eq!((reply.status, reply.code()), (406, "BAD_USER_INPUT"));
@@ -72,8 +98,18 @@ async fn a_batch_is_bounded_and_off_unless_asked_for() {
 
 #[tokio::test]
 async fn a_batch_has_one_deadline() {
-    let world = World::with(DoorBounds { batch: 3, request: Duration::from_millis(50), ..DoorBounds::default() }).await;
-    let reply = soon(post(&world, "*/*", &json!([{ "query": "{ wait }" }, { "query": "{ wait }" }]))).await;
+    let world = World::with(DoorBounds {
+        batch: 3,
+        request: Duration::from_millis(50),
+        ..DoorBounds::default()
+    })
+    .await;
+    let reply = soon(post(
+        &world,
+        "*/*",
+        &json!([{ "query": "{ wait }" }, { "query": "{ wait }" }]),
+    ))
+    .await;
     for answer in reply.body.as_array().unwrap() {
         assert_eq!(answer["errors"][0]["extensions"]["code"], "UNAVAILABLE");
     }

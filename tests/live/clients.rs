@@ -7,11 +7,16 @@ use crate::support::node::Node;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_usual_clients_read_streams_and_come_back() {
-    let Some(node) = tokio::task::spawn_blocking(Node::installed).await.unwrap() else { return };
+    let Some(node) = tokio::task::spawn_blocking(Node::installed).await.unwrap() else {
+        return;
+    };
     let world = World::start().await;
     // Long enough for node to start.
-    let [short, long] = [Duration::from_secs(6), Duration::from_secs(600)].map(|ttl| world.token("alice", ttl));
+    let [short, long] =
+        [Duration::from_secs(6), Duration::from_secs(600)].map(|ttl| world.token("alice", ttl));
     let url = world.url();
-    tokio::task::spawn_blocking(move || node.run("clients.js", &[&url, &short, &long])).await.unwrap();
+    tokio::task::spawn_blocking(move || node.run("clients.js", &[&url, &short, &long]))
+        .await
+        .unwrap();
     world.alive(0).await;
 }

@@ -37,11 +37,16 @@ async fn ask(world: &World, request: &str) -> (TcpStream, String) {
 }
 
 fn with_header(bytes: usize) -> String {
-    REQUEST.replace("host: x", &format!("host: x\r\nx-filler: {}", "a".repeat(bytes)))
+    REQUEST.replace(
+        "host: x",
+        &format!("host: x\r\nx-filler: {}", "a".repeat(bytes)),
+    )
 }
 
 fn with_headers(count: usize) -> String {
-    let headers: String = (1..count).map(|number| format!("\r\nx-{number}: a")).collect();
+    let headers: String = (1..count)
+        .map(|number| format!("\r\nx-{number}: a"))
+        .collect();
     REQUEST.replace("host: x", &format!("host: x{headers}"))
 }
 
@@ -55,7 +60,12 @@ async fn a_head_has_so_many_bytes_and_headers_and_more_are_431() {
         (with_headers(64), "200"),
         (with_headers(65), "431"),
     ] {
-        assert_eq!(ask(&world, &request).await.1, expected, "{} bytes", request.len());
+        assert_eq!(
+            ask(&world, &request).await.1,
+            expected,
+            "{} bytes",
+            request.len()
+        );
     }
     // Half a head is refused as soon as it is too large.
     let half = with_header(400_000);
@@ -64,7 +74,14 @@ async fn a_head_has_so_many_bytes_and_headers_and_more_are_431() {
 
 #[tokio::test]
 async fn a_head_that_has_begun_ends_in_time_and_an_idle_connection_stays() {
-    let world = world(|bounds| bounds.head = HeadBounds { wait: SHORT, idle: LONG, ..HeadBounds::default() }).await;
+    let world = world(|bounds| {
+        bounds.head = HeadBounds {
+            wait: SHORT,
+            idle: LONG,
+            ..HeadBounds::default()
+        }
+    })
+    .await;
     let mut silent = world.tcp().await;
     let (mut kept, first) = ask(&world, REQUEST).await;
     assert_eq!(first, "200");
@@ -100,7 +117,10 @@ async fn where_connections_are_short_the_idlest_makes_room() {
     // Each is known to be accepted before the next one comes: it is answered, or what it sent is not.
     let (mut first, status_of_first) = ask(&world, REQUEST).await;
     let (mut second, status_of_second) = ask(&world, REQUEST).await;
-    assert_eq!((status_of_first.as_str(), status_of_second.as_str()), ("200", "200"));
+    assert_eq!(
+        (status_of_first.as_str(), status_of_second.as_str()),
+        ("200", "200")
+    );
     first.write_all(REQUEST.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"HTTP/1.1 200") {
@@ -108,7 +128,11 @@ async fn where_connections_are_short_the_idlest_makes_room() {
     }
     let (_newcomer, status_of_newcomer) = ask(&world, REQUEST).await;
     assert_eq!(status_of_newcomer, "200");
-    assert_eq!(soon(silent.read(&mut [0])).await.unwrap(), 0, "it never said anything, and is closed");
+    assert_eq!(
+        soon(silent.read(&mut [0])).await.unwrap(),
+        0,
+        "it never said anything, and is closed"
+    );
     let (_other, status_of_other) = ask(&world, REQUEST).await;
     assert_eq!(status_of_other, "200");
     soon(second.read_to_end(&mut Vec::new())).await.unwrap();
@@ -135,8 +159,20 @@ async fn a_request_under_way_is_never_evicted() {
     assert_eq!(reply.body, json!({ "data": { "slow": true } }));
     assert_eq!(newcomer, "200");
     // Nor is a stream, which lasts.
-    let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
-    let stream = world.ask("POST", "/graphql", &headers, json!({ "query": "subscription { forever }" }).to_string().as_bytes()).await;
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream"),
+    ];
+    let stream = world
+        .ask(
+            "POST",
+            "/graphql",
+            &headers,
+            json!({ "query": "subscription { forever }" })
+                .to_string()
+                .as_bytes(),
+        )
+        .await;
     assert_eq!(stream.status(), 200);
     world.alive(1).await;
     let mut newcomer = world.tcp().await;

@@ -18,7 +18,9 @@ async fn sockets_are_closed_1012_without_ending_their_subscriptions() {
     world.stop();
     // Nothing but the close may come: a `complete` would tell the client not to ask again.
     let heard = soon(socket.0.next()).await;
-    let Some(Ok(Message::Close(Some(frame)))) = heard else { panic!("{heard:?}") };
+    let Some(Ok(Message::Close(Some(frame)))) = heard else {
+        panic!("{heard:?}")
+    };
     assert_eq!(u16::from(frame.code), 1012);
     world.alive(0).await;
     socket.gone().await;
@@ -44,8 +46,16 @@ async fn a_draining_server_answers_pending_operations_of_a_socket() {
 
 #[tokio::test]
 async fn the_drain_cuts_off_operations_that_do_not_end() {
-    let sockets = SocketBounds { close: Duration::from_millis(50), ..SocketBounds::default() };
-    let world = World::with(DoorBounds { drain: Duration::from_millis(200), sockets, ..DoorBounds::default() }).await;
+    let sockets = SocketBounds {
+        close: Duration::from_millis(50),
+        ..SocketBounds::default()
+    };
+    let world = World::with(DoorBounds {
+        drain: Duration::from_millis(200),
+        sockets,
+        ..DoorBounds::default()
+    })
+    .await;
     let mut socket = world.open().await;
     socket.subscribe("1", "mutation { wait }").await;
     socket.say(&json!({ "type": "ping" })).await;

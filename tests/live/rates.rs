@@ -14,25 +14,53 @@ const LIFE: Duration = Duration::from_secs(600);
 
 /// One more a second, which is slower than anybody here asks.
 fn slow() -> RateBounds {
-    RateBounds { queries_per_second: 1, queries_burst: 3, mutations_per_second: 1, mutations_burst: 3, ..RateBounds::default() }
+    RateBounds {
+        queries_per_second: 1,
+        queries_burst: 3,
+        mutations_per_second: 1,
+        mutations_burst: 3,
+        ..RateBounds::default()
+    }
 }
 
 async fn world(rates: RateBounds) -> World {
-    World::with(DoorBounds { rates, ..DoorBounds::default() }).await
+    World::with(DoorBounds {
+        rates,
+        ..DoorBounds::default()
+    })
+    .await
 }
 
 async fn ask(world: &World, token: Option<&str>, query: &str) -> Reply {
     let authorization = token.map(|token| format!("Bearer {token}"));
     let mut headers = vec![("content-type", "application/json")];
-    headers.extend(authorization.as_deref().map(|authorization| ("authorization", authorization)));
-    world.http("POST", "/graphql", &headers, json!({ "query": query }).to_string().as_bytes()).await
+    headers.extend(
+        authorization
+            .as_deref()
+            .map(|authorization| ("authorization", authorization)),
+    );
+    world
+        .http(
+            "POST",
+            "/graphql",
+            &headers,
+            json!({ "query": query }).to_string().as_bytes(),
+        )
+        .await
 }
 
 /// A refusal says in two ways when to come back, and that nothing was executed.
 fn assert_too_fast(reply: &Reply) {
-    assert_eq!((reply.status, reply.code()), (429, "RATE_LIMITED"), "{}", reply.body);
+    assert_eq!(
+        (reply.status, reply.code()),
+        (429, "RATE_LIMITED"),
+        "{}",
+        reply.body
+    );
     assert!(reply.body.get("data").is_none());
-    let wait = reply.body["errors"][0]["extensions"]["retryAfterMs"].as_u64().unwrap();
+    let wait = reply.body["errors"][0]["extensions"]["retryAfterMs"]
+        .as_u64()
+        .unwrap();
     let seconds: u64 = reply.header("retry-after").parse().unwrap();
     assert!(wait > 0 && seconds * 1_000 >= wait, "{wait} {seconds}");
 }
@@ -73,12 +101,20 @@ async fn queries_of_a_user_have_a_rate_whichever_door_they_take() {
     }
     assert_eq!(refused["code"], "RATE_LIMITED");
     assert!(refused["retryAfterMs"].as_u64().unwrap() > 0);
-    assert_eq!(ask(&world, Some(&bob), "{ me }").await.status, 200, "each user has a rate of their own");
+    assert_eq!(
+        ask(&world, Some(&bob), "{ me }").await.status,
+        200,
+        "each user has a rate of their own"
+    );
 }
 
 #[tokio::test]
 async fn a_client_that_waits_for_retry_after_is_let_in() {
-    let rates = RateBounds { queries_per_second: 4, queries_burst: 1, ..slow() };
+    let rates = RateBounds {
+        queries_per_second: 4,
+        queries_burst: 1,
+        ..slow()
+    };
     let world = world(rates).await;
     let alice = world.token("alice", LIFE);
     let mut waited = 0;
@@ -86,7 +122,9 @@ async fn a_client_that_waits_for_retry_after_is_let_in() {
     while waited < 3 && start.elapsed() < Duration::from_secs(20) {
         let reply = ask(&world, Some(&alice), "{ me }").await;
         if reply.status == 429 {
-            let wait = reply.body["errors"][0]["extensions"]["retryAfterMs"].as_u64().unwrap();
+            let wait = reply.body["errors"][0]["extensions"]["retryAfterMs"]
+                .as_u64()
+                .unwrap();
             sleep(Duration::from_millis(wait)).await;
             assert_eq!(ask(&world, Some(&alice), "{ me }").await.status, 200);
             waited += 1;
@@ -97,7 +135,12 @@ async fn a_client_that_waits_for_retry_after_is_let_in() {
 
 #[tokio::test]
 async fn a_query_for_much_costs_more() {
-    let world = world(RateBounds { queries_per_second: 1, queries_burst: 100, ..slow() }).await;
+    let world = world(RateBounds {
+        queries_per_second: 1,
+        queries_burst: 100,
+        ..slow()
+    })
+    .await;
     let alice = world.token("alice", LIFE);
     // The schema here has no lists, and refuses it; it is paid for like everything that is executed.
     let large = "{ list(first: 100) { edges { node { a b c d e f g h i j k l m n o p q r s t u v w x y z } } } }";
@@ -107,35 +150,70 @@ async fn a_query_for_much_costs_more() {
 
 #[tokio::test]
 async fn each_field_of_a_mutation_counts_and_none_is_done_when_one_is_too_many() {
-    let world = world(RateBounds { mutations_burst: 4, ..slow() }).await;
+    let world = world(RateBounds {
+        mutations_burst: 4,
+        ..slow()
+    })
+    .await;
     let alice = world.token("alice", LIFE);
-    let four =
-        r#"mutation { a: say(text: "x") b: say(text: "x") ...more } fragment more on Mutation { c: say(text: "x") d: say(text: "x") }"#;
+    let four = r#"mutation { a: say(text: "x") b: say(text: "x") ...more } fragment more on Mutation { c: say(text: "x") d: say(text: "x") }"#;
     assert!((1..=10).contains(&exhaust(&world, Some(&alice), four, 200).await));
-    assert_eq!(ask(&world, Some(&alice), "{ me }").await.status, 200, "queries have a rate of their own");
+    assert_eq!(
+        ask(&world, Some(&alice), "{ me }").await.status,
+        200,
+        "queries have a rate of their own"
+    );
 }
 
 #[tokio::test]
 async fn an_address_has_a_rate_while_no_user_is_known() {
-    let world = world(RateBounds { address_per_second: 1, address_burst: 4, ..slow() }).await;
+    let world = world(RateBounds {
+        address_per_second: 1,
+        address_burst: 4,
+        ..slow()
+    })
+    .await;
     let alice = world.token("alice", LIFE);
-    assert_eq!(ask(&world, Some(&alice), "{ me }").await.status, 200, "the address pays for the first look at a token");
+    assert_eq!(
+        ask(&world, Some(&alice), "{ me }").await.status,
+        200,
+        "the address pays for the first look at a token"
+    );
     assert!(exhaust(&world, None, "{ number(n: 1) }", 200).await >= 3);
     exhaust(&world, Some(&world.forged()), "{ me }", 401).await;
     exhaust(&world, None, "{ what cannot be read", 400).await;
     soon(async { while world.socket_with(&[]).await.is_ok() {} }).await;
-    assert_eq!(ask(&world, Some(&alice), "{ me }").await.status, 200, "a user does not pay for the neighbours");
+    assert_eq!(
+        ask(&world, Some(&alice), "{ me }").await.status,
+        200,
+        "a user does not pay for the neighbours"
+    );
 }
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_each_client_is_an_address() {
-    let rates = RateBounds { address_sockets: 1, ..RateBounds::default() };
-    let world = World::with(DoorBounds { rates, proxies: "127.0.0.0/8".parse().unwrap(), ..DoorBounds::default() }).await;
+    let rates = RateBounds {
+        address_sockets: 1,
+        ..RateBounds::default()
+    };
+    let world = World::with(DoorBounds {
+        rates,
+        proxies: "127.0.0.0/8".parse().unwrap(),
+        ..DoorBounds::default()
+    })
+    .await;
     let from = |client: &'static str| [("x-forwarded-for", client)];
     let one = world.socket_with(&from("198.51.100.1")).await.unwrap();
     let _other = world.socket_with(&from("198.51.100.2")).await.unwrap();
-    let refusal = world.socket_with(&from("6.6.6.6, 198.51.100.1")).await.err().unwrap();
-    assert_eq!((refusal.status, &refusal.error["code"]), (429, &json!("RATE_LIMITED")));
+    let refusal = world
+        .socket_with(&from("6.6.6.6, 198.51.100.1"))
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        (refusal.status, &refusal.error["code"]),
+        (429, &json!("RATE_LIMITED"))
+    );
     assert!(refusal.error["retryAfterMs"].as_u64().is_some());
     drop(one);
     soon(async { while world.socket_with(&from("198.51.100.1")).await.is_err() {} }).await;
@@ -144,33 +222,70 @@ async fn behind_a_trusted_proxy_each_client_is_an_address() {
 /// Whether another connection is served.
 async fn is_answered(world: &World) -> bool {
     let mut stream = world.tcp().await;
-    let asked = stream.write_all(b"GET /graphql HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let asked = stream
+        .write_all(b"GET /graphql HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
     asked.is_ok() && soon(stream.read_exact(&mut [0; 12])).await.is_ok()
 }
 
 #[tokio::test]
 async fn one_address_cannot_take_all_connections() {
-    let rates = RateBounds { address_connections: 2, ..RateBounds::default() };
-    let world = World::with(DoorBounds { rates: rates.clone(), ..DoorBounds::default() }).await;
+    let rates = RateBounds {
+        address_connections: 2,
+        ..RateBounds::default()
+    };
+    let world = World::with(DoorBounds {
+        rates: rates.clone(),
+        ..DoorBounds::default()
+    })
+    .await;
     let held = [world.tcp().await, world.tcp().await];
     assert!(!is_answered(&world).await, "it is hung up on");
     drop(held);
     soon(async { while !is_answered(&world).await {} }).await;
-    let world = World::with(DoorBounds { rates, proxies: "127.0.0.0/8".parse().unwrap(), ..DoorBounds::default() }).await;
+    let world = World::with(DoorBounds {
+        rates,
+        proxies: "127.0.0.0/8".parse().unwrap(),
+        ..DoorBounds::default()
+    })
+    .await;
     let _held = [world.tcp().await, world.tcp().await];
-    assert_eq!(ask(&world, None, "{ number(n: 1) }").await.status, 200, "a proxy speaks for many");
+    assert_eq!(
+        ask(&world, None, "{ number(n: 1) }").await.status,
+        200,
+        "a proxy speaks for many"
+    );
 }
 
 #[tokio::test]
 async fn without_a_trusted_proxy_nobody_makes_up_an_address() {
-    let world = world(RateBounds { address_sockets: 1, ..RateBounds::default() }).await;
-    let _one = world.socket_with(&[("x-forwarded-for", "198.51.100.1")]).await.unwrap();
-    assert_eq!(world.socket_with(&[("x-forwarded-for", "198.51.100.2")]).await.err().unwrap().status, 429);
+    let world = world(RateBounds {
+        address_sockets: 1,
+        ..RateBounds::default()
+    })
+    .await;
+    let _one = world
+        .socket_with(&[("x-forwarded-for", "198.51.100.1")])
+        .await
+        .unwrap();
+    assert_eq!(
+        world
+            .socket_with(&[("x-forwarded-for", "198.51.100.2")])
+            .await
+            .err()
+            .unwrap()
+            .status,
+        429
+    );
 }
 
 #[tokio::test]
 async fn a_user_has_only_so_many_sockets() {
-    let world = world(RateBounds { user_sockets: 2, ..RateBounds::default() }).await;
+    let world = world(RateBounds {
+        user_sockets: 2,
+        ..RateBounds::default()
+    })
+    .await;
     let (alice, bob) = (world.token("alice", LIFE), world.token("bob", LIFE));
     let mut open = Vec::new();
     for _ in 0..2 {
@@ -200,12 +315,25 @@ async fn a_user_has_only_so_many_sockets() {
 
 #[tokio::test]
 async fn a_user_has_only_so_many_streams() {
-    let world = world(RateBounds { user_streams: 1, ..RateBounds::default() }).await;
-    let (alice, bob) = (format!("Bearer {}", world.token("alice", LIFE)), format!("Bearer {}", world.token("bob", LIFE)));
+    let world = world(RateBounds {
+        user_streams: 1,
+        ..RateBounds::default()
+    })
+    .await;
+    let (alice, bob) = (
+        format!("Bearer {}", world.token("alice", LIFE)),
+        format!("Bearer {}", world.token("bob", LIFE)),
+    );
     let body = json!({ "query": "subscription { forever }" }).to_string();
     let listen = async |authorization: &str| {
-        let headers = [("content-type", "application/json"), ("accept", "text/event-stream"), ("authorization", authorization)];
-        world.ask("POST", "/graphql", &headers, body.as_bytes()).await
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "text/event-stream"),
+            ("authorization", authorization),
+        ];
+        world
+            .ask("POST", "/graphql", &headers, body.as_bytes())
+            .await
     };
     let first = listen(&alice).await;
     assert_eq!(first.status(), 200);

@@ -31,7 +31,9 @@ async fn write_then_read(world: &World, head: &str, body: &[u8]) -> String {
         }
         Ok::<_, std::io::Error>(())
     };
-    soon(write).await.unwrap_or_else(|error| panic!("{head}: {error}"));
+    soon(write)
+        .await
+        .unwrap_or_else(|error| panic!("{head}: {error}"));
     read_all(&mut stream).await
 }
 
@@ -45,24 +47,61 @@ async fn read_all(stream: &mut TcpStream) -> String {
 async fn a_client_that_writes_all_first_reads_why_it_is_refused() {
     let world = World::start().await;
     let body = vec![b' '; MEGABYTE];
-    let chunk = [format!("{MEGABYTE:x}\r\n").as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+    let chunk = [
+        format!("{MEGABYTE:x}\r\n").as_bytes(),
+        &body,
+        b"\r\n0\r\n\r\n",
+    ]
+    .concat();
     let accept = format!("accept: text/html\r\n{}", sized("application/json"));
     let token = format!("authorization: Bearer x\r\n{}", sized("application/json"));
     for (head, body, status) in [
         (head("POST", &sized("application/json")), &body, "413"),
-        (head("POST", &sized("multipart/form-data; boundary=x")), &body, "415"),
+        (
+            head("POST", &sized("multipart/form-data; boundary=x")),
+            &body,
+            "415",
+        ),
         (head("POST", &sized("text/plain")), &body, "415"),
-        (head("POST", "content-type: application/json\r\ntransfer-encoding: chunked"), &chunk, "413"),
-        (head("POST", "content-type: text/plain\r\ntransfer-encoding: chunked"), &chunk, "415"),
+        (
+            head(
+                "POST",
+                "content-type: application/json\r\ntransfer-encoding: chunked",
+            ),
+            &chunk,
+            "413",
+        ),
+        (
+            head(
+                "POST",
+                "content-type: text/plain\r\ntransfer-encoding: chunked",
+            ),
+            &chunk,
+            "415",
+        ),
         (head("POST", &token), &body, "401"),
         (head("PUT", &sized("application/json")), &body, "405"),
         (head("POST", &accept), &body, "406"),
-        (head("POST", &sized("application/json")).replace("/graphql", "/graphql/nothing"), &body, "404"),
+        (
+            head("POST", &sized("application/json")).replace("/graphql", "/graphql/nothing"),
+            &body,
+            "404",
+        ),
         // Refused below HTTP.
-        (head("POST", &format!("x: {}\r\n{}", "a".repeat(60_000), sized("application/json"))), &body, "431"),
+        (
+            head(
+                "POST",
+                &format!("x: {}\r\n{}", "a".repeat(60_000), sized("application/json")),
+            ),
+            &body,
+            "431",
+        ),
     ] {
         let answer = write_then_read(&world, &head, body).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{status}: {answer}"
+        );
         assert!(answer.contains("connection: close"), "{answer}");
         assert!(status == "431" || answer.contains(r#""code":"#), "{answer}");
     }
@@ -73,10 +112,16 @@ async fn a_client_that_expects_100_is_refused_before_it_writes() {
     let world = World::start().await;
     for (content_type, status) in [("application/json", "413"), ("text/plain", "415")] {
         let mut stream = world.tcp().await;
-        let head = head("POST", &format!("expect: 100-continue\r\n{}", sized(content_type)));
+        let head = head(
+            "POST",
+            &format!("expect: 100-continue\r\n{}", sized(content_type)),
+        );
         stream.write_all(head.as_bytes()).await.unwrap();
         let answer = read_all(&mut stream).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
     }
 }
 
@@ -94,13 +139,28 @@ async fn write_on(stream: &mut TcpStream) -> usize {
 async fn the_lingering_close_has_an_end() {
     let long = Duration::from_secs(600);
     for bounds in [
-        HeadBounds { linger_bytes: 100_000, linger: long, ..HeadBounds::default() },
-        HeadBounds { linger_bytes: usize::MAX, linger: Duration::from_millis(50), ..HeadBounds::default() },
+        HeadBounds {
+            linger_bytes: 100_000,
+            linger: long,
+            ..HeadBounds::default()
+        },
+        HeadBounds {
+            linger_bytes: usize::MAX,
+            linger: Duration::from_millis(50),
+            ..HeadBounds::default()
+        },
     ] {
-        let world = World::with(DoorBounds { head: bounds, ..DoorBounds::default() }).await;
+        let world = World::with(DoorBounds {
+            head: bounds,
+            ..DoorBounds::default()
+        })
+        .await;
         let mut stream = world.tcp().await;
         let lines = "content-type: text/plain\r\ncontent-length: 1000000000000";
-        stream.write_all(head("POST", lines).as_bytes()).await.unwrap();
+        stream
+            .write_all(head("POST", lines).as_bytes())
+            .await
+            .unwrap();
         let answer = read_all(&mut stream).await;
         assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
         let written = write_on(&mut stream).await;
@@ -113,17 +173,28 @@ async fn the_lingering_close_has_an_end() {
 async fn a_connection_is_kept_where_the_body_was_read_and_its_end_is_told_where_it_was_not() {
     let world = World::start().await;
     let mut stream = world.tcp().await;
-    for (content_type, status, is_kept) in
-        [("application/json", "422", true), ("application/json", "422", true), ("text/plain", "415", false)]
-    {
-        let head = head("POST", &format!("content-type: {content_type}\r\ncontent-length: 2"));
-        stream.write_all(format!("{head}{{}}").as_bytes()).await.unwrap();
+    for (content_type, status, is_kept) in [
+        ("application/json", "422", true),
+        ("application/json", "422", true),
+        ("text/plain", "415", false),
+    ] {
+        let head = head(
+            "POST",
+            &format!("content-type: {content_type}\r\ncontent-length: 2"),
+        );
+        stream
+            .write_all(format!("{head}{{}}").as_bytes())
+            .await
+            .unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"}]}") {
             answer.push(soon(stream.read_u8()).await.unwrap());
         }
         let answer = String::from_utf8(answer).unwrap();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
         assert_eq!(answer.contains("connection: close"), !is_kept, "{answer}");
     }
     assert_eq!(read_all(&mut stream).await, "");
@@ -131,8 +202,12 @@ async fn a_connection_is_kept_where_the_body_was_read_and_its_end_is_told_where_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fetch_of_node_reads_why_it_is_refused() {
-    let Some(node) = tokio::task::spawn_blocking(Node::installed).await.unwrap() else { return };
+    let Some(node) = tokio::task::spawn_blocking(Node::installed).await.unwrap() else {
+        return;
+    };
     let world = World::start().await;
     let url = world.url();
-    tokio::task::spawn_blocking(move || node.run("refused.js", &[&url])).await.unwrap();
+    tokio::task::spawn_blocking(move || node.run("refused.js", &[&url]))
+        .await
+        .unwrap();
 }

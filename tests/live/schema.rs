@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_graphql::{Context, Error, ErrorExtensions, Object, Request, Response, Schema, Subscription, Variables};
+use async_graphql::{
+    Context, Error, ErrorExtensions, Object, Request, Response, Schema, Subscription, Variables,
+};
 use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, future};
 use tokio::sync::watch;
-use wideroom::graphql::{self, AnswerBudget, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms};
+use wideroom::graphql::{
+    self, AnswerBudget, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms,
+};
 use wideroom::model::UserId;
 
 /// How many of `forever`, `flood` and `slow` are alive.
@@ -39,8 +43,16 @@ impl Executor for TestApi {
         self.documents.prepare(query, operation_name)
     }
 
-    async fn execute(&self, prepared: &Prepared, variables: Variables, viewer: Option<UserId>, _: Arc<AnswerBudget>) -> Response {
-        self.schema.execute(Self::request(prepared, variables, viewer)).await
+    async fn execute(
+        &self,
+        prepared: &Prepared,
+        variables: Variables,
+        viewer: Option<UserId>,
+        _: Arc<AnswerBudget>,
+    ) -> Response {
+        self.schema
+            .execute(Self::request(prepared, variables, viewer))
+            .await
     }
 
     fn arrive(&self, _: &UserId) -> Here {
@@ -54,7 +66,10 @@ impl Executor for TestApi {
         viewer: Option<UserId>,
         _: Terms,
     ) -> BoxStream<'static, graphql::Told> {
-        self.schema.execute_stream(Self::request(prepared, variables, viewer)).map(graphql::Told::Own).boxed()
+        self.schema
+            .execute_stream(Self::request(prepared, variables, viewer))
+            .map(graphql::Told::Own)
+            .boxed()
     }
 }
 
@@ -71,13 +86,21 @@ impl Query {
     }
 
     async fn me(&self, context: &Context<'_>) -> Result<String, Error> {
-        let viewer = context.data::<Option<UserId>>()?.as_ref().map(ToString::to_string);
-        viewer.ok_or_else(|| Error::new("Sign in first.").extend_with(|_, extensions| extensions.set("code", "UNAUTHENTICATED")))
+        let viewer = context
+            .data::<Option<UserId>>()?
+            .as_ref()
+            .map(ToString::to_string);
+        viewer.ok_or_else(|| {
+            Error::new("Sign in first.")
+                .extend_with(|_, extensions| extensions.set("code", "UNAUTHENTICATED"))
+        })
     }
 
     /// The library hands an error of `Result<Option<_>>` to the parent; this way round it stays with the field.
     async fn missing(&self) -> Option<Result<String, Error>> {
-        Some(Err(Error::new("There is no such thing.").extend_with(|_, extensions| extensions.set("code", "NOT_FOUND"))))
+        Some(Err(Error::new("There is no such thing.").extend_with(
+            |_, extensions| extensions.set("code", "NOT_FOUND"),
+        )))
     }
 
     async fn wait(&self) -> bool {
@@ -123,10 +146,12 @@ impl Told {
 
     async fn forever(&self, context: &Context<'_>) -> Result<impl Stream<Item = i32>, Error> {
         let alive = Guard::new(context.data::<Alive>()?);
-        Ok(stream::iter([0]).chain(stream::pending()).map(move |number| {
-            let _alive = &alive;
-            number
-        }))
+        Ok(stream::iter([0])
+            .chain(stream::pending())
+            .map(move |number| {
+                let _alive = &alive;
+                number
+            }))
     }
 
     async fn broken(&self) -> impl Stream<Item = Faulty> {
@@ -134,14 +159,19 @@ impl Told {
     }
 
     async fn refused(&self) -> Result<stream::Empty<i32>, Error> {
-        Err(Error::new("There is no such thing.").extend_with(|_, extensions| extensions.set("code", "NOT_FOUND")))
+        Err(Error::new("There is no such thing.")
+            .extend_with(|_, extensions| extensions.set("code", "NOT_FOUND")))
     }
 
     async fn panic(&self) -> impl Stream<Item = i32> {
         stream::iter([0, 1]).inspect(|&number| assert!(number < 1, "on demand"))
     }
 
-    async fn flood(&self, context: &Context<'_>, bytes: usize) -> Result<impl Stream<Item = String>, Error> {
+    async fn flood(
+        &self,
+        context: &Context<'_>,
+        bytes: usize,
+    ) -> Result<impl Stream<Item = String>, Error> {
         let alive = Guard::new(context.data::<Alive>()?);
         Ok(stream::repeat_with(move || {
             let _alive = &alive;
@@ -155,7 +185,8 @@ pub(super) struct Faulty;
 #[Object]
 impl Faulty {
     async fn fault(&self) -> Result<bool, Error> {
-        Err(Error::new("It is broken.").extend_with(|_, extensions| extensions.set("code", "UNAVAILABLE")))
+        Err(Error::new("It is broken.")
+            .extend_with(|_, extensions| extensions.set("code", "UNAVAILABLE")))
     }
 }
 

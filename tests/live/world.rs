@@ -54,12 +54,28 @@ impl World {
     async fn with_doors(bounds: DoorBounds, fit: impl FnOnce(Doors) -> Doors) -> Self {
         let (alive, watched) = watch::channel(0);
         let api = Arc::new(TestApi::new(Arc::new(alive)));
-        let doors = Arc::new(fit(Doors::new(api, Arc::new(Auth::with_secret(SECRET)), Arc::new(SystemClock), bounds)));
+        let doors = Arc::new(fit(Doors::new(
+            api,
+            Arc::new(Auth::with_secret(SECRET)),
+            Arc::new(SystemClock),
+            bounds,
+        )));
         let listener = server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(server::run(listener, Arc::clone(&doors), Router::new(), stop.clone().cancelled_owned()));
-        Self { address, doors, alive: watched, stop, serving }
+        let serving = tokio::spawn(server::run(
+            listener,
+            Arc::clone(&doors),
+            Router::new(),
+            stop.clone().cancelled_owned(),
+        ));
+        Self {
+            address,
+            doors,
+            alive: watched,
+            stop,
+            serving,
+        }
     }
 
     pub(super) fn token(&self, name: &str, ttl: Duration) -> String {
@@ -67,17 +83,27 @@ impl World {
     }
 
     pub(super) fn forged(&self) -> String {
-        issue(b"another key of thirty-two bytes.", "mallory", Duration::from_secs(60))
+        issue(
+            b"another key of thirty-two bytes.",
+            "mallory",
+            Duration::from_secs(60),
+        )
     }
 
     pub(super) fn expired(&self) -> String {
         let past = SystemClock.now().plus_micros(-3_600_000_000);
-        Auth::with_secret(SECRET).issue(&UserId::parse("alice").unwrap(), Duration::from_secs(60), past)
+        Auth::with_secret(SECRET).issue(
+            &UserId::parse("alice").unwrap(),
+            Duration::from_secs(60),
+            past,
+        )
     }
 
     /// Waits until so many of `forever`, `flood` and `slow` live.
     pub(super) async fn alive(&self, count: usize) {
-        soon(self.alive.clone().wait_for(|alive| *alive == count)).await.unwrap();
+        soon(self.alive.clone().wait_for(|alive| *alive == count))
+            .await
+            .unwrap();
     }
 
     pub(super) fn stop(&self) {
@@ -97,27 +123,60 @@ impl World {
     }
 
     /// One HTTP request, whose answer is still to be read.
-    pub(super) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response<Incoming> {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(self.tcp().await)).await.unwrap();
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Response<Incoming> {
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(self.tcp().await))
+                .await
+                .unwrap();
         tokio::spawn(connection);
-        let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
+        let mut request = hyper::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        soon(sender.send_request(request.body(Full::new(Bytes::copy_from_slice(body))).unwrap())).await.unwrap()
+        soon(
+            sender.send_request(
+                request
+                    .body(Full::new(Bytes::copy_from_slice(body)))
+                    .unwrap(),
+            ),
+        )
+        .await
+        .unwrap()
     }
 
     /// One HTTP request: its status, headers and JSON.
-    pub(super) async fn http(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    pub(super) async fn http(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Reply {
         client::http(self.address, method, path, headers, body).await
     }
 
     pub(super) async fn post(&self, body: &Value) -> Reply {
-        self.http("POST", "/graphql", &[("content-type", "application/json")], body.to_string().as_bytes()).await
+        self.http(
+            "POST",
+            "/graphql",
+            &[("content-type", "application/json")],
+            body.to_string().as_bytes(),
+        )
+        .await
     }
 
     pub(super) async fn get(&self, query: &str) -> Reply {
-        self.http("GET", &format!("/graphql?{query}"), &[], b"").await
+        self.http("GET", &format!("/graphql?{query}"), &[], b"")
+            .await
     }
 
     /// A socket that has not said anything yet.
@@ -129,19 +188,33 @@ impl World {
         Socket(self.try_socket(subprotocol).await.unwrap())
     }
 
-    pub(super) async fn try_socket(&self, subprotocol: Option<&str>) -> Result<WebSocket, tungstenite::Error> {
+    pub(super) async fn try_socket(
+        &self,
+        subprotocol: Option<&str>,
+    ) -> Result<WebSocket, tungstenite::Error> {
         client::try_socket(self.address, subprotocol).await
     }
 
     /// A socket as a browser or a proxy asks for one; or the status of the refusal, its code and its headers.
-    pub(super) async fn socket_with(&self, headers: &[(&'static str, &str)]) -> Result<Socket, Refusal> {
-        let headers = [&[("sec-websocket-protocol", "graphql-transport-ws")], headers].concat();
+    pub(super) async fn socket_with(
+        &self,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Socket, Refusal> {
+        let headers = [
+            &[("sec-websocket-protocol", "graphql-transport-ws")],
+            headers,
+        ]
+        .concat();
         match client::try_socket_with(self.address, &headers).await {
             Ok(socket) => Ok(Socket(socket)),
             Err(tungstenite::Error::Http(response)) => {
-                let body: Value = serde_json::from_slice(response.body().as_deref().unwrap()).unwrap();
+                let body: Value =
+                    serde_json::from_slice(response.body().as_deref().unwrap()).unwrap();
                 let error = body["errors"][0]["extensions"].clone();
-                Err(Refusal { status: response.status().as_u16(), error })
+                Err(Refusal {
+                    status: response.status().as_u16(),
+                    error,
+                })
             }
             Err(other) => panic!("{other:?}"),
         }

@@ -13,9 +13,16 @@ const SHORT: Duration = Duration::from_millis(50);
 const LIFE: Duration = Duration::from_secs(600);
 
 async fn world(change: impl FnOnce(&mut SocketBounds)) -> World {
-    let mut sockets = SocketBounds { close: Duration::from_secs(1), ..SocketBounds::default() };
+    let mut sockets = SocketBounds {
+        close: Duration::from_secs(1),
+        ..SocketBounds::default()
+    };
     change(&mut sockets);
-    World::with(DoorBounds { sockets, ..DoorBounds::default() }).await
+    World::with(DoorBounds {
+        sockets,
+        ..DoorBounds::default()
+    })
+    .await
 }
 
 #[tokio::test]
@@ -24,12 +31,19 @@ async fn a_socket_without_a_viewer_is_closed_4403() {
     let mut socket = world.socket().await;
     socket.init(None).await;
     let (code, reason) = socket.closed().await;
-    assert_eq!((code, reason.contains("no token was shown")), (4403, true), "{reason}");
+    assert_eq!(
+        (code, reason.contains("no token was shown")),
+        (4403, true),
+        "{reason}"
+    );
 }
 
 #[tokio::test]
 async fn a_socket_with_a_viewer_stays() {
-    let world = world(|bounds| (bounds.init, bounds.ping) = (Duration::from_secs(1), Duration::from_millis(1_200))).await;
+    let world = world(|bounds| {
+        (bounds.init, bounds.ping) = (Duration::from_secs(1), Duration::from_millis(1_200))
+    })
+    .await;
     let mut socket = world.socket().await;
     socket.init(Some(&world.token("alice", LIFE))).await;
     // The ping comes later than a socket without a viewer would be closed.
@@ -42,7 +56,11 @@ async fn before_the_init_little_is_read() {
     let ping = |bytes: usize| json!({ "type": "ping", "payload": { "x": "x".repeat(bytes) } });
     let expected = "Until connection_init is accepted a socket takes at most 16384 bytes";
     // One message, one that is within every other bound, and many small ones.
-    for messages in [vec![ping(17_000)], vec![ping(120_000)], vec![ping(3_000); 6]] {
+    for messages in [
+        vec![ping(17_000)],
+        vec![ping(120_000)],
+        vec![ping(3_000); 6],
+    ] {
         let mut socket = world.socket().await;
         for message in &messages {
             // The server may have closed already.
@@ -55,7 +73,10 @@ async fn before_the_init_little_is_read() {
     assert_eq!(socket.hear().await["type"], "pong");
     socket.init(Some(&world.token("alice", LIFE))).await;
     socket.say(&ping(100_000)).await;
-    assert_eq!(socket.hear().await["payload"]["x"].as_str().unwrap().len(), 100_000);
+    assert_eq!(
+        socket.hear().await["payload"]["x"].as_str().unwrap().len(),
+        100_000
+    );
 }
 
 #[tokio::test]
@@ -85,18 +106,55 @@ fn from(net: usize) -> String {
 
 #[tokio::test]
 async fn networks_of_ipv6_are_bounded_too() {
-    let rates = RateBounds { address_sockets: 1, address_per_second: 1, address_burst: 3, ..RateBounds::default() };
-    let world = World::with(DoorBounds { rates, proxies: "127.0.0.0/8".parse().unwrap(), ..DoorBounds::default() }).await;
+    let rates = RateBounds {
+        address_sockets: 1,
+        address_per_second: 1,
+        address_burst: 3,
+        ..RateBounds::default()
+    };
+    let world = World::with(DoorBounds {
+        rates,
+        proxies: "127.0.0.0/8".parse().unwrap(),
+        ..DoorBounds::default()
+    })
+    .await;
     let mut held = Vec::new();
     for net in 0..4 {
-        held.push(world.socket_with(&[("x-forwarded-for", &from(net))]).await.unwrap());
+        held.push(
+            world
+                .socket_with(&[("x-forwarded-for", &from(net))])
+                .await
+                .unwrap(),
+        );
     }
-    let refusal = world.socket_with(&[("x-forwarded-for", &from(4))]).await.err().unwrap();
-    assert_eq!((refusal.status, &refusal.error["code"]), (429, &json!("RATE_LIMITED")), "the fifth /64 of a /56");
-    held.push(world.socket_with(&[("x-forwarded-for", &from(0x100))]).await.unwrap());
+    let refusal = world
+        .socket_with(&[("x-forwarded-for", &from(4))])
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        (refusal.status, &refusal.error["code"]),
+        (429, &json!("RATE_LIMITED")),
+        "the fifth /64 of a /56"
+    );
+    held.push(
+        world
+            .socket_with(&[("x-forwarded-for", &from(0x100))])
+            .await
+            .unwrap(),
+    );
     // The rate of the /56 is four times that of a /64: 12 at once, and four more a second.
-    let ask =
-        async |net: usize| world.http("GET", "/graphql?query=%7Bnumber(n:1)%7D", &[("x-forwarded-for", &from(net))], b"").await.status;
+    let ask = async |net: usize| {
+        world
+            .http(
+                "GET",
+                "/graphql?query=%7Bnumber(n:1)%7D",
+                &[("x-forwarded-for", &from(net))],
+                b"",
+            )
+            .await
+            .status
+    };
     let mut answered = 0;
     for net in 0x200..0x280 {
         answered += usize::from(ask(net).await == 200);

@@ -11,10 +11,22 @@ use wideroom::server::{DoorBounds, RateBounds, SocketBounds};
 use super::world::{World, soon};
 
 async fn world(change: impl FnOnce(&mut SocketBounds)) -> World {
-    let mut sockets = SocketBounds { close: Duration::from_millis(100), ..SocketBounds::default() };
+    let mut sockets = SocketBounds {
+        close: Duration::from_millis(100),
+        ..SocketBounds::default()
+    };
     change(&mut sockets);
-    let rates = RateBounds { user_answer_bytes: usize::MAX, ..RateBounds::default() };
-    World::with(DoorBounds { sockets, rates, answer_bytes: usize::MAX, ..DoorBounds::default() }).await
+    let rates = RateBounds {
+        user_answer_bytes: usize::MAX,
+        ..RateBounds::default()
+    };
+    World::with(DoorBounds {
+        sockets,
+        rates,
+        answer_bytes: usize::MAX,
+        ..DoorBounds::default()
+    })
+    .await
 }
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -23,12 +35,19 @@ const SHORT: Duration = Duration::from_millis(50);
 async fn a_client_without_connection_init_is_closed_4408() {
     let world = world(|bounds| bounds.init = SHORT).await;
     let mut socket = world.socket().await;
-    assert_eq!(socket.closed().await, (4408, "Connection initialisation timeout".to_owned()));
+    assert_eq!(
+        socket.closed().await,
+        (4408, "Connection initialisation timeout".to_owned())
+    );
 }
 
 #[tokio::test]
 async fn an_idle_client_is_pinged_and_stays_while_it_answers() {
-    let world = world(|bounds| (bounds.init, bounds.ping, bounds.pong) = (Duration::from_secs(20), SHORT, Duration::from_secs(20))).await;
+    let world = world(|bounds| {
+        (bounds.init, bounds.ping, bounds.pong) =
+            (Duration::from_secs(20), SHORT, Duration::from_secs(20))
+    })
+    .await;
     let mut socket = world.open().await;
     for _ in 0..3 {
         assert_eq!(socket.hear().await, json!({ "type": "ping" }));
@@ -55,7 +74,10 @@ async fn operations_over_the_bound_are_refused_one_by_one() {
     }
     socket.subscribe("3", "{ number(n: 1) }").await;
     let heard = socket.hear().await;
-    assert_eq!((&heard["type"], &heard["payload"][0]["extensions"]["code"]), (&json!("error"), &json!("RATE_LIMITED")));
+    assert_eq!(
+        (&heard["type"], &heard["payload"][0]["extensions"]["code"]),
+        (&json!("error"), &json!("RATE_LIMITED"))
+    );
     socket.say(&json!({ "type": "complete", "id": "1" })).await;
     world.alive(1).await;
     socket.subscribe("3", "{ number(n: 1) }").await;
@@ -67,7 +89,9 @@ async fn a_bound_of_one_operation_leaves_room_for_one_after_the_other() {
     let world = world(|bounds| bounds.operations = 1).await;
     let mut socket = world.open().await;
     for number in 0..5 {
-        socket.subscribe(&number.to_string(), "{ number(n: 1) }").await;
+        socket
+            .subscribe(&number.to_string(), "{ number(n: 1) }")
+            .await;
         assert_eq!(socket.hear().await["type"], "next");
         assert_eq!(socket.hear().await["type"], "complete");
     }
@@ -79,13 +103,19 @@ async fn a_client_above_the_rate_is_read_more_slowly() {
     let mut socket = world.open().await;
     let start = Instant::now();
     for number in 0..25 {
-        socket.subscribe(&number.to_string(), "{ number(n: 1) }").await;
+        socket
+            .subscribe(&number.to_string(), "{ number(n: 1) }")
+            .await;
     }
     for _ in 0..50 {
         socket.hear().await;
     }
     // Four were left of the burst; the others came at a hundred a second.
-    assert!(start.elapsed() >= Duration::from_millis(200), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() >= Duration::from_millis(200),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -96,8 +126,16 @@ async fn a_client_that_stays_above_the_rate_is_closed_4429() {
     for _ in 0..200 {
         flood.push(Ok(Message::text(json!({ "type": "pong" }).to_string())));
     }
-    soon(socket.0.send_all(&mut futures_util::stream::iter(flood))).await.unwrap();
-    assert_eq!(socket.closed().await, (4429, "Too many messages: send at most 20 a second".to_owned()));
+    soon(socket.0.send_all(&mut futures_util::stream::iter(flood)))
+        .await
+        .unwrap();
+    assert_eq!(
+        socket.closed().await,
+        (
+            4429,
+            "Too many messages: send at most 20 a second".to_owned()
+        )
+    );
 }
 
 #[tokio::test]
@@ -106,17 +144,27 @@ async fn a_slow_consumer_is_closed_4290() {
     let mut socket = world.open().await;
     socket.subscribe("1", "subscription { forever }").await;
     world.alive(1).await;
-    socket.subscribe("2", "subscription { flood(bytes: 100000) }").await;
+    socket
+        .subscribe("2", "subscription { flood(bytes: 100000) }")
+        .await;
     // It reads nothing until the server has given it up; then it finds what was under way, and why.
     world.alive(0).await;
-    assert_eq!(socket.closed().await, (4290, "Slow consumer: resume from your last cursor".to_owned()));
+    assert_eq!(
+        socket.closed().await,
+        (
+            4290,
+            "Slow consumer: resume from your last cursor".to_owned()
+        )
+    );
 }
 
 #[tokio::test]
 async fn a_slow_reader_of_a_long_replay_gets_all_of_it() {
     let world = world(|bounds| (bounds.queue_messages, bounds.queue_bytes) = (8, 1_000)).await;
     let mut socket = world.open().await;
-    socket.subscribe("1", "subscription { count(to: 5000) }").await;
+    socket
+        .subscribe("1", "subscription { count(to: 5000) }")
+        .await;
     for expected in 0..5000 {
         assert_eq!(socket.hear().await["payload"]["data"]["count"], expected);
     }
@@ -127,7 +175,9 @@ async fn a_slow_reader_of_large_answers_gets_them_all() {
     let world = world(|bounds| bounds.queue_bytes = 100_000).await;
     let mut socket = world.open().await;
     for number in 0..30 {
-        socket.subscribe(&number.to_string(), "{ large(bytes: 500000) }").await;
+        socket
+            .subscribe(&number.to_string(), "{ large(bytes: 500000) }")
+            .await;
     }
     let mut answers = 0;
     while answers < 30 {
@@ -137,7 +187,10 @@ async fn a_slow_reader_of_large_answers_gets_them_all() {
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_cut_off() {
-    let world = world(|bounds| (bounds.write, bounds.queue_messages, bounds.queue_bytes) = (SHORT, usize::MAX, usize::MAX)).await;
+    let world = world(|bounds| {
+        (bounds.write, bounds.queue_messages, bounds.queue_bytes) = (SHORT, usize::MAX, usize::MAX)
+    })
+    .await;
     let mut socket = world.open().await;
     socket.subscribe("1", "subscription { forever }").await;
     world.alive(1).await;

@@ -71,9 +71,16 @@ fn threads_get_ids_of_distinct_microseconds() {
             })
         };
         let threads: Vec<_> = (0..6).map(give).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
-    assert!(ids.iter().all(|of_thread| of_thread.is_sorted_by(|one, next| one < next)), "each thread sees them ascend");
+    assert!(
+        ids.iter()
+            .all(|of_thread| of_thread.is_sorted_by(|one, next| one < next)),
+        "each thread sees them ascend"
+    );
     let moments: BTreeSet<Timestamp> = ids.iter().flatten().map(|id| id.moment()).collect();
     assert_eq!(moments.len(), 12_000);
 }
@@ -89,6 +96,13 @@ fn two_generators_make_different_ids_of_one_moment() {
 #[test]
 fn the_node_of_an_id_says_that_it_is_random() {
     let id = IdGenerator::new([0; 8]).next(START);
-    assert_eq!(id.uuid().as_bytes()[10] & 1, 1, "the multicast bit of the node");
-    assert_eq!((id.uuid().get_version_num(), id.uuid().get_variant()), (1, uuid::Variant::RFC4122));
+    assert_eq!(
+        id.uuid().as_bytes()[10] & 1,
+        1,
+        "the multicast bit of the node"
+    );
+    assert_eq!(
+        (id.uuid().get_version_num(), id.uuid().get_variant()),
+        (1, uuid::Variant::RFC4122)
+    );
 }

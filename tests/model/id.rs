@@ -11,7 +11,11 @@ use wideroom::model::{OrderKey, TimeUuid, Timestamp};
 const TICKS_1970: u64 = 0x01B2_1DD2_1381_4000;
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases: 2_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 /// A version 1 UUID of any tick from 1970 on, and of few ticks, so that many share one.
@@ -21,14 +25,26 @@ fn any_uuid() -> impl Strategy<Value = Uuid> {
         1 => TICKS_1970..1 << 60,
         1 => (0..3_u64, 0..3_u64).prop_map(|(low, high)| 0x01EF_0000_0000_0000 + low + (high << 32)),
     ];
-    let byte = prop_oneof![prop::sample::select(vec![0_u8, 1, 0x7f, 0x80, 0x81, 0xff]), any::<u8>()];
+    let byte = prop_oneof![
+        prop::sample::select(vec![0_u8, 1, 0x7f, 0x80, 0x81, 0xff]),
+        any::<u8>()
+    ];
     (ticks, prop::array::uniform8(byte)).prop_map(|(ticks, rest)| uuid_v1(ticks, rest))
 }
 
 fn uuid_v1(ticks: u64, mut rest: [u8; 8]) -> Uuid {
     rest[0] = rest[0] & 0x3f | 0x80;
-    let [low, middle, high] = [ticks & 0xffff_ffff, ticks >> 32 & 0xffff, ticks >> 48 & 0x0fff | 0x1000];
-    Uuid::from_fields(u32::try_from(low).unwrap(), u16::try_from(middle).unwrap(), u16::try_from(high).unwrap(), &rest)
+    let [low, middle, high] = [
+        ticks & 0xffff_ffff,
+        ticks >> 32 & 0xffff,
+        ticks >> 48 & 0x0fff | 0x1000,
+    ];
+    Uuid::from_fields(
+        u32::try_from(low).unwrap(),
+        u16::try_from(middle).unwrap(),
+        u16::try_from(high).unwrap(),
+        &rest,
+    )
 }
 
 fn order_of_cassandra(one: Uuid, other: Uuid) -> Ordering {

@@ -6,9 +6,15 @@ use wideroom::model::{MessageId, OrderKey, ReadMarker};
 use crate::support::words::{START, id};
 
 fn any_marker() -> impl Strategy<Value = ReadMarker> {
-    let epoch = prop_oneof![prop::sample::select(vec![0, 1, 0xff, 0x100, u64::MAX]), any::<u64>()];
+    let epoch = prop_oneof![
+        prop::sample::select(vec![0, 1, 0xff, 0x100, u64::MAX]),
+        any::<u64>()
+    ];
     let byte = prop::sample::select(vec![0_u8, 1, 0x7f, 0x80, 0xff]);
-    (epoch, prop::array::uniform16(byte)).prop_map(|(epoch, up_to)| ReadMarker { epoch, up_to: OrderKey(up_to) })
+    (epoch, prop::array::uniform16(byte)).prop_map(|(epoch, up_to)| ReadMarker {
+        epoch,
+        up_to: OrderKey(up_to),
+    })
 }
 
 proptest! {

@@ -33,7 +33,12 @@ impl Scene {
         two.hear_each_other(true).await;
         let people = people(["anna", "ben"]);
         let conversation = two.servers[0].group(&people[0], &[&people[1]]).await;
-        Some(Self { nats, two, people, conversation })
+        Some(Self {
+            nats,
+            two,
+            people,
+            conversation,
+        })
     }
 
     /// Waits until a server listens to what is said of the group, or none does.
@@ -41,8 +46,15 @@ impl Scene {
         let subject = format!("wideroom.tests.c.{}", self.conversation.0.simple());
         let start = Instant::now();
         loop {
-            let connections = client::http(self.nats.monitor, "GET", "/connz?subs=1", &[], b"").await.body["connections"].clone();
-            let subjects = connections.as_array().unwrap().iter().filter_map(|one| one["subscriptions_list"].as_array());
+            let connections = client::http(self.nats.monitor, "GET", "/connz?subs=1", &[], b"")
+                .await
+                .body["connections"]
+                .clone();
+            let subjects = connections
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|one| one["subscriptions_list"].as_array());
             if subjects.flatten().any(|one| *one == subject) == wanted {
                 return;
             }
@@ -55,14 +67,25 @@ impl Scene {
 async fn two(nats: &Nats) -> Option<Two> {
     let address = nats.url().parse().unwrap();
     // Tests share a NATS with nobody, and a keyspace with others.
-    let buses = [Bus::with_nats(&address, "tests").await.unwrap(), Bus::with_nats(&address, "tests").await.unwrap()];
-    let servers = [Server::on(buses[0].clone(), 0).await?, Server::on(buses[1].clone(), 0).await?];
+    let buses = [
+        Bus::with_nats(&address, "tests").await.unwrap(),
+        Bus::with_nats(&address, "tests").await.unwrap(),
+    ];
+    let servers = [
+        Server::on(buses[0].clone(), 0).await?,
+        Server::on(buses[1].clone(), 0).await?,
+    ];
     Some(Two { servers, buses })
 }
 
 impl Two {
     async fn hear_each_other(&self, wanted: bool) {
-        eventually("NATS", || self.buses.iter().all(|bus| bus.is_connected_to_peers() == wanted)).await;
+        eventually("NATS", || {
+            self.buses
+                .iter()
+                .all(|bus| bus.is_connected_to_peers() == wanted)
+        })
+        .await;
     }
 }
 
@@ -75,13 +98,21 @@ async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Sends some on one server, each once the one before was heard on the other, and says how long each took.
-async fn converse(one: &Server, heard: &mut MessageUpdates, sender: &UserId, conversation: ConversationId, count: usize) -> Vec<Duration> {
+async fn converse(
+    one: &Server,
+    heard: &mut MessageUpdates,
+    sender: &UserId,
+    conversation: ConversationId,
+    count: usize,
+) -> Vec<Duration> {
     let mut took = Vec::new();
     for _ in 0..count {
         let sent = one.send(sender, conversation, "hello").await;
         let at = Instant::now();
         let wait = async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} };
-        tokio::time::timeout(2 * SOON, wait).await.expect("it was lost");
+        tokio::time::timeout(2 * SOON, wait)
+            .await
+            .expect("it was lost");
         took.push(at.elapsed());
     }
     took.sort_unstable();
@@ -90,10 +121,16 @@ async fn converse(one: &Server, heard: &mut MessageUpdates, sender: &UserId, con
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_nats_goes_and_comes_back() {
-    let Some(mut scene) = Scene::set().await else { return };
+    let Some(mut scene) = Scene::set().await else {
+        return;
+    };
     let ([anna, ben], conversation) = (scene.people.clone(), scene.conversation);
     let [one, other] = &scene.two.servers;
-    let mut heard = other.chat.message_updates(&ben, conversation, None).await.unwrap();
+    let mut heard = other
+        .chat
+        .message_updates(&ben, conversation, None)
+        .await
+        .unwrap();
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
     scene.listened(true).await;
     let with = converse(one, &mut heard, &anna, conversation, 10).await;
@@ -102,16 +139,24 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     scene.two.hear_each_other(false).await;
     scene.nats.start_again();
     let sent = one.send(&anna, conversation, "while it comes back").await;
-    tokio::time::timeout(2 * SOON, async { while heard.next().await.unwrap().unwrap().message.id != sent.id {} })
-        .await
-        .expect("it was lost");
+    tokio::time::timeout(2 * SOON, async {
+        while heard.next().await.unwrap().unwrap().message.id != sent.id {}
+    })
+    .await
+    .expect("it was lost");
     scene.two.hear_each_other(true).await;
     scene.listened(true).await;
     let again = converse(one, &mut heard, &anna, conversation, 10).await;
-    println!("heard on the other server, medians: with NATS {:?}, without {:?}, with it again {:?}", with[5], without[2], again[5]);
+    println!(
+        "heard on the other server, medians: with NATS {:?}, without {:?}, with it again {:?}",
+        with[5], without[2], again[5]
+    );
     // Polling every five seconds, ten messages would take half a minute.
     for took in [with, again] {
-        assert!(took.iter().sum::<Duration>() < Duration::from_secs(15), "{took:?}");
+        assert!(
+            took.iter().sum::<Duration>() < Duration::from_secs(15),
+            "{took:?}"
+        );
     }
     let shown = async {
         loop {
@@ -122,22 +167,33 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
             }
         }
     };
-    tokio::time::timeout(SOON, shown).await.expect("the inbox was not told");
+    tokio::time::timeout(SOON, shown)
+        .await
+        .expect("the inbox was not told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_nats_hangs() {
-    let Some(scene) = Scene::set().await else { return };
+    let Some(scene) = Scene::set().await else {
+        return;
+    };
     let ([anna, ben], conversation) = (&scene.people, scene.conversation);
     let [one, other] = &scene.two.servers;
-    let mut heard = other.chat.message_updates(ben, conversation, None).await.unwrap();
+    let mut heard = other
+        .chat
+        .message_updates(ben, conversation, None)
+        .await
+        .unwrap();
     scene.listened(true).await;
     scene.nats.freeze();
     // Nobody knows it yet, and all look every five seconds.
     let hung = converse(one, &mut heard, anna, conversation, 3).await;
     scene.nats.thaw();
     let again = converse(one, &mut heard, anna, conversation, 5).await;
-    println!("heard on the other server, medians: while NATS hangs {:?}, after it {:?}", hung[1], again[2]);
+    println!(
+        "heard on the other server, medians: while NATS hangs {:?}, after it {:?}",
+        hung[1], again[2]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,35 +217,63 @@ async fn typing_and_presence_cross_servers() {
     // She was there before he asked, and so the other server asks.
     let mut is_online = false;
     while !is_online {
-        is_online = presence.next().await["presenceChanged"]["presence"]["isOnline"].as_bool().unwrap();
+        is_online = presence.next().await["presenceChanged"]["presence"]["isOnline"]
+            .as_bool()
+            .unwrap();
     }
     assert!(typing.is_quiet());
     let heard = async {
         let sign = "mutation($c: ID!, $t: Boolean!) { setTyping(input: {conversationId: $c, typing: $t}) { __typename } }";
         // A typing signal without a subscriber is lost by design.
         loop {
-            one.actor(&anna).data(sign, json!({"c": conversation, "t": true})).await;
-            if let Ok(told) = tokio::time::timeout(Duration::from_millis(200), typing.next()).await {
-                assert_eq!(told["typingChanged"], json!({"user": {"username": anna.as_str()}, "isTyping": true}));
-                one.actor(&anna).data(sign, json!({"c": conversation, "t": false})).await;
+            one.actor(&anna)
+                .data(sign, json!({"c": conversation, "t": true}))
+                .await;
+            if let Ok(told) = tokio::time::timeout(Duration::from_millis(200), typing.next()).await
+            {
+                assert_eq!(
+                    told["typingChanged"],
+                    json!({"user": {"username": anna.as_str()}, "isTyping": true})
+                );
+                one.actor(&anna)
+                    .data(sign, json!({"c": conversation, "t": false}))
+                    .await;
                 return typing.next().await["typingChanged"]["isTyping"].clone();
             }
         }
     };
-    assert_eq!(tokio::time::timeout(PATIENCE, heard).await.expect("no sign came"), false);
+    assert_eq!(
+        tokio::time::timeout(PATIENCE, heard)
+            .await
+            .expect("no sign came"),
+        false
+    );
     drop(here);
-    assert_eq!(presence.next().await["presenceChanged"]["presence"]["isOnline"], false);
+    assert_eq!(
+        presence.next().await["presenceChanged"]["presence"]["isOnline"],
+        false
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_listens_where_somebody_listens_to_it_and_no_longer() {
-    let Some(scene) = Scene::set().await else { return };
+    let Some(scene) = Scene::set().await else {
+        return;
+    };
     let ([anna, ben], conversation) = (&scene.people, scene.conversation);
     let other = &scene.two.servers[1];
     scene.listened(false).await;
     let streams = [
-        other.chat.message_updates(ben, conversation, None).await.unwrap(),
-        other.chat.message_updates(anna, conversation, None).await.unwrap(),
+        other
+            .chat
+            .message_updates(ben, conversation, None)
+            .await
+            .unwrap(),
+        other
+            .chat
+            .message_updates(anna, conversation, None)
+            .await
+            .unwrap(),
     ];
     scene.listened(true).await;
     let [first, second] = streams;

@@ -44,20 +44,40 @@ impl Server {
 
     pub(super) async fn on(bus: Bus, skew_micros: i64) -> Option<Self> {
         let address = keyspace().await?;
-        let clock: Arc<dyn Clock> = Arc::new(SkewedClock { micros: skew_micros });
+        let clock: Arc<dyn Clock> = Arc::new(SkewedClock {
+            micros: skew_micros,
+        });
         let cql = Arc::new(Cql::open(address, Arc::clone(&clock)).await.unwrap());
         let slow = Arc::new(Slow::new(Arc::clone(&cql) as Arc<dyn Store>));
-        let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
-        let chat = Chat::open(Arc::clone(&slow) as Arc<dyn Store>, bus, clock, bounds).await.unwrap();
+        let bounds = Bounds {
+            rates: RateBounds {
+                is_on: false,
+                ..RateBounds::default()
+            },
+            ..Bounds::default()
+        };
+        let chat = Chat::open(Arc::clone(&slow) as Arc<dyn Store>, bus, clock, bounds)
+            .await
+            .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
-        Some(Self { chat, api, cql, slow })
+        Some(Self {
+            chat,
+            api,
+            cql,
+            slow,
+        })
     }
 
     pub(super) fn actor(&self, user: &UserId) -> Actor {
         Actor::of(&self.api, user)
     }
 
-    pub(super) async fn send(&self, user: &UserId, conversation: ConversationId, body: &str) -> Arc<Message> {
+    pub(super) async fn send(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        body: &str,
+    ) -> Arc<Message> {
         self.try_send(user, conversation, body, None).await.unwrap()
     }
 
@@ -68,13 +88,27 @@ impl Server {
         body: &str,
         key: Option<&str>,
     ) -> wideroom::chat::Result<Arc<Message>> {
-        let input = DraftInput { body: body.to_owned(), idempotency_key: key.map(str::to_owned), ..DraftInput::default() };
-        self.chat.send(user, conversation, Draft::parse(input, self.chat.bounds()).unwrap()).await
+        let input = DraftInput {
+            body: body.to_owned(),
+            idempotency_key: key.map(str::to_owned),
+            ..DraftInput::default()
+        };
+        self.chat
+            .send(
+                user,
+                conversation,
+                Draft::parse(input, self.chat.bounds()).unwrap(),
+            )
+            .await
     }
 
     pub(super) async fn group(&self, owner: &UserId, others: &[&UserId]) -> ConversationId {
         let names: Vec<_> = others.iter().map(|user| user.as_str().to_owned()).collect();
-        self.chat.create_group(owner, "a group", &names, None).await.unwrap().id
+        self.chat
+            .create_group(owner, "a group", &names, None)
+            .await
+            .unwrap()
+            .id
     }
 }
 

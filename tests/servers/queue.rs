@@ -13,24 +13,45 @@ use super::slow::Slow;
 use crate::support::ground::Ground;
 use crate::support::world::PATIENCE;
 
-async fn send(chat: &Chat, user: &UserId, conversation: ConversationId, body: &str) -> Arc<Message> {
-    let input = DraftInput { body: body.to_owned(), ..DraftInput::default() };
-    chat.send(user, conversation, Draft::parse(input, chat.bounds()).unwrap()).await.unwrap()
+async fn send(
+    chat: &Chat,
+    user: &UserId,
+    conversation: ConversationId,
+    body: &str,
+) -> Arc<Message> {
+    let input = DraftInput {
+        body: body.to_owned(),
+        ..DraftInput::default()
+    };
+    chat.send(
+        user,
+        conversation,
+        Draft::parse(input, chat.bounds()).unwrap(),
+    )
+    .await
+    .unwrap()
 }
 
 /// Waits until so many conversations have a queue, in which so many jobs wait.
 async fn waiting(metrics: &Metrics, queues: usize, jobs: usize) {
-    let wanted = [format!("wideroom_queues {queues}"), format!("wideroom_queue_jobs {jobs}")];
+    let wanted = [
+        format!("wideroom_queues {queues}"),
+        format!("wideroom_queue_jobs {jobs}"),
+    ];
     let are_told = || {
         let text = metrics.text();
-        wanted.iter().all(|wanted| text.lines().any(|line| line == wanted))
+        wanted
+            .iter()
+            .all(|wanted| text.lines().any(|line| line == wanted))
     };
     let look = async {
         while !are_told() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("{queues} queues and {jobs} jobs: {}", metrics.text()));
+    tokio::time::timeout(PATIENCE, look)
+        .await
+        .unwrap_or_else(|_| panic!("{queues} queues and {jobs} jobs: {}", metrics.text()));
 }
 
 /// Each begins while its user may do it, and comes to its turn when they may not any more.
@@ -39,17 +60,36 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ground = Ground::new(&SystemClock).await;
     let slow = Arc::new(Slow::new(ground.open(Arc::clone(&clock)).await));
-    let rates = RateBounds { is_on: false, ..RateBounds::default() };
-    let bounds = Bounds { rates, begin_wait: PATIENCE, settle_wait: 2 * PATIENCE, ..Bounds::default() };
-    let chat = Chat::open(slow.clone(), Bus::default(), clock, bounds).await.unwrap();
+    let rates = RateBounds {
+        is_on: false,
+        ..RateBounds::default()
+    };
+    let bounds = Bounds {
+        rates,
+        begin_wait: PATIENCE,
+        settle_wait: 2 * PATIENCE,
+        ..Bounds::default()
+    };
+    let chat = Chat::open(slow.clone(), Bus::default(), clock, bounds)
+        .await
+        .unwrap();
     let metrics = Metrics::default();
     chat.register(&metrics);
 
     let [anna, ben, gus] = people(["anna", "ben", "gus"]);
     let names = [ben.as_str().to_owned(), gus.as_str().to_owned()];
-    let conversation = chat.create_group(&anna, "a group", &names, None).await.unwrap().id;
-    chat.set_role(&anna, conversation, gus.as_str(), Role::Admin).await.unwrap();
-    let (of_anna, of_ben) = (send(&chat, &anna, conversation, "of anna").await, send(&chat, &ben, conversation, "of ben").await);
+    let conversation = chat
+        .create_group(&anna, "a group", &names, None)
+        .await
+        .unwrap()
+        .id;
+    chat.set_role(&anna, conversation, gus.as_str(), Role::Admin)
+        .await
+        .unwrap();
+    let (of_anna, of_ben) = (
+        send(&chat, &anna, conversation, "of anna").await,
+        send(&chat, &ben, conversation, "of ben").await,
+    );
     waiting(&metrics, 0, 0).await;
 
     slow.hold();
@@ -62,11 +102,13 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
             chat.remove_participant(anna, conversation, ben.as_str()),
             async {
                 begun(1).await;
-                chat.set_role(anna, conversation, gus.as_str(), Role::Member).await
+                chat.set_role(anna, conversation, gus.as_str(), Role::Member)
+                    .await
             },
             async {
                 begun(2).await;
-                chat.edit(ben, conversation, of_ben.id, "edited".to_owned()).await
+                chat.edit(ben, conversation, of_ben.id, "edited".to_owned())
+                    .await
             },
             async {
                 begun(3).await;
@@ -74,7 +116,8 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
             },
             async {
                 begun(4).await;
-                chat.react(ben, conversation, of_anna.id, "\u{1f44d}", true).await
+                chat.react(ben, conversation, of_anna.id, "\u{1f44d}", true)
+                    .await
             },
             async {
                 begun(5).await;
@@ -93,8 +136,17 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
     removed.unwrap();
     demoted.unwrap();
     let is_refused = |answer: Result<Arc<Message>>| matches!(answer, Err(Error::NotFound(_)));
-    assert!(is_refused(edited) && is_refused(deleted) && is_refused(reacted), "one who was removed");
-    assert!(matches!(moderated, Err(Error::Forbidden(_))), "one who is an admin no more: {moderated:?}");
-    let now = chat.messages(&[(conversation, of_anna.id), (conversation, of_ben.id)]).await.unwrap();
+    assert!(
+        is_refused(edited) && is_refused(deleted) && is_refused(reacted),
+        "one who was removed"
+    );
+    assert!(
+        matches!(moderated, Err(Error::Forbidden(_))),
+        "one who is an admin no more: {moderated:?}"
+    );
+    let now = chat
+        .messages(&[(conversation, of_anna.id), (conversation, of_ben.id)])
+        .await
+        .unwrap();
     assert_eq!(now, [Some(of_anna), Some(of_ben)], "as they were");
 }

@@ -9,7 +9,9 @@ use wideroom::chat::HistoryRequest;
 use wideroom::model::{ConversationId, Message, OrderKey, PageRequest, UserId};
 
 use super::pair::{Server, people};
-use super::watcher::{Course, Dice, Seen, Shown, entry, just_before, watch_conversation, watch_inbox, watch_messages};
+use super::watcher::{
+    Course, Dice, Seen, Shown, entry, just_before, watch_conversation, watch_inbox, watch_messages,
+};
 
 /// Until then whatever was acknowledged has been told: a look, a wake that is followed to its end, and slow machines.
 const SETTLE: Duration = Duration::from_secs(12);
@@ -24,42 +26,96 @@ struct Done {
 }
 
 /// One user's random work on one server.
-async fn work(server: &Server, dice: &Dice, user: &UserId, conversation: ConversationId, guest: &UserId) -> Done {
+async fn work(
+    server: &Server,
+    dice: &Dice,
+    user: &UserId,
+    conversation: ConversationId,
+    guest: &UserId,
+) -> Done {
     let mut done = Done::default();
     for step in 0..STEPS {
         match dice.below(10) {
             0 if !done.sent.is_empty() => {
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];
-                let edited = server.chat.edit(user, conversation, message.id, format!("edited {step}")).await;
+                let edited = server
+                    .chat
+                    .edit(user, conversation, message.id, format!("edited {step}"))
+                    .await;
                 // It may be deleted already.
-                assert!(edited.is_ok() || message_of(server, conversation, message).await.deleted_at.is_some(), "{edited:?}");
+                assert!(
+                    edited.is_ok()
+                        || message_of(server, conversation, message)
+                            .await
+                            .deleted_at
+                            .is_some(),
+                    "{edited:?}"
+                );
             }
             1 if !done.sent.is_empty() => {
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];
-                server.chat.delete(user, conversation, message.id).await.unwrap();
+                server
+                    .chat
+                    .delete(user, conversation, message.id)
+                    .await
+                    .unwrap();
             }
-            2 => drop(server.chat.mark_read(user, conversation, None).await.unwrap()),
+            2 => drop(
+                server
+                    .chat
+                    .mark_read(user, conversation, None)
+                    .await
+                    .unwrap(),
+            ),
             3 if !done.sent.is_empty() => {
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];
-                server.chat.mark_unread(user, conversation, message.id).await.unwrap();
+                server
+                    .chat
+                    .mark_unread(user, conversation, message.id)
+                    .await
+                    .unwrap();
             }
             4 if done.joins == done.leaves => {
-                server.chat.add_participants(user, conversation, &[guest.as_str().to_owned()]).await.unwrap();
+                server
+                    .chat
+                    .add_participants(user, conversation, &[guest.as_str().to_owned()])
+                    .await
+                    .unwrap();
                 done.joins += 1;
             }
             4 => {
-                server.chat.remove_participant(user, conversation, guest.as_str()).await.unwrap();
+                server
+                    .chat
+                    .remove_participant(user, conversation, guest.as_str())
+                    .await
+                    .unwrap();
                 done.leaves += 1;
             }
-            _ => done.sent.push(server.send(user, conversation, &format!("{step} of {user}")).await),
+            _ => done.sent.push(
+                server
+                    .send(user, conversation, &format!("{step} of {user}"))
+                    .await,
+            ),
         }
         tokio::time::sleep(Duration::from_millis(u64::from(dice.below(60)))).await;
     }
     done
 }
 
-async fn message_of(server: &Server, conversation: ConversationId, message: &Message) -> Arc<Message> {
-    server.chat.store().messages(&[(conversation, message.id)]).await.unwrap().pop().flatten().unwrap()
+async fn message_of(
+    server: &Server,
+    conversation: ConversationId,
+    message: &Message,
+) -> Arc<Message> {
+    server
+        .chat
+        .store()
+        .messages(&[(conversation, message.id)])
+        .await
+        .unwrap()
+        .pop()
+        .flatten()
+        .unwrap()
 }
 
 /// Everything, the oldest first.
@@ -67,10 +123,18 @@ async fn whole_history(server: &Server, conversation: ConversationId) -> Vec<Arc
     let mut all = Vec::new();
     let mut page = PageRequest::first(100);
     loop {
-        let request = HistoryRequest::Page { page: page.clone(), from: None, until: None };
+        let request = HistoryRequest::Page {
+            page: page.clone(),
+            from: None,
+            until: None,
+        };
         let found = server.chat.history(conversation, &request).await.unwrap();
         all.extend(found.items);
-        match all.last().map(|last: &Arc<Message>| last.id.order_key()).filter(|_| found.has_next) {
+        match all
+            .last()
+            .map(|last: &Arc<Message>| last.id.order_key())
+            .filter(|_| found.has_next)
+        {
             Some(last) => page = PageRequest::first(100).after(last),
             None => break,
         }
@@ -80,37 +144,72 @@ async fn whole_history(server: &Server, conversation: ConversationId) -> Vec<Arc
 }
 
 async fn every_client_has_seen_the_contents_of_the_store(skews: [i64; 2], seed: u32) {
-    let (Some(one), Some(other)) = (Server::open(skews[0]).await, Server::open(skews[1]).await) else { return };
+    let (Some(one), Some(other)) = (Server::open(skews[0]).await, Server::open(skews[1]).await)
+    else {
+        return;
+    };
     let servers = Arc::new([one, other]);
     let [anna, ben, gus, hal] = people(["anna", "ben", "gus", "hal"]);
     let conversation = servers[0].group(&anna, &[&ben]).await;
-    servers[0].chat.set_role(&anna, conversation, ben.as_str(), wideroom::model::Role::Admin).await.unwrap();
+    servers[0]
+        .chat
+        .set_role(
+            &anna,
+            conversation,
+            ben.as_str(),
+            wideroom::model::Role::Admin,
+        )
+        .await
+        .unwrap();
     let first = servers[0].send(&anna, conversation, "the first").await;
     let start: OrderKey = just_before(first.id);
 
     let stop = CancellationToken::new();
-    let course = |seed| Course { servers: Arc::clone(&servers), dice: Dice::new(seed), stop: stop.clone() };
+    let course = |seed| Course {
+        servers: Arc::clone(&servers),
+        dice: Dice::new(seed),
+        stop: stop.clone(),
+    };
     let mut messages = Vec::new();
     let mut events = Vec::new();
     let mut inboxes = Vec::new();
     for number in 0..3 {
-        let viewer = if number % 2 == 0 { anna.clone() } else { ben.clone() };
-        let (a, b, c) = (course(seed + 10 + number), course(seed + 20 + number), course(seed + 30 + number));
+        let viewer = if number % 2 == 0 {
+            anna.clone()
+        } else {
+            ben.clone()
+        };
+        let (a, b, c) = (
+            course(seed + 10 + number),
+            course(seed + 20 + number),
+            course(seed + 30 + number),
+        );
         let (viewer_b, viewer_c) = (viewer.clone(), viewer.clone());
-        messages.push(tokio::spawn(async move { watch_messages(&a, &viewer, conversation, start).await }));
-        events.push(tokio::spawn(async move { watch_conversation(&b, &viewer_b, conversation, start).await }));
-        inboxes.push(tokio::spawn(async move { (watch_inbox(&c, &viewer_c).await, viewer_c) }));
+        messages.push(tokio::spawn(async move {
+            watch_messages(&a, &viewer, conversation, start).await
+        }));
+        events.push(tokio::spawn(async move {
+            watch_conversation(&b, &viewer_b, conversation, start).await
+        }));
+        inboxes.push(tokio::spawn(async move {
+            (watch_inbox(&c, &viewer_c).await, viewer_c)
+        }));
     }
 
     let (dice_one, dice_other) = (Dice::new(seed + 1), Dice::new(seed + 2));
-    let (of_anna, of_ben) =
-        tokio::join!(work(&servers[0], &dice_one, &anna, conversation, &gus), work(&servers[1], &dice_other, &ben, conversation, &hal));
+    let (of_anna, of_ben) = tokio::join!(
+        work(&servers[0], &dice_one, &anna, conversation, &gus),
+        work(&servers[1], &dice_other, &ben, conversation, &hal)
+    );
     tokio::time::sleep(SETTLE).await;
     stop.cancel();
 
     let history = whole_history(&servers[1], conversation).await;
     let sent = of_anna.sent.len() + of_ben.sent.len() + 1;
-    let texts = history.iter().filter(|message| message.kind == wideroom::model::MessageKind::Text).count();
+    let texts = history
+        .iter()
+        .filter(|message| message.kind == wideroom::model::MessageKind::Text)
+        .count();
     assert_eq!(texts, sent, "every acknowledged send is there, once");
     for watcher in messages {
         has_seen_all(&watcher.await.unwrap(), &history, start);
@@ -118,7 +217,10 @@ async fn every_client_has_seen_the_contents_of_the_store(skews: [i64; 2], seed: 
     for watcher in events {
         let seen = watcher.await.unwrap();
         has_seen_all(&seen, &history, start);
-        for message in history.iter().filter(|message| message.id.order_key() > start) {
+        for message in history
+            .iter()
+            .filter(|message| message.id.order_key() > start)
+        {
             assert_eq!(seen.states[&message.id], *message, "as it is in the store");
         }
         for (guest, done) in [(&gus, &of_anna), (&hal, &of_ben)] {
@@ -127,15 +229,34 @@ async fn every_client_has_seen_the_contents_of_the_store(skews: [i64; 2], seed: 
         }
     }
     for watcher in inboxes {
-        let (Shown { entries, connections, updates }, viewer) = watcher.await.unwrap();
+        let (
+            Shown {
+                entries,
+                connections,
+                updates,
+            },
+            viewer,
+        ) = watcher.await.unwrap();
         println!("inbox: {connections} connections, {updates} states");
-        assert_eq!(entries[&conversation], entry(&servers[0], &viewer, conversation).await, "what {viewer} is shown");
+        assert_eq!(
+            entries[&conversation],
+            entry(&servers[0], &viewer, conversation).await,
+            "what {viewer} is shown"
+        );
     }
 }
 
 fn has_seen_all(seen: &Seen, history: &[Arc<Message>], start: OrderKey) {
-    println!("{} connections, {} messages, {} repeats", seen.connections, seen.messages.len(), seen.repeats);
-    for message in history.iter().filter(|message| message.id.order_key() > start) {
+    println!(
+        "{} connections, {} messages, {} repeats",
+        seen.connections,
+        seen.messages.len(),
+        seen.repeats
+    );
+    for message in history
+        .iter()
+        .filter(|message| message.id.order_key() > start)
+    {
         assert!(seen.messages.contains(&message.id), "lost: {message:?}");
     }
 }

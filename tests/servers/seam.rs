@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use wideroom::chat::{ConversationEvent, ConversationUpdates, EntrySettings, InboxUpdates, MessageUpdates};
+use wideroom::chat::{
+    ConversationEvent, ConversationUpdates, EntrySettings, InboxUpdates, MessageUpdates,
+};
 use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{ConversationId, InputHash, Message, MessageId, UserId};
 
@@ -16,7 +18,9 @@ use crate::support::cassandra::shared;
 use crate::support::words::content;
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, what).await.expect("it did not come")
+    tokio::time::timeout(SOON, what)
+        .await
+        .expect("it did not come")
 }
 
 async fn hear(updates: &mut MessageUpdates, id: MessageId) -> Arc<Message> {
@@ -31,7 +35,10 @@ async fn hear(updates: &mut MessageUpdates, id: MessageId) -> Arc<Message> {
     .await
 }
 
-async fn hear_event(updates: &mut ConversationUpdates, mut wanted: impl FnMut(&ConversationEvent) -> bool) {
+async fn hear_event(
+    updates: &mut ConversationUpdates,
+    mut wanted: impl FnMut(&ConversationEvent) -> bool,
+) {
     soon(async {
         loop {
             let update = updates.next().await.expect("it goes on").unwrap();
@@ -44,7 +51,10 @@ async fn hear_event(updates: &mut ConversationUpdates, mut wanted: impl FnMut(&C
 }
 
 async fn hear_entry(updates: &mut InboxUpdates, conversation: ConversationId) {
-    soon(async { while updates.next().await.unwrap().unwrap().conversation != Some(conversation) {} }).await;
+    soon(async {
+        while updates.next().await.unwrap().unwrap().conversation != Some(conversation) {}
+    })
+    .await;
 }
 
 fn is_added(id: MessageId) -> impl FnMut(&ConversationEvent) -> bool {
@@ -53,7 +63,9 @@ fn is_added(id: MessageId) -> impl FnMut(&ConversationEvent) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_reads_the_writes_of_the_other_at_once() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.group(&anna, &[&ben]).await;
     for number in 1..=20_u32 {
@@ -61,18 +73,32 @@ async fn one_server_reads_the_writes_of_the_other_at_once() {
         let (row, unread) = entry(&other, &ben, conversation).await;
         assert_eq!(row.unwrap().last_message, Some(message.id));
         assert_eq!(unread.unwrap().count, 1, "{number}");
-        other.chat.mark_read(&ben, conversation, None).await.unwrap();
+        other
+            .chat
+            .mark_read(&ben, conversation, None)
+            .await
+            .unwrap();
         assert_eq!(entry(&one, &ben, conversation).await.1.unwrap().count, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscribers_receive_the_writes_of_the_other_server_soon() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.group(&anna, &[&ben]).await;
-    let mut messages = other.chat.message_updates(&ben, conversation, None).await.unwrap();
-    let mut events = other.chat.conversation_updates(&ben, conversation, None).await.unwrap();
+    let mut messages = other
+        .chat
+        .message_updates(&ben, conversation, None)
+        .await
+        .unwrap();
+    let mut events = other
+        .chat
+        .conversation_updates(&ben, conversation, None)
+        .await
+        .unwrap();
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
@@ -83,7 +109,13 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
         soon(async {
             loop {
                 hear_entry(&mut inbox, conversation).await;
-                if entry(&other, &ben, conversation).await.0.unwrap().last_message == Some(message.id) {
+                if entry(&other, &ben, conversation)
+                    .await
+                    .0
+                    .unwrap()
+                    .last_message
+                    == Some(message.id)
+                {
                     return;
                 }
             }
@@ -94,22 +126,62 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
     println!("the slowest of ten sends was heard on the other server after {slowest:?}");
 
     let message = one.send(&anna, conversation, "to be changed").await;
-    one.chat.edit(&anna, conversation, message.id, "changed".to_owned()).await.unwrap();
+    one.chat
+        .edit(&anna, conversation, message.id, "changed".to_owned())
+        .await
+        .unwrap();
     hear_event(&mut events, |event| {
         matches!(event, ConversationEvent::MessageChanged(_, there)
             if there.id == message.id && there.content.as_ref().is_some_and(|content| content.body.as_str() == "changed"))
     })
     .await;
     one.chat.mark_read(&anna, conversation, None).await.unwrap();
-    one.chat.mark_delivered(&ben, conversation, Some(message.id)).await.unwrap();
-    hear_event(&mut events, |event| matches!(event, ConversationEvent::MarkerMoved(user) if *user == ben)).await;
-    one.chat.rename(&anna, conversation, "another name").await.unwrap();
-    hear_event(&mut events, |event| matches!(event, ConversationEvent::Renamed)).await;
-    assert_eq!(other.chat.conversation(&ben, conversation).await.unwrap().unwrap().name.as_ref().unwrap().as_str(), "another name");
-    let muted = EntrySettings { muted: Some(true), ..EntrySettings::default() };
-    one.chat.update_entry(&ben, conversation, muted).await.unwrap();
+    one.chat
+        .mark_delivered(&ben, conversation, Some(message.id))
+        .await
+        .unwrap();
+    hear_event(
+        &mut events,
+        |event| matches!(event, ConversationEvent::MarkerMoved(user) if *user == ben),
+    )
+    .await;
+    one.chat
+        .rename(&anna, conversation, "another name")
+        .await
+        .unwrap();
+    hear_event(&mut events, |event| {
+        matches!(event, ConversationEvent::Renamed)
+    })
+    .await;
+    assert_eq!(
+        other
+            .chat
+            .conversation(&ben, conversation)
+            .await
+            .unwrap()
+            .unwrap()
+            .name
+            .as_ref()
+            .unwrap()
+            .as_str(),
+        "another name"
+    );
+    let muted = EntrySettings {
+        muted: Some(true),
+        ..EntrySettings::default()
+    };
+    one.chat
+        .update_entry(&ben, conversation, muted)
+        .await
+        .unwrap();
     soon(async {
-        while !entry(&other, &ben, conversation).await.0.unwrap().flags.is_muted {
+        while !entry(&other, &ben, conversation)
+            .await
+            .0
+            .unwrap()
+            .flags
+            .is_muted
+        {
             hear_entry(&mut inbox, conversation).await;
         }
         hear_entry(&mut inbox, conversation).await;
@@ -120,17 +192,30 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
 /// One who is slow to write gives an id, and another one's later message is seen long before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.group(&anna, &[&ben]).await;
-    let mut live = other.chat.message_updates(&ben, conversation, None).await.unwrap();
+    let mut live = other
+        .chat
+        .message_updates(&ben, conversation, None)
+        .await
+        .unwrap();
     let inbox_position = other.chat.updates_position();
     one.slow.set_delay(Duration::from_secs(13));
     let late = one.try_send(&anna, conversation, "late", None).await;
-    assert_eq!(late.unwrap_err().to_string(), wideroom::chat::Error::OutcomeUnknown.to_string());
+    assert_eq!(
+        late.unwrap_err().to_string(),
+        wideroom::chat::Error::OutcomeUnknown.to_string()
+    );
     tokio::time::sleep(Duration::from_secs(7)).await;
     let early = other.send(&ben, conversation, "early").await;
-    let history = wideroom::chat::HistoryRequest::Page { page: wideroom::model::PageRequest::first(5), from: None, until: None };
+    let history = wideroom::chat::HistoryRequest::Page {
+        page: wideroom::model::PageRequest::first(5),
+        from: None,
+        until: None,
+    };
     let late = soon(async {
         loop {
             let page = other.chat.history(conversation, &history).await.unwrap();
@@ -141,43 +226,100 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
         }
     })
     .await;
-    assert!(early.id.moment().micros() - late.moment().micros() > 10_000_000, "older than streams look back");
+    assert!(
+        early.id.moment().micros() - late.moment().micros() > 10_000_000,
+        "older than streams look back"
+    );
     hear(&mut live, late).await;
     // The log of what is late is written after it, and told of when it is there.
     let after = Some(early.id.order_key());
     for server in [&one, &other] {
-        hear(&mut server.chat.message_updates(&ben, conversation, after).await.unwrap(), late).await;
-        hear_event(&mut server.chat.conversation_updates(&ben, conversation, after).await.unwrap(), is_added(late)).await;
+        hear(
+            &mut server
+                .chat
+                .message_updates(&ben, conversation, after)
+                .await
+                .unwrap(),
+            late,
+        )
+        .await;
+        hear_event(
+            &mut server
+                .chat
+                .conversation_updates(&ben, conversation, after)
+                .await
+                .unwrap(),
+            is_added(late),
+        )
+        .await;
     }
-    let mut inbox = one.chat.inbox_updates(&ben, Some(inbox_position)).await.unwrap();
+    let mut inbox = one
+        .chat
+        .inbox_updates(&ben, Some(inbox_position))
+        .await
+        .unwrap();
     hear_entry(&mut inbox, conversation).await;
 }
 
 /// The claim is there, and nothing else: whoever made it is no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_send_whose_server_died_after_its_claim_is_finished_by_the_other() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.group(&anna, &[&ben]).await;
     let mut live = [
-        one.chat.message_updates(&ben, conversation, None).await.unwrap(),
-        other.chat.message_updates(&ben, conversation, None).await.unwrap(),
+        one.chat
+            .message_updates(&ben, conversation, None)
+            .await
+            .unwrap(),
+        other
+            .chat
+            .message_updates(&ben, conversation, None)
+            .await
+            .unwrap(),
     ];
     let id = IdGenerator::random().next(SystemClock.now().plus_micros(-30_000_000));
     let newest = other.send(&ben, conversation, "meanwhile").await;
     claim(conversation, &anna, "its-key", id, "finish me").await;
-    let sent = other.try_send(&anna, conversation, "finish me", Some("its-key")).await.unwrap();
+    let sent = other
+        .try_send(&anna, conversation, "finish me", Some("its-key"))
+        .await
+        .unwrap();
     assert_eq!(sent.id, id, "the id of the first try");
-    assert!(matches!(other.try_send(&anna, conversation, "another", Some("its-key")).await, Err(wideroom::chat::Error::Conflict)));
+    assert!(matches!(
+        other
+            .try_send(&anna, conversation, "another", Some("its-key"))
+            .await,
+        Err(wideroom::chat::Error::Conflict)
+    ));
     for (server, live) in [&one, &other].into_iter().zip(&mut live) {
-        assert_eq!(server.try_send(&anna, conversation, "finish me", Some("its-key")).await.unwrap().id, id);
+        assert_eq!(
+            server
+                .try_send(&anna, conversation, "finish me", Some("its-key"))
+                .await
+                .unwrap()
+                .id,
+            id
+        );
         hear(live, id).await;
-        let mut resumed = server.chat.message_updates(&ben, conversation, Some(newest.id.order_key())).await.unwrap();
+        let mut resumed = server
+            .chat
+            .message_updates(&ben, conversation, Some(newest.id.order_key()))
+            .await
+            .unwrap();
         hear(&mut resumed, id).await;
     }
 }
 
-async fn claim(conversation: ConversationId, sender: &UserId, key: &str, id: MessageId, body: &str) {
+async fn claim(
+    conversation: ConversationId,
+    sender: &UserId,
+    key: &str,
+    id: MessageId,
+    body: &str,
+) {
     let keyspace = keyspace().await.unwrap().keyspace;
     let InputHash(hash) = InputHash::of_send(&content(body), None);
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -190,12 +332,21 @@ async fn claim(conversation: ConversationId, sender: &UserId, key: &str, id: Mes
         conversation.0,
         id.uuid()
     );
-    shared().await.unwrap().session().await.query_unpaged(statement, ()).await.unwrap();
+    shared()
+        .await
+        .unwrap()
+        .session()
+        .await
+        .query_unpaged(statement, ())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_lies_after_what_it_answers_whatever_the_clocks_say() {
-    let (Some(ahead), Some(behind)) = (Server::open(1_500_000).await, Server::open(0).await) else { return };
+    let (Some(ahead), Some(behind)) = (Server::open(1_500_000).await, Server::open(0).await) else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = ahead.group(&anna, &[&ben]).await;
     for _ in 0..10 {
@@ -208,23 +359,41 @@ async fn an_answer_lies_after_what_it_answers_whatever_the_clocks_say() {
 /// Each of them has seen nothing else of what the one that is ahead has written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flag_is_later_than_a_write_by_a_clock_ahead() {
-    let Some(ahead) = Server::open(1_500_000).await else { return };
+    let Some(ahead) = Server::open(1_500_000).await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = ahead.group(&anna, &[&ben]).await;
     let question = ahead.send(&anna, conversation, "why?").await;
     ahead.send(&ben, conversation, "because").await;
     let behind = Server::open(0).await.unwrap();
-    behind.chat.mark_unread(&ben, conversation, question.id).await.unwrap();
+    behind
+        .chat
+        .mark_unread(&ben, conversation, question.id)
+        .await
+        .unwrap();
     assert_eq!(entry(&behind, &ben, conversation).await.1.unwrap().count, 1);
     let behind = Server::open(0).await.unwrap();
-    let archive = EntrySettings { archived: Some(true), ..EntrySettings::default() };
-    assert!(behind.chat.update_entry(&anna, conversation, archive).await.unwrap().is_archived());
+    let archive = EntrySettings {
+        archived: Some(true),
+        ..EntrySettings::default()
+    };
+    assert!(
+        behind
+            .chat
+            .update_entry(&anna, conversation, archive)
+            .await
+            .unwrap()
+            .is_archived()
+    );
 }
 
 /// At the end, every participant has the newest message in the inbox entry, and removed users receive nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_membership_changes_on_one_while_the_other_sends() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let names = ["anna", "ben", "gus", "hal", "ida", "jon"];
     let [anna, ben, guests @ ..] = people(names);
     let conversation = one.group(&anna, &[&ben]).await;
@@ -235,31 +404,69 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     };
     let changes = async {
         for guest in &guests {
-            one.chat.add_participants(&anna, conversation, &[guest.as_str().to_owned()]).await.unwrap();
+            one.chat
+                .add_participants(&anna, conversation, &[guest.as_str().to_owned()])
+                .await
+                .unwrap();
         }
         for guest in &guests[..2] {
-            one.chat.remove_participant(&anna, conversation, guest.as_str()).await.unwrap();
+            one.chat
+                .remove_participant(&anna, conversation, guest.as_str())
+                .await
+                .unwrap();
         }
     };
     tokio::join!(sends, changes);
-    let newest = one.chat.last_messages(&[conversation]).await.unwrap().pop().flatten();
+    let newest = one
+        .chat
+        .last_messages(&[conversation])
+        .await
+        .unwrap()
+        .pop()
+        .flatten();
     for user in [&anna, &ben].into_iter().chain(&guests[2..]) {
         for server in [&one, &other] {
-            assert_eq!(entry(server, user, conversation).await.0.unwrap().last_message, newest, "{user}");
+            assert_eq!(
+                entry(server, user, conversation)
+                    .await
+                    .0
+                    .unwrap()
+                    .last_message,
+                newest,
+                "{user}"
+            );
         }
     }
     for user in &guests[..2] {
         assert_eq!(entry(&other, user, conversation).await.0, None);
     }
     let ida = &guests[2];
-    let mut messages = other.chat.message_updates(ida, conversation, None).await.unwrap();
-    let mut events = other.chat.conversation_updates(ida, conversation, None).await.unwrap();
+    let mut messages = other
+        .chat
+        .message_updates(ida, conversation, None)
+        .await
+        .unwrap();
+    let mut events = other
+        .chat
+        .conversation_updates(ida, conversation, None)
+        .await
+        .unwrap();
     let mut inbox = other.chat.inbox_updates(ida, None).await.unwrap();
-    one.chat.remove_participant(&anna, conversation, ida.as_str()).await.unwrap();
+    one.chat
+        .remove_participant(&anna, conversation, ida.as_str())
+        .await
+        .unwrap();
     let removed_at = Instant::now();
     soon(async { while messages.next().await.is_some() {} }).await;
-    hear_event(&mut events, |event| matches!(event, ConversationEvent::ParticipantRemoved(user) if user == ida)).await;
-    println!("one who was removed heard of it on the other server after {:?}", removed_at.elapsed());
+    hear_event(
+        &mut events,
+        |event| matches!(event, ConversationEvent::ParticipantRemoved(user) if user == ida),
+    )
+    .await;
+    println!(
+        "one who was removed heard of it on the other server after {:?}",
+        removed_at.elapsed()
+    );
     soon(async { while events.next().await.is_some() {} }).await;
     soon(async {
         loop {
@@ -275,9 +482,13 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
 /// Their heads are known to each server for a second, and what is told is never older than what it tells of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
-    let crowd: Vec<_> = (0..40).map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap()).collect();
+    let crowd: Vec<_> = (0..40)
+        .map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap())
+        .collect();
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
     let conversation = one.group(&anna, &everybody).await;
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
@@ -289,7 +500,13 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
         soon(async {
             loop {
                 hear_entry(&mut inbox, conversation).await;
-                if entry(&other, &ben, conversation).await.0.unwrap().last_message == Some(message.id) {
+                if entry(&other, &ben, conversation)
+                    .await
+                    .0
+                    .unwrap()
+                    .last_message
+                    == Some(message.id)
+                {
                     return;
                 }
             }
@@ -298,8 +515,17 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
         println!("told of a large conversation after {:?}", sent_at.elapsed());
         let after = one.send(&anna, conversation, "and again").await;
         let read_at = Instant::now();
-        while entry(&other, &ben, conversation).await.0.unwrap().last_message != Some(after.id) {
-            assert!(read_at.elapsed() < Duration::from_secs(2), "a head is known for a second");
+        while entry(&other, &ben, conversation)
+            .await
+            .0
+            .unwrap()
+            .last_message
+            != Some(after.id)
+        {
+            assert!(
+                read_at.elapsed() < Duration::from_secs(2),
+                "a head is known for a second"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -307,40 +533,76 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_document_on_the_other_server_shows_it_too() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.actor(&anna).direct(ben.as_str()).await;
     let document = "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
-    let mut stream = other.actor(&ben).subscribe(document, json!({"c": conversation}));
+    let mut stream = other
+        .actor(&ben)
+        .subscribe(document, json!({"c": conversation}));
     // It listens once it is asked for something; what came before it began is repeated.
     assert!(stream.is_quiet());
     let sent = one.actor(&anna).send(&conversation, "hello").await;
     assert!(!sent.id.is_empty());
     let heard = soon(stream.next()).await;
-    assert_eq!(heard["messageAdded"]["messageEdge"]["node"]["body"], "hello");
+    assert_eq!(
+        heard["messageAdded"]["messageEdge"]["node"]["body"],
+        "hello"
+    );
 }
 
 /// Its messages are told to no inbox any more: who listens to theirs on another server listens to the conversation from then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
-    let Some((one, other)) = two().await else { return };
+    let Some((one, other)) = two().await else {
+        return;
+    };
     let [anna, ben] = people(["anna", "ben"]);
-    let crowd: Vec<_> = (0..30).map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap()).collect();
+    let crowd: Vec<_> = (0..30)
+        .map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap())
+        .collect();
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
     let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
     let conversation = one.group(&anna, &everybody).await;
     // Told when it is found, and once more for the last time: from then on nothing is left to be told of its making.
     hear_entry(&mut inbox, conversation).await;
     hear_entry(&mut inbox, conversation).await;
-    assert!(!other.chat.conversation(&ben, conversation).await.unwrap().unwrap().is_large);
-    one.chat.add_participants(&anna, conversation, &[format!("31-{anna}")]).await.unwrap();
-    assert!(other.chat.conversation(&ben, conversation).await.unwrap().unwrap().is_large);
+    assert!(
+        !other
+            .chat
+            .conversation(&ben, conversation)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_large
+    );
+    one.chat
+        .add_participants(&anna, conversation, &[format!("31-{anna}")])
+        .await
+        .unwrap();
+    assert!(
+        other
+            .chat
+            .conversation(&ben, conversation)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_large
+    );
     for _ in 0..3 {
         let message = one.send(&anna, conversation, "hello, all").await;
         soon(async {
             loop {
                 hear_entry(&mut inbox, conversation).await;
-                if entry(&other, &ben, conversation).await.0.unwrap().last_message == Some(message.id) {
+                if entry(&other, &ben, conversation)
+                    .await
+                    .0
+                    .unwrap()
+                    .last_message
+                    == Some(message.id)
+                {
                     return;
                 }
             }

@@ -9,13 +9,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
-    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
-    Verified, VerifyPlace, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow,
+    Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage, ProfileChange,
+    Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified, VerifyPlace,
+    Wake,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -28,7 +30,12 @@ pub(super) struct Slow {
 
 impl Slow {
     pub(super) fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, delay: Mutex::default(), reads: AtomicUsize::new(0), is_held: watch::Sender::default() }
+        Self {
+            inner,
+            delay: Mutex::default(),
+            reads: AtomicUsize::new(0),
+            is_held: watch::Sender::default(),
+        }
     }
 
     /// How often who is in a conversation, or what happened there, was read until now.
@@ -57,7 +64,11 @@ impl Slow {
     async fn wait(&self) {
         let delay = *self.delay.lock().unwrap();
         tokio::time::sleep(delay).await;
-        self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
+        self.is_held
+            .subscribe()
+            .wait_for(|is_held| !is_held)
+            .await
+            .unwrap();
     }
 }
 
@@ -81,12 +92,20 @@ impl Store for Slow {
         self.inner.newest_id().await
     }
 
-    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+    async fn seats(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Seat>>> {
         self.read();
         self.inner.seats(viewer, conversations).await
     }
 
-    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+    async fn direct_conversation(
+        &self,
+        one: &UserId,
+        other: &UserId,
+    ) -> Result<Option<ConversationId>> {
         self.inner.direct_conversation(one, other).await
     }
 
@@ -94,12 +113,19 @@ impl Store for Slow {
         self.inner.create_conversation(new).await
     }
 
-    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
+    async fn participants(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
         self.read();
         self.inner.participants(conversation, page).await
     }
 
-    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+    async fn participants_by_name(
+        &self,
+        keys: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>> {
         self.read();
         self.inner.participants_by_name(keys).await
     }
@@ -109,29 +135,57 @@ impl Store for Slow {
         self.inner.participant_counts(conversations).await
     }
 
-    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+    async fn members(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Option<Members>> {
         self.read();
         self.inner.members(conversation, users).await
     }
 
-    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+    async fn change_membership(
+        &self,
+        conversation: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>> {
         self.inner.change_membership(conversation, change).await
     }
 
-    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+    async fn rename_conversation(
+        &self,
+        conversation: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
         self.inner.rename_conversation(conversation, to).await
     }
 
-    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+    async fn append_messages(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended> {
         self.wait().await;
         self.inner.append_messages(conversation, messages).await
     }
 
-    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
-        self.inner.revise_message(conversation, revision, change).await
+    async fn revise_message(
+        &self,
+        conversation: ConversationId,
+        revision: &Revision,
+        change: &Change,
+    ) -> Result<Option<Revised>> {
+        self.inner
+            .revise_message(conversation, revision, change)
+            .await
     }
 
-    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+    async fn changes(
+        &self,
+        conversation: ConversationId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>> {
         self.read();
         self.inner.changes(conversation, after, limit).await
     }
@@ -144,29 +198,50 @@ impl Store for Slow {
         self.inner.wakes(since).await
     }
 
-    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+    async fn earlier_sends(
+        &self,
+        conversation: ConversationId,
+        keys: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>> {
         self.inner.earlier_sends(conversation, keys).await
     }
 
-    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
+    async fn history(
+        &self,
+        conversation: ConversationId,
+        cut: &Cut<OrderKey>,
+        page: &PageRequest<OrderKey>,
+    ) -> Result<Page<Arc<Message>>> {
         self.read();
         self.inner.history(conversation, cut, page).await
     }
 
-    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+    async fn messages(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
         self.read();
         self.inner.messages(keys).await
     }
 
-    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+    async fn messages_at(
+        &self,
+        places: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
         self.inner.messages_at(places).await
     }
 
-    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
+    async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>> {
         self.inner.last_messages(conversations).await
     }
 
-    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
+    async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
         self.read();
         self.inner.newest_events(conversations).await
     }
@@ -179,15 +254,28 @@ impl Store for Slow {
         self.inner.inbox(user, page).await
     }
 
-    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+    async fn inbox_rows(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<InboxRow>>> {
         self.inner.inbox_rows(user, conversations).await
     }
 
-    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+    async fn inbox_changes(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Option<Vec<ChangedRow>>> {
         self.inner.inbox_changes(user, after, limit).await
     }
 
-    async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+    async fn inbox_log(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
         self.inner.inbox_log(user, after).await
     }
 
@@ -199,7 +287,12 @@ impl Store for Slow {
         self.inner.large_conversations(user).await
     }
 
-    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+    async fn unread(
+        &self,
+        user: &UserId,
+        questions: &[UnreadQuestion],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
         self.inner.unread(user, questions, cap).await
     }
 
@@ -207,7 +300,12 @@ impl Store for Slow {
         self.inner.move_read_marker(user, to).await
     }
 
-    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
+    async fn mark_delivered(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        up_to: OrderKey,
+    ) -> Result<()> {
         self.inner.mark_delivered(user, conversation, up_to).await
     }
 
@@ -218,7 +316,9 @@ impl Store for Slow {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        self.inner.receivers(conversation, message, sender, page).await
+        self.inner
+            .receivers(conversation, message, sender, page)
+            .await
     }
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
@@ -233,11 +333,21 @@ impl Store for Slow {
         self.inner.change_profile(user, to).await
     }
 
-    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+    async fn react(
+        &self,
+        conversation: ConversationId,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
         self.inner.react(conversation, emoji, is_on, change).await
     }
 
-    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+    async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>> {
         self.inner.reactions(viewer, messages).await
     }
 
@@ -253,11 +363,19 @@ impl Store for Slow {
         self.inner.verify(after, repair).await
     }
 
-    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+    async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>> {
         self.inner.all_users(after, limit).await
     }
 
-    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+    async fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
         self.inner.all_conversations(after, limit).await
     }
 
@@ -267,10 +385,17 @@ impl Store for Slow {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
-        self.inner.all_participants(conversation, after, limit).await
+        self.inner
+            .all_participants(conversation, after, limit)
+            .await
     }
 
-    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn all_messages(
+        &self,
+        conversation: ConversationId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
         self.inner.all_messages(conversation, after, limit).await
     }
 
@@ -281,7 +406,9 @@ impl Store for Slow {
         after: Option<&(Emoji, UserId)>,
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
-        self.inner.all_reactions(conversation, message, after, limit).await
+        self.inner
+            .all_reactions(conversation, message, after, limit)
+            .await
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {

@@ -49,43 +49,125 @@ impl Server {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
-        let store = Arc::new(Slow::new(Arc::new(Embedded::open(options, Arc::clone(&clock)).await.unwrap()) as Arc<dyn Store>));
-        let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
-        let chat = Chat::open(Arc::clone(&store) as Arc<dyn Store>, Bus::default(), Arc::clone(&clock), bounds).await.unwrap();
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
+        let store = Arc::new(Slow::new(Arc::new(
+            Embedded::open(options, Arc::clone(&clock)).await.unwrap(),
+        ) as Arc<dyn Store>));
+        let bounds = Bounds {
+            rates: RateBounds {
+                is_on: false,
+                ..RateBounds::default()
+            },
+            ..Bounds::default()
+        };
+        let chat = Chat::open(
+            Arc::clone(&store) as Arc<dyn Store>,
+            Bus::default(),
+            Arc::clone(&clock),
+            bounds,
+        )
+        .await
+        .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
-        let people: Vec<_> = (0..PEOPLE).map(|number| UserId::parse(&format!("user{number:02}")).unwrap()).collect();
-        let names: Vec<_> = people[1..].iter().map(|user| user.as_str().to_owned()).collect();
-        let conversation = chat.create_group(&people[0], "a crowd", &names, None).await.unwrap().id;
-        let data = Actor::of(&api, &people[0]).data("{ inbox { edges { node { conversation { id } } } } }", json!({})).await;
-        let id = data["inbox"]["edges"][0]["node"]["conversation"]["id"].as_str().unwrap().to_owned();
-        let bounds = DoorBounds { rates: server::RateBounds { is_on: false, ..server::RateBounds::default() }, ..DoorBounds::default() };
-        let doors = Arc::new(Doors::new(Arc::clone(&api) as Arc<_>, Arc::new(Auth::with_secret(SECRET)), clock, bounds));
+        let people: Vec<_> = (0..PEOPLE)
+            .map(|number| UserId::parse(&format!("user{number:02}")).unwrap())
+            .collect();
+        let names: Vec<_> = people[1..]
+            .iter()
+            .map(|user| user.as_str().to_owned())
+            .collect();
+        let conversation = chat
+            .create_group(&people[0], "a crowd", &names, None)
+            .await
+            .unwrap()
+            .id;
+        let data = Actor::of(&api, &people[0])
+            .data(
+                "{ inbox { edges { node { conversation { id } } } } }",
+                json!({}),
+            )
+            .await;
+        let id = data["inbox"]["edges"][0]["node"]["conversation"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let bounds = DoorBounds {
+            rates: server::RateBounds {
+                is_on: false,
+                ..server::RateBounds::default()
+            },
+            ..DoorBounds::default()
+        };
+        let doors = Arc::new(Doors::new(
+            Arc::clone(&api) as Arc<_>,
+            Arc::new(Auth::with_secret(SECRET)),
+            clock,
+            bounds,
+        ));
         let listener = server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        tokio::spawn(server::run(listener, doors, Router::new(), stop.clone().cancelled_owned()));
-        Self { address, store, chat, api, people, conversation, id, stop, _folder: folder }
+        tokio::spawn(server::run(
+            listener,
+            doors,
+            Router::new(),
+            stop.clone().cancelled_owned(),
+        ));
+        Self {
+            address,
+            store,
+            chat,
+            api,
+            people,
+            conversation,
+            id,
+            stop,
+            _folder: folder,
+        }
     }
 
     async fn send(&self, number: usize) -> String {
-        let input = DraftInput { body: number.to_string(), ..DraftInput::default() };
+        let input = DraftInput {
+            body: number.to_string(),
+            ..DraftInput::default()
+        };
         let draft = Draft::parse(input, self.chat.bounds()).unwrap();
-        self.chat.send(&self.people[number % PEOPLE], self.conversation, draft).await.unwrap().id.uuid().to_string()
+        self.chat
+            .send(&self.people[number % PEOPLE], self.conversation, draft)
+            .await
+            .unwrap()
+            .id
+            .uuid()
+            .to_string()
     }
 
     async fn connect(&self, number: usize, after: &str) -> Client {
         let user = &self.people[number % PEOPLE];
-        let token = Auth::with_secret(SECRET).issue(user, Duration::from_secs(3_600), SystemClock.now());
+        let token =
+            Auth::with_secret(SECRET).issue(user, Duration::from_secs(3_600), SystemClock.now());
         let mut socket = Socket::connect(self.address, &token).await;
         let variables = json!({"c": self.id, "after": after});
         socket.say(&json!({"type": "subscribe", "id": format!("op-{number}"), "payload": {"query": EVENTS, "variables": variables}})).await;
-        Client { socket, number, cursor: after.to_owned(), seen: Vec::new(), markers: 0 }
+        Client {
+            socket,
+            number,
+            cursor: after.to_owned(),
+            seen: Vec::new(),
+            markers: 0,
+        }
     }
 
     async fn cursor(&self) -> String {
         let document = "query($c: ID!) { conversation(id: $c) { eventsCursor } }";
-        let data = Actor::of(&self.api, &self.people[0]).data(document, json!({"c": self.id})).await;
-        data["conversation"]["eventsCursor"].as_str().unwrap().to_owned()
+        let data = Actor::of(&self.api, &self.people[0])
+            .data(document, json!({"c": self.id}))
+            .await;
+        data["conversation"]["eventsCursor"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 }
 
@@ -105,13 +187,22 @@ impl Client {
             if told["type"] == "ping" {
                 continue;
             }
-            assert_eq!((&told["type"], &told["id"]), (&json!("next"), &json!(format!("op-{}", self.number))), "{told}");
+            assert_eq!(
+                (&told["type"], &told["id"]),
+                (&json!("next"), &json!(format!("op-{}", self.number))),
+                "{told}"
+            );
             let payload = &told["payload"]["data"]["conversationEvents"];
             assert!(payload.is_object(), "{told}");
-            payload["cursor"].as_str().unwrap().clone_into(&mut self.cursor);
+            payload["cursor"]
+                .as_str()
+                .unwrap()
+                .clone_into(&mut self.cursor);
             let event = &payload["event"];
             match event["__typename"].as_str() {
-                Some("MessageAddedEvent") => self.seen.push(text(&event["messageEdge"]["node"]["uuid"])),
+                Some("MessageAddedEvent") => {
+                    self.seen.push(text(&event["messageEdge"]["node"]["uuid"]))
+                }
                 Some("MarkerMovedEvent") => self.markers += 1,
                 Some(other) => panic!("{other}"),
                 None => {}
@@ -136,7 +227,10 @@ async fn a_crowd_that_comes_back_costs_reads_for_the_conversation_and_loses_noth
     let mut crowd = join_all((0..clients).map(|number| server.connect(number, &start))).await;
     join_all(crowd.iter_mut().map(|client| client.hear(SENDS / 3))).await;
     // All are cut, and what is sent now nobody hears.
-    let crowd: Vec<_> = crowd.into_iter().map(|client| (client.number, client.cursor, client.seen)).collect();
+    let crowd: Vec<_> = crowd
+        .into_iter()
+        .map(|client| (client.number, client.cursor, client.seen))
+        .collect();
     for number in SENDS / 3..SENDS * 2 / 3 {
         sent.push(server.send(number).await);
     }
@@ -160,7 +254,11 @@ async fn a_crowd_that_comes_back_costs_reads_for_the_conversation_and_loses_noth
     let (reads, took) = (server.store.reads() - reads, began.elapsed());
     println!("{clients} clients were back after {took:?}, with {reads} reads");
     for client in &crowd {
-        assert_eq!(client.seen, sent, "client {}: all of it, in order, nothing twice", client.number);
+        assert_eq!(
+            client.seen, sent,
+            "client {}: all of it, in order, nothing twice",
+            client.number
+        );
     }
     // Each send ends what may be shared: then a piece is read anew, with the markers, and each send itself reads its sender's place. Once a
     // second it is looked at who is there.

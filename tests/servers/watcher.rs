@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use wideroom::chat::ConversationEvent;
-use wideroom::model::{ConversationId, InboxRow, Message, MessageId, OrderKey, TimeUuid, Unread, UserId};
+use wideroom::model::{
+    ConversationId, InboxRow, Message, MessageId, OrderKey, TimeUuid, Unread, UserId,
+};
 
 use super::pair::Server;
 
@@ -25,7 +27,10 @@ impl Dice {
             x ^= x >> 17;
             x ^ (x << 5)
         };
-        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |x| Some(step(x))).unwrap();
+        let before = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |x| Some(step(x)))
+            .unwrap();
         (step(before) >> 8) % bound
     }
 }
@@ -70,12 +75,22 @@ pub(super) struct Seen {
     pub(super) repeats: usize,
 }
 
-pub(super) async fn watch_messages(course: &Course, viewer: &UserId, conversation: ConversationId, start: OrderKey) -> Seen {
+pub(super) async fn watch_messages(
+    course: &Course,
+    viewer: &UserId,
+    conversation: ConversationId,
+    start: OrderKey,
+) -> Seen {
     let (mut seen, mut after) = (Seen::default(), start);
     while !course.stop.is_cancelled() {
         let cut = course.cut();
         seen.connections += 1;
-        let mut updates = course.server().chat.message_updates(viewer, conversation, Some(after)).await.unwrap();
+        let mut updates = course
+            .server()
+            .chat
+            .message_updates(viewer, conversation, Some(after))
+            .await
+            .unwrap();
         let mut here = HashSet::new();
         while let Some(next) = course.next(cut, updates.next()).await {
             let message = next.expect("the viewer stays").unwrap().message;
@@ -87,12 +102,22 @@ pub(super) async fn watch_messages(course: &Course, viewer: &UserId, conversatio
     seen
 }
 
-pub(super) async fn watch_conversation(course: &Course, viewer: &UserId, conversation: ConversationId, start: OrderKey) -> Seen {
+pub(super) async fn watch_conversation(
+    course: &Course,
+    viewer: &UserId,
+    conversation: ConversationId,
+    start: OrderKey,
+) -> Seen {
     let (mut seen, mut after) = (Seen::default(), start);
     while !course.stop.is_cancelled() {
         let cut = course.cut();
         seen.connections += 1;
-        let mut updates = course.server().chat.conversation_updates(viewer, conversation, Some(after)).await.unwrap();
+        let mut updates = course
+            .server()
+            .chat
+            .conversation_updates(viewer, conversation, Some(after))
+            .await
+            .unwrap();
         while let Some(next) = course.next(cut, updates.next()).await {
             let update = next.expect("the viewer stays").unwrap();
             assert!(update.position >= after, "a position that goes back");
@@ -103,9 +128,18 @@ pub(super) async fn watch_conversation(course: &Course, viewer: &UserId, convers
                     seen.note(message);
                 }
                 Some(ConversationEvent::MessageChanged(_, message)) => seen.note(message),
-                Some(ConversationEvent::ParticipantAdded(user)) => *seen.joined.entry(user).or_default() += 1,
-                Some(ConversationEvent::ParticipantRemoved(user)) => *seen.left.entry(user).or_default() += 1,
-                Some(ConversationEvent::RoleChanged(_) | ConversationEvent::Renamed | ConversationEvent::MarkerMoved(_)) | None => {}
+                Some(ConversationEvent::ParticipantAdded(user)) => {
+                    *seen.joined.entry(user).or_default() += 1
+                }
+                Some(ConversationEvent::ParticipantRemoved(user)) => {
+                    *seen.left.entry(user).or_default() += 1
+                }
+                Some(
+                    ConversationEvent::RoleChanged(_)
+                    | ConversationEvent::Renamed
+                    | ConversationEvent::MarkerMoved(_),
+                )
+                | None => {}
             }
         }
     }
@@ -116,10 +150,16 @@ impl Seen {
     /// A client knows by `deletedAt` and `editedAt` which of two states is the later one.
     fn note(&mut self, message: Arc<Message>) {
         let age = |message: &Message| {
-            let edited_at = message.content.as_ref().and_then(|content| content.edited_at);
+            let edited_at = message
+                .content
+                .as_ref()
+                .and_then(|content| content.edited_at);
             (message.deleted_at.is_some(), edited_at)
         };
-        let known = self.states.entry(message.id).or_insert_with(|| Arc::clone(&message));
+        let known = self
+            .states
+            .entry(message.id)
+            .or_insert_with(|| Arc::clone(&message));
         if age(&message) > age(known) {
             *known = message;
         }
@@ -147,7 +187,9 @@ pub(super) async fn watch_inbox(course: &Course, viewer: &UserId) -> Shown {
             after = Some(update.position);
             if let Some(conversation) = update.conversation {
                 shown.updates += 1;
-                shown.entries.insert(conversation, entry(server, viewer, conversation).await);
+                shown
+                    .entries
+                    .insert(conversation, entry(server, viewer, conversation).await);
             }
         }
     }
@@ -155,7 +197,11 @@ pub(super) async fn watch_inbox(course: &Course, viewer: &UserId) -> Shown {
 }
 
 /// As a client is told of it.
-pub(super) async fn entry(server: &Server, viewer: &UserId, conversation: ConversationId) -> (Option<InboxRow>, Option<Unread>) {
+pub(super) async fn entry(
+    server: &Server,
+    viewer: &UserId,
+    conversation: ConversationId,
+) -> (Option<InboxRow>, Option<Unread>) {
     let row = server.chat.entry(viewer, conversation).await.unwrap();
     let unread = match row {
         Some(row) => server.chat.unread(viewer, &[row]).await.unwrap().pop(),

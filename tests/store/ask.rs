@@ -5,8 +5,8 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use wideroom::model::{
-    ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest, Participant, ReadMarker, TimeUuid, Unread,
-    UserId,
+    ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest,
+    Participant, ReadMarker, TimeUuid, Unread, UserId,
 };
 use wideroom::store::{Audience, Created, MarkerMove, Store, UnreadQuestion};
 
@@ -16,22 +16,49 @@ use crate::support::words::{group, id, is_among_others, new, text};
 pub const PAGES_MAX: usize = 10_000;
 
 pub async fn make(store: &dyn Store, conversation: ConversationId, people: &[UserId]) {
-    assert_eq!(store.create_conversation(&group(conversation, people)).await.unwrap(), Created::New);
+    assert_eq!(
+        store
+            .create_conversation(&group(conversation, people))
+            .await
+            .unwrap(),
+        Created::New
+    );
 }
 
 /// Sends one text at that microsecond.
-pub async fn send(store: &dyn Store, conversation: ConversationId, micros: i64, sender: &UserId) -> MessageId {
+pub async fn send(
+    store: &dyn Store,
+    conversation: ConversationId,
+    micros: i64,
+    sender: &UserId,
+) -> MessageId {
     send_as(store, conversation, id(micros), sender).await;
     id(micros)
 }
 
-pub async fn send_as(store: &dyn Store, conversation: ConversationId, id: MessageId, sender: &UserId) -> Audience {
-    store.append_messages(conversation, &[new(text(conversation, id, sender))]).await.unwrap().audience
+pub async fn send_as(
+    store: &dyn Store,
+    conversation: ConversationId,
+    id: MessageId,
+    sender: &UserId,
+) -> Audience {
+    store
+        .append_messages(conversation, &[new(text(conversation, id, sender))])
+        .await
+        .unwrap()
+        .audience
 }
 
 /// Sends a text at each of these microseconds, in batches.
-pub async fn send_all(store: &dyn Store, conversation: ConversationId, micros: std::ops::Range<i64>, sender: &UserId) {
-    let all: Vec<_> = micros.map(|at| new(text(conversation, id(at), sender))).collect();
+pub async fn send_all(
+    store: &dyn Store,
+    conversation: ConversationId,
+    micros: std::ops::Range<i64>,
+    sender: &UserId,
+) {
+    let all: Vec<_> = micros
+        .map(|at| new(text(conversation, id(at), sender)))
+        .collect();
     for batch in all.chunks(64) {
         store.append_messages(conversation, batch).await.unwrap();
     }
@@ -42,7 +69,10 @@ pub async fn history(store: &dyn Store, conversation: ConversationId) -> Vec<Mes
     let mut all = Vec::new();
     let mut request = PageRequest::first(100);
     for _ in 0..PAGES_MAX {
-        let page = store.history(conversation, &Cut::default(), &request).await.unwrap();
+        let page = store
+            .history(conversation, &Cut::default(), &request)
+            .await
+            .unwrap();
         all.extend(page.items.iter().map(|message| message.id));
         if !page.has_next {
             return all;
@@ -68,34 +98,87 @@ pub async fn inbox(store: &dyn Store, user: &UserId) -> Vec<InboxRow> {
 }
 
 pub async fn inbox_ids(store: &dyn Store, user: &UserId) -> Vec<ConversationId> {
-    inbox(store, user).await.into_iter().map(|row| row.conversation).collect()
+    inbox(store, user)
+        .await
+        .into_iter()
+        .map(|row| row.conversation)
+        .collect()
 }
 
 pub async fn row(store: &dyn Store, user: &UserId, conversation: ConversationId) -> InboxRow {
-    try_row(store, user, conversation).await.expect("the user is in the conversation")
+    try_row(store, user, conversation)
+        .await
+        .expect("the user is in the conversation")
 }
 
-pub async fn try_row(store: &dyn Store, user: &UserId, conversation: ConversationId) -> Option<InboxRow> {
+pub async fn try_row(
+    store: &dyn Store,
+    user: &UserId,
+    conversation: ConversationId,
+) -> Option<InboxRow> {
     only(store.inbox_rows(user, &[conversation]).await.unwrap())
 }
 
-pub async fn participant(store: &dyn Store, conversation: ConversationId, user: &UserId) -> Option<Participant> {
-    only(store.participants_by_name(&[(conversation, user.clone())]).await.unwrap())
+pub async fn participant(
+    store: &dyn Store,
+    conversation: ConversationId,
+    user: &UserId,
+) -> Option<Participant> {
+    only(
+        store
+            .participants_by_name(&[(conversation, user.clone())])
+            .await
+            .unwrap(),
+    )
 }
 
 /// All who are in it now, in the order of the list.
 pub async fn participants(store: &dyn Store, conversation: ConversationId) -> Vec<UserId> {
-    let page = store.participants(conversation, &PageRequest::first(1_000)).await.unwrap();
-    page.items.into_iter().map(|participant| participant.user).collect()
+    let page = store
+        .participants(conversation, &PageRequest::first(1_000))
+        .await
+        .unwrap();
+    page.items
+        .into_iter()
+        .map(|participant| participant.user)
+        .collect()
 }
 
-pub async fn unread(store: &dyn Store, user: &UserId, conversation: ConversationId, after: OrderKey, cap: u32) -> Unread {
-    only(store.unread(user, &[UnreadQuestion { conversation, after }], cap).await.unwrap())
+pub async fn unread(
+    store: &dyn Store,
+    user: &UserId,
+    conversation: ConversationId,
+    after: OrderKey,
+    cap: u32,
+) -> Unread {
+    only(
+        store
+            .unread(
+                user,
+                &[UnreadQuestion {
+                    conversation,
+                    after,
+                }],
+                cap,
+            )
+            .await
+            .unwrap(),
+    )
 }
 
 pub async fn mark(store: &dyn Store, user: &UserId, conversation: ConversationId, to: MarkTo) {
-    let MarkTo { epoch, up_to, receipt, change } = to;
-    let moved = MarkerMove { conversation, marker: ReadMarker { epoch, up_to }, read_up_to: receipt.then_some(up_to), change };
+    let MarkTo {
+        epoch,
+        up_to,
+        receipt,
+        change,
+    } = to;
+    let moved = MarkerMove {
+        conversation,
+        marker: ReadMarker { epoch, up_to },
+        read_up_to: receipt.then_some(up_to),
+        change,
+    };
     store.move_read_marker(user, &moved).await.unwrap();
 }
 
@@ -112,7 +195,10 @@ pub struct MarkTo {
 #[track_caller]
 pub fn assert_newest(answer: Option<TimeUuid>, expected: Option<TimeUuid>) {
     if is_among_others() {
-        assert!(answer.is_none() || answer >= expected, "{answer:?} and not {expected:?}");
+        assert!(
+            answer.is_none() || answer >= expected,
+            "{answer:?} and not {expected:?}"
+        );
     } else {
         assert_eq!(answer, expected);
     }
@@ -140,18 +226,47 @@ pub async fn assert_sound(store: &dyn Store) {
 
 /// The one answer to one question.
 pub fn only<T>(answers: Vec<T>) -> T {
-    let [answer] = <[T; 1]>::try_from(answers).unwrap_or_else(|answers| panic!("{} answers to one question", answers.len()));
+    let [answer] = <[T; 1]>::try_from(answers)
+        .unwrap_or_else(|answers| panic!("{} answers to one question", answers.len()));
     answer
 }
 
 /// The piece of a list that a request means, by looking at all of it. `list` is in the order of the list, `place` gives a key's order.
-pub fn slice<T: Clone, K, O: Ord>(list: &[T], key: impl Fn(&T) -> O, place: impl Fn(&K) -> O, request: &PageRequest<K>) -> Page<T> {
-    let follows = |item: &&T| request.after.as_ref().is_none_or(|after| key(item) > place(after));
-    let precedes = |item: &&T| request.before.as_ref().is_none_or(|before| key(item) < place(before));
-    let window: Vec<T> = list.iter().filter(follows).filter(precedes).cloned().collect();
+pub fn slice<T: Clone, K, O: Ord>(
+    list: &[T],
+    key: impl Fn(&T) -> O,
+    place: impl Fn(&K) -> O,
+    request: &PageRequest<K>,
+) -> Page<T> {
+    let follows = |item: &&T| {
+        request
+            .after
+            .as_ref()
+            .is_none_or(|after| key(item) > place(after))
+    };
+    let precedes = |item: &&T| {
+        request
+            .before
+            .as_ref()
+            .is_none_or(|before| key(item) < place(before))
+    };
+    let window: Vec<T> = list
+        .iter()
+        .filter(follows)
+        .filter(precedes)
+        .cloned()
+        .collect();
     let is_window = request.after.is_some() && request.before.is_some();
     let (items, is_cut_before, is_cut_after) = match request.direction {
-        Direction::Forward => (window.iter().take(request.count).cloned().collect::<Vec<_>>(), false, window.len() > request.count),
+        Direction::Forward => (
+            window
+                .iter()
+                .take(request.count)
+                .cloned()
+                .collect::<Vec<_>>(),
+            false,
+            window.len() > request.count,
+        ),
         Direction::Backward => {
             let skipped = window.len().saturating_sub(request.count);
             (window[skipped..].to_vec(), skipped > 0, false)
@@ -163,8 +278,16 @@ pub fn slice<T: Clone, K, O: Ord>(list: &[T], key: impl Fn(&T) -> O, place: impl
         Direction::Backward => !is_window && list.iter().any(|item| !precedes(&item)),
     };
     match request.direction {
-        Direction::Forward => Page { items, has_previous: is_behind, has_next: is_cut_after },
-        Direction::Backward => Page { items, has_previous: is_cut_before, has_next: is_behind },
+        Direction::Forward => Page {
+            items,
+            has_previous: is_behind,
+            has_next: is_cut_after,
+        },
+        Direction::Backward => Page {
+            items,
+            has_previous: is_cut_before,
+            has_next: is_behind,
+        },
     }
 }
 
@@ -186,14 +309,26 @@ pub fn is_in<K: Ord>(cut: &Cut<K>, key: &K) -> bool {
 /// The same request, of other keys.
 pub fn with_keys<K: Copy, L>(request: &PageRequest<K>, key: impl Fn(K) -> L) -> PageRequest<L> {
     let [after, before] = [request.after, request.before].map(|cursor| cursor.map(&key));
-    PageRequest { direction: request.direction, count: request.count, after, before }
+    PageRequest {
+        direction: request.direction,
+        count: request.count,
+        after,
+        before,
+    }
 }
 
 /// A page is another one. Of an empty page of none only the items are promised.
 #[track_caller]
-pub fn assert_page<T: PartialEq + std::fmt::Debug, K: std::fmt::Debug>(request: &PageRequest<K>, answer: &Page<T>, expected: &Page<T>) {
+pub fn assert_page<T: PartialEq + std::fmt::Debug, K: std::fmt::Debug>(
+    request: &PageRequest<K>,
+    answer: &Page<T>,
+    expected: &Page<T>,
+) {
     if request.count == 0 {
-        assert!(answer.items.is_empty(), "a page of none has items: {request:?}");
+        assert!(
+            answer.items.is_empty(),
+            "a page of none has items: {request:?}"
+        );
     } else {
         assert_eq!(answer, expected, "for {request:?}");
     }
@@ -204,17 +339,28 @@ pub fn requests<K: Clone + std::fmt::Debug + 'static>(
     keys: impl Strategy<Value = K> + Clone + 'static,
 ) -> impl Strategy<Value = PageRequest<K>> {
     let cursor = proptest::option::of(keys);
-    (any::<bool>(), 0..12_usize, cursor.clone(), cursor).prop_map(|(is_forward, count, after, before)| PageRequest {
-        direction: if is_forward { Direction::Forward } else { Direction::Backward },
-        count,
-        after,
-        before,
-    })
+    (any::<bool>(), 0..12_usize, cursor.clone(), cursor).prop_map(
+        |(is_forward, count, after, before)| PageRequest {
+            direction: if is_forward {
+                Direction::Forward
+            } else {
+                Direction::Backward
+            },
+            count,
+            after,
+            before,
+        },
+    )
 }
 
 /// A runner of so many cases that leaves no file behind: what fails is printed whole.
 pub fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config { cases, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() })
+    TestRunner::new(Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_time: 10_000,
+        ..Config::default()
+    })
 }
 
 /// Walks a list page by page and gives what it saw, in the order of the list.
@@ -227,7 +373,11 @@ pub async fn walk<T, K: Clone>(
     let mut seen: Vec<T> = Vec::new();
     let mut cursor = None;
     for size in sizes.iter().cycle().take(PAGES_MAX) {
-        let mut request = if direction == Direction::Forward { PageRequest::first(*size) } else { PageRequest::last(*size) };
+        let mut request = if direction == Direction::Forward {
+            PageRequest::first(*size)
+        } else {
+            PageRequest::last(*size)
+        };
         let is_first = cursor.is_none();
         let read = match direction {
             Direction::Forward => {

@@ -3,15 +3,20 @@
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
-use wideroom::model::{Conversation, ConversationId, GroupName, MembershipState, OrderKey, PageRequest, Role, UserId};
+use wideroom::model::{
+    Conversation, ConversationId, GroupName, MembershipState, OrderKey, PageRequest, Role, UserId,
+};
 use wideroom::store::{Created, NewConversation, Store, UnreadQuestion};
 
 use super::ask::{
-    assert_healthy, assert_newest, assert_page, inbox_ids, make, only, participant, participants, requests, row, runner, send_as, slice,
-    try_row,
+    assert_healthy, assert_newest, assert_page, inbox_ids, make, only, participant, participants,
+    requests, row, runner, send_as, slice, try_row,
 };
 use super::membership::{govern, leaves};
-use crate::support::words::{START, change, conversation_id, crowd, direct, group, id, key, longest_user, salted, user, users};
+use crate::support::words::{
+    START, change, conversation_id, crowd, direct, group, id, key, longest_user, salted, user,
+    users,
+};
 
 pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
@@ -22,24 +27,49 @@ pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store)
     for (user, role) in [(&ann, Role::Owner), (&ben, Role::Member)] {
         let seat = only(store.seats(user, &[conversation_id(1)]).await.unwrap()).unwrap();
         assert_eq!(*seat.conversation, new.conversation);
-        assert_eq!((seat.membership.state, seat.membership.role), (MembershipState::Joined, role));
+        assert_eq!(
+            (seat.membership.state, seat.membership.role),
+            (MembershipState::Joined, role)
+        );
         let participant = participant(store, conversation_id(1), user).await.unwrap();
-        assert_eq!((participant.conversation, &participant.user), (conversation_id(1), user));
-        assert_eq!((participant.membership, participant.read_up_to), (seat.membership, OrderKey::MIN));
+        assert_eq!(
+            (participant.conversation, &participant.user),
+            (conversation_id(1), user)
+        );
+        assert_eq!(
+            (participant.membership, participant.read_up_to),
+            (seat.membership, OrderKey::MIN)
+        );
         assert_eq!(inbox_ids(store, user).await, [conversation_id(1)]);
     }
     assert_eq!(participants(store, conversation_id(1)).await, [ann, ben]);
-    assert_eq!(store.participant_counts(&[conversation_id(1), conversation_id(2)]).await.unwrap(), [2, 0]);
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1), conversation_id(2)])
+            .await
+            .unwrap(),
+        [2, 0]
+    );
 }
 
 pub async fn a_stranger_has_no_seat(store: &dyn Store) {
     let [ann, ben, stranger, ann_a] = users(["ann", "ben", "stranger", "ann a"]);
     make(store, conversation_id(1), &[ann.clone(), ben]).await;
     for nobody in [&stranger, &ann_a, &user("an")] {
-        assert!(only(store.seats(nobody, &[conversation_id(1)]).await.unwrap()).is_none(), "{nobody}");
-        assert_eq!(participant(store, conversation_id(1), nobody).await, None, "{nobody}");
+        assert!(
+            only(store.seats(nobody, &[conversation_id(1)]).await.unwrap()).is_none(),
+            "{nobody}"
+        );
+        assert_eq!(
+            participant(store, conversation_id(1), nobody).await,
+            None,
+            "{nobody}"
+        );
     }
-    assert!(only(store.seats(&ann, &[conversation_id(2)]).await.unwrap()).is_none(), "there is no such conversation");
+    assert!(
+        only(store.seats(&ann, &[conversation_id(2)]).await.unwrap()).is_none(),
+        "there is no such conversation"
+    );
 }
 
 pub async fn seats_come_in_the_order_of_their_keys(store: &dyn Store) {
@@ -49,16 +79,35 @@ pub async fn seats_come_in_the_order_of_their_keys(store: &dyn Store) {
     }
     let asked = [3, 9, 1, 2, 3, 1].map(conversation_id);
     let seats = store.seats(&ann, &asked).await.unwrap();
-    let there: Vec<_> = seats.into_iter().map(|seat| seat.map(|seat| seat.conversation.id)).collect();
-    assert_eq!(there, [Some(conversation_id(3)), None, Some(conversation_id(1)), None, Some(conversation_id(3)), Some(conversation_id(1))]);
-    assert_eq!(store.participant_counts(&asked).await.unwrap(), [1, 0, 1, 1, 1, 1]);
+    let there: Vec<_> = seats
+        .into_iter()
+        .map(|seat| seat.map(|seat| seat.conversation.id))
+        .collect();
+    assert_eq!(
+        there,
+        [
+            Some(conversation_id(3)),
+            None,
+            Some(conversation_id(1)),
+            None,
+            Some(conversation_id(3)),
+            Some(conversation_id(1))
+        ]
+    );
+    assert_eq!(
+        store.participant_counts(&asked).await.unwrap(),
+        [1, 0, 1, 1, 1, 1]
+    );
     assert!(store.seats(&ann, &[]).await.unwrap().is_empty());
 }
 
 pub async fn making_it_again_changes_nothing(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
     let first = group(conversation_id(1), &[ann.clone(), ben.clone()]);
-    assert_eq!(store.create_conversation(&first).await.unwrap(), Created::New);
+    assert_eq!(
+        store.create_conversation(&first).await.unwrap(),
+        Created::New
+    );
     let sent = send_as(store, conversation_id(1), id(5), &ann).await;
     assert_eq!(sent.users.unwrap().len(), 2);
     let before = row(store, &ben, conversation_id(1)).await;
@@ -67,28 +116,61 @@ pub async fn making_it_again_changes_nothing(store: &dyn Store) {
     second.conversation.name = Some(GroupName::parse("another").unwrap());
     second.conversation.created_at = START.plus_micros(900);
     second.change = change(900);
-    let Created::Existing(there) = store.create_conversation(&second).await.unwrap() else { panic!("the id is taken") };
+    let Created::Existing(there) = store.create_conversation(&second).await.unwrap() else {
+        panic!("the id is taken")
+    };
     assert_eq!(*there, first.conversation);
-    assert_eq!(participants(store, conversation_id(1)).await, [ann.clone(), ben.clone()]);
+    assert_eq!(
+        participants(store, conversation_id(1)).await,
+        [ann.clone(), ben.clone()]
+    );
     assert_eq!(row(store, &ben, conversation_id(1)).await, before);
     assert_eq!(try_row(store, &eve, conversation_id(1)).await, None);
     assert!(inbox_ids(store, &eve).await.is_empty());
     // Nothing of the second was kept.
     assert_newest(store.newest_id().await.unwrap(), Some(id(5)));
-    assert_eq!(only(store.seats(&ann, &[conversation_id(1)]).await.unwrap()).unwrap().membership.role, Role::Owner);
+    assert_eq!(
+        only(store.seats(&ann, &[conversation_id(1)]).await.unwrap())
+            .unwrap()
+            .membership
+            .role,
+        Role::Owner
+    );
 }
 
 pub async fn one_of_many_concurrent_creations_succeeds(store: &dyn Store) {
     for round in 1..=20 {
         let people = [user(&format!("a{round}")), user(&format!("b{round}"))];
-        let (same, other) = (group(conversation_id(round), &people), direct(&people[0], &people[1]));
+        let (same, other) = (
+            group(conversation_id(round), &people),
+            direct(&people[0], &people[1]),
+        );
         for new in [same, other] {
-            let tries: Vec<NewConversation> = (0..4).map(|n| NewConversation { change: change(n), ..new.clone() }).collect();
-            let answers = futures_util::future::join_all(tries.iter().map(|new| store.create_conversation(new))).await;
+            let tries: Vec<NewConversation> = (0..4)
+                .map(|n| NewConversation {
+                    change: change(n),
+                    ..new.clone()
+                })
+                .collect();
+            let answers = futures_util::future::join_all(
+                tries.iter().map(|new| store.create_conversation(new)),
+            )
+            .await;
             let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
-            assert_eq!(answers.iter().filter(|answer| **answer == Created::New).count(), 1, "{answers:?}");
+            assert_eq!(
+                answers
+                    .iter()
+                    .filter(|answer| **answer == Created::New)
+                    .count(),
+                1,
+                "{answers:?}"
+            );
             let id = new.conversation.id;
-            assert!(answers.iter().all(|answer| matches!(answer, Created::New) || is_existing(answer, id)));
+            assert!(
+                answers
+                    .iter()
+                    .all(|answer| matches!(answer, Created::New) || is_existing(answer, id))
+            );
         }
         assert_eq!(inbox_ids(store, &people[0]).await.len(), 2);
     }
@@ -103,13 +185,28 @@ pub async fn a_pair_that_is_taken_stays_as_it_is(store: &dyn Store) {
     let mut first = direct(&ann, &ben);
     // As an import may have brought one: with an id that does not follow from the names.
     first.conversation.id = conversation_id(7);
-    assert_eq!(store.create_conversation(&first).await.unwrap(), Created::New);
-    assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), Some(conversation_id(7)));
-    assert_eq!(store.direct_conversation(&ben, &ann).await.unwrap(), Some(conversation_id(7)));
+    assert_eq!(
+        store.create_conversation(&first).await.unwrap(),
+        Created::New
+    );
+    assert_eq!(
+        store.direct_conversation(&ann, &ben).await.unwrap(),
+        Some(conversation_id(7))
+    );
+    assert_eq!(
+        store.direct_conversation(&ben, &ann).await.unwrap(),
+        Some(conversation_id(7))
+    );
 
     let second = direct(&ben, &ann);
-    assert!(is_existing(&store.create_conversation(&second).await.unwrap(), conversation_id(7)));
-    assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), Some(conversation_id(7)));
+    assert!(is_existing(
+        &store.create_conversation(&second).await.unwrap(),
+        conversation_id(7)
+    ));
+    assert_eq!(
+        store.direct_conversation(&ann, &ben).await.unwrap(),
+        Some(conversation_id(7))
+    );
     assert_eq!(inbox_ids(store, &ann).await, [conversation_id(7)]);
     assert!(only(store.seats(&ann, &[second.conversation.id]).await.unwrap()).is_none());
 }
@@ -117,32 +214,60 @@ pub async fn a_pair_that_is_taken_stays_as_it_is(store: &dyn Store) {
 pub async fn a_direct_conversation_with_oneself_has_one_participant(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     assert_eq!(store.direct_conversation(&ann, &ann).await.unwrap(), None);
-    assert_eq!(store.create_conversation(&direct(&ann, &ann)).await.unwrap(), Created::New);
+    assert_eq!(
+        store
+            .create_conversation(&direct(&ann, &ann))
+            .await
+            .unwrap(),
+        Created::New
+    );
     let id = ConversationId::direct(&ann, &ann);
-    assert_eq!(store.direct_conversation(&ann, &ann).await.unwrap(), Some(id));
+    assert_eq!(
+        store.direct_conversation(&ann, &ann).await.unwrap(),
+        Some(id)
+    );
     assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), None);
     assert_eq!(participants(store, id).await, std::slice::from_ref(&ann));
-    assert!(is_existing(&store.create_conversation(&direct(&ann, &ann)).await.unwrap(), id));
+    assert!(is_existing(
+        &store
+            .create_conversation(&direct(&ann, &ann))
+            .await
+            .unwrap(),
+        id
+    ));
     assert_eq!(inbox_ids(store, &ann).await, [id]);
 }
 
 pub async fn names_that_concatenate_alike_are_different_pairs(store: &dyn Store) {
     let names = ["a", "b", "ab", "ba", "aa", "a\u{a0}b", "ä", "a'b"].map(user);
-    let pairs: Vec<(&UserId, &UserId)> =
-        names.iter().enumerate().flat_map(|(n, one)| names[n..].iter().map(move |other| (one, other))).collect();
+    let pairs: Vec<(&UserId, &UserId)> = names
+        .iter()
+        .enumerate()
+        .flat_map(|(n, one)| names[n..].iter().map(move |other| (one, other)))
+        .collect();
     for (one, other) in &pairs {
-        assert_eq!(store.create_conversation(&direct(one, other)).await.unwrap(), Created::New, "{one} and {other}");
+        assert_eq!(
+            store
+                .create_conversation(&direct(one, other))
+                .await
+                .unwrap(),
+            Created::New,
+            "{one} and {other}"
+        );
     }
     for (one, other) in pairs {
-        assert_eq!(store.direct_conversation(other, one).await.unwrap(), Some(ConversationId::direct(one, other)));
+        assert_eq!(
+            store.direct_conversation(other, one).await.unwrap(),
+            Some(ConversationId::direct(one, other))
+        );
     }
 }
 
 /// Names that a careless key would sort otherwise, or mix up: prefixes of each other, case, several bytes a letter, separators.
 fn hard_names() -> Vec<UserId> {
     let names = [
-        "a", "aa", "ab", "a b", "a!", "B", "Z", "z", "zz", "é", "é ", "ee", "ÿ", "Ā", "日", "日本", "\u{ff5e}", "🚑", "~", " ", "a/b",
-        "a\u{301}",
+        "a", "aa", "ab", "a b", "a!", "B", "Z", "z", "zz", "é", "é ", "ee", "ÿ", "Ā", "日", "日本",
+        "\u{ff5e}", "🚑", "~", " ", "a/b", "a\u{301}",
     ];
     let mut names = names.map(user).to_vec();
     names.extend(['a', 'é'].map(longest_user));
@@ -157,8 +282,14 @@ pub async fn participants_are_in_the_order_of_their_names_bytes(store: &dyn Stor
     sorted.sort_by(|one, other| one.as_str().as_bytes().cmp(other.as_str().as_bytes()));
     assert_eq!(participants(store, conversation_id(1)).await, sorted);
     for name in &sorted {
-        assert!(only(store.seats(name, &[conversation_id(1)]).await.unwrap()).is_some(), "{name}");
-        assert!(inbox_ids(store, name).await.contains(&conversation_id(1)), "{name}");
+        assert!(
+            only(store.seats(name, &[conversation_id(1)]).await.unwrap()).is_some(),
+            "{name}"
+        );
+        assert!(
+            inbox_ids(store, name).await.contains(&conversation_id(1)),
+            "{name}"
+        );
     }
 }
 
@@ -179,8 +310,15 @@ pub fn a_page_of_participants_is_the_slice_of_its_list(runtime: &Runtime, store:
     cursors.extend(["!", "\u{10ffff}"].map(|name| UserId::parse(name).unwrap()));
     let case = requests(prop::sample::select(cursors));
     let outcome = runner(200).run(&case, |request| {
-        let answer = runtime.block_on(store.participants(conversation_id(1), &request)).unwrap();
-        let expected = slice(&list, |one| one.user.as_str().to_owned(), |user: &UserId| user.as_str().to_owned(), &request);
+        let answer = runtime
+            .block_on(store.participants(conversation_id(1), &request))
+            .unwrap();
+        let expected = slice(
+            &list,
+            |one| one.user.as_str().to_owned(),
+            |user: &UserId| user.as_str().to_owned(),
+            &request,
+        );
         assert_page(&request, &answer, &expected);
         Ok(())
     });
@@ -199,27 +337,58 @@ pub async fn participants_by_name_come_in_the_order_of_their_keys(store: &dyn St
         (conversation_id(2), ben),
     ];
     let answers = store.participants_by_name(&keys).await.unwrap();
-    let there: Vec<_> = answers.into_iter().map(|answer| answer.map(|one| (one.conversation, one.user))).collect();
+    let there: Vec<_> = answers
+        .into_iter()
+        .map(|answer| answer.map(|one| (one.conversation, one.user)))
+        .collect();
     let [first, _, third, _, fifth] = keys;
     assert_eq!(there, [Some(first), None, Some(third), None, Some(fifth)]);
 }
 
 pub async fn more_than_the_fan_out_make_a_conversation_large(store: &dyn Store) {
     let people = crowd(60);
-    for (number, count) in [(1, Conversation::FAN_OUT_MAX), (2, Conversation::FAN_OUT_MAX + 1), (3, 60)] {
+    for (number, count) in [
+        (1, Conversation::FAN_OUT_MAX),
+        (2, Conversation::FAN_OUT_MAX + 1),
+        (3, 60),
+    ] {
         make(store, conversation_id(number), &people[..count]).await;
         let is_large = count > Conversation::FAN_OUT_MAX;
-        let seat = only(store.seats(&people[0], &[conversation_id(number)]).await.unwrap()).unwrap();
+        let seat = only(
+            store
+                .seats(&people[0], &[conversation_id(number)])
+                .await
+                .unwrap(),
+        )
+        .unwrap();
         assert_eq!(seat.conversation.is_large, is_large, "{count} participants");
-        assert_eq!(participants(store, conversation_id(number)).await, people[..count]);
-        let audience = send_as(store, conversation_id(number), id(number.into()), &people[0]).await;
+        assert_eq!(
+            participants(store, conversation_id(number)).await,
+            people[..count]
+        );
+        let audience = send_as(
+            store,
+            conversation_id(number),
+            id(number.into()),
+            &people[0],
+        )
+        .await;
         assert_eq!(audience.users.is_none(), is_large, "{count} participants");
     }
     let mut large = store.large_conversations(&people[7]).await.unwrap();
     large.sort_unstable();
     assert_eq!(large, [conversation_id(2), conversation_id(3)]);
-    assert_eq!(store.large_conversations(&people[50]).await.unwrap(), [conversation_id(3)]);
-    assert!(store.large_conversations(&user("stranger")).await.unwrap().is_empty());
+    assert_eq!(
+        store.large_conversations(&people[50]).await.unwrap(),
+        [conversation_id(3)]
+    );
+    assert!(
+        store
+            .large_conversations(&user("stranger"))
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 pub async fn notes_are_found_again(store: &dyn Store) {
@@ -227,12 +396,22 @@ pub async fn notes_are_found_again(store: &dyn Store) {
     assert_eq!(store.note(&import).await.unwrap(), None);
     store.set_note(&import, Some("line 7")).await.unwrap();
     store.set_note(&imports, Some("")).await.unwrap();
-    assert_eq!(store.note(&import).await.unwrap().as_deref(), Some("line 7"));
+    assert_eq!(
+        store.note(&import).await.unwrap().as_deref(),
+        Some("line 7")
+    );
     store.set_note(&import, Some("line 8 ä")).await.unwrap();
-    assert_eq!(store.note(&import).await.unwrap().as_deref(), Some("line 8 ä"));
+    assert_eq!(
+        store.note(&import).await.unwrap().as_deref(),
+        Some("line 8 ä")
+    );
     store.set_note(&import, None).await.unwrap();
     assert_eq!(store.note(&import).await.unwrap(), None);
-    assert_eq!(store.note(&imports).await.unwrap().as_deref(), Some(""), "another note stays");
+    assert_eq!(
+        store.note(&imports).await.unwrap().as_deref(),
+        Some(""),
+        "another note stays"
+    );
 }
 
 pub async fn of_all_who_keep_a_note_once_everyone_gets_the_same(store: &dyn Store) {
@@ -240,10 +419,17 @@ pub async fn of_all_who_keep_a_note_once_everyone_gets_the_same(store: &dyn Stor
     let values: Vec<_> = (0..8).map(|n| format!("value {n}")).collect();
     let got = join_all(values.iter().map(|value| store.note_once(&secret, value))).await;
     let got: Vec<_> = got.into_iter().map(Result::unwrap).collect();
-    assert!(values.contains(&got[0]) && got.iter().all(|one| *one == got[0]), "{got:?}");
+    assert!(
+        values.contains(&got[0]) && got.iter().all(|one| *one == got[0]),
+        "{got:?}"
+    );
     assert_eq!(store.note(&secret).await.unwrap(), Some(got[0].clone()));
     assert_eq!(store.note_once(&secret, "later").await.unwrap(), got[0]);
-    assert_eq!(store.note_once(&other, "").await.unwrap(), "", "each name has its own");
+    assert_eq!(
+        store.note_once(&other, "").await.unwrap(),
+        "",
+        "each name has its own"
+    );
 }
 
 pub async fn conversations_are_counted_where_a_user_is_in_them_now(store: &dyn Store) {
@@ -258,8 +444,19 @@ pub async fn conversations_are_counted_where_a_user_is_in_them_now(store: &dyn S
     send_as(store, conversation_id(5), id(10), ann).await;
     send_as(store, conversation_id(5), id(11), ann).await;
     let counts = async |user: &UserId| store.conversation_count(user, 9).await.unwrap();
-    assert_eq!((counts(ann).await, counts(&people[2]).await, counts(&people[39]).await), (5, 3, 1));
-    assert_eq!(store.conversation_count(ann, 3).await.unwrap(), 3, "up to the limit");
+    assert_eq!(
+        (
+            counts(ann).await,
+            counts(&people[2]).await,
+            counts(&people[39]).await
+        ),
+        (5, 3, 1)
+    );
+    assert_eq!(
+        store.conversation_count(ann, 3).await.unwrap(),
+        3,
+        "up to the limit"
+    );
     govern(store, conversation_id(5), 20, &[leaves(ann, 20)]).await;
     assert_eq!(counts(ann).await, 4);
     assert_eq!(counts(&user("stranger")).await, 0);
@@ -269,18 +466,68 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
     let ann = user("ann");
     assert_newest(store.newest_id().await.unwrap(), None);
     assert!(inbox_ids(store, &ann).await.is_empty());
-    assert!(store.participants(conversation_id(1), &PageRequest::first(5)).await.unwrap().items.is_empty());
-    let page = store.history(conversation_id(1), &wideroom::model::Cut::default(), &PageRequest::last(5)).await.unwrap();
+    assert!(
+        store
+            .participants(conversation_id(1), &PageRequest::first(5))
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    let page = store
+        .history(
+            conversation_id(1),
+            &wideroom::model::Cut::default(),
+            &PageRequest::last(5),
+        )
+        .await
+        .unwrap();
     assert!(page.items.is_empty() && !page.has_previous && !page.has_next);
-    assert_eq!(store.messages(&[(conversation_id(1), id(1))]).await.unwrap(), [None]);
-    assert_eq!(store.messages_at(&[(conversation_id(1), OrderKey::MAX)]).await.unwrap(), [None]);
-    assert_eq!(store.last_messages(&[conversation_id(1)]).await.unwrap(), [None]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [0]);
-    assert_eq!(store.inbox_changes(&ann, OrderKey::MIN, 5).await.unwrap(), Some(Vec::new()));
-    assert_eq!(store.earlier_sends(conversation_id(1), &[(ann.clone(), key("k"))]).await.unwrap(), [None]);
-    assert_eq!(store.profiles(std::slice::from_ref(&ann)).await.unwrap(), [None]);
-    let question = UnreadQuestion { conversation: conversation_id(1), after: OrderKey::MIN };
-    assert_eq!(only(store.unread(&ann, &[question], 9).await.unwrap()).count, 0);
+    assert_eq!(
+        store
+            .messages(&[(conversation_id(1), id(1))])
+            .await
+            .unwrap(),
+        [None]
+    );
+    assert_eq!(
+        store
+            .messages_at(&[(conversation_id(1), OrderKey::MAX)])
+            .await
+            .unwrap(),
+        [None]
+    );
+    assert_eq!(
+        store.last_messages(&[conversation_id(1)]).await.unwrap(),
+        [None]
+    );
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [0]
+    );
+    assert_eq!(
+        store.inbox_changes(&ann, OrderKey::MIN, 5).await.unwrap(),
+        Some(Vec::new())
+    );
+    assert_eq!(
+        store
+            .earlier_sends(conversation_id(1), &[(ann.clone(), key("k"))])
+            .await
+            .unwrap(),
+        [None]
+    );
+    assert_eq!(
+        store.profiles(std::slice::from_ref(&ann)).await.unwrap(),
+        [None]
+    );
+    let question = UnreadQuestion {
+        conversation: conversation_id(1),
+        after: OrderKey::MIN,
+    };
+    assert_eq!(
+        only(store.unread(&ann, &[question], 9).await.unwrap()).count,
+        0
+    );
     assert_healthy(store);
     assert!(!store.to_string().is_empty());
 }

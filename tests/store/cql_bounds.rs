@@ -10,14 +10,17 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use scylla::client::session::Session;
 use scylla::statement::unprepared::Statement;
 use wideroom::clock::ManualClock;
-use wideroom::model::{ConversationId, Cut, Message, MessageId, OrderKey, PageRequest, TimeUuid, Timestamp};
+use wideroom::model::{
+    ConversationId, Cut, Message, MessageId, OrderKey, PageRequest, TimeUuid, Timestamp,
+};
 use wideroom::store::cql::{Address, Cql};
 use wideroom::store::{ImportRow, Imported, Store};
 
 use super::stage::keyspace;
 use crate::support::cassandra::shared;
 use crate::support::words::{
-    HOUR, NOW, START, content, group, group_row, message_row, new, new_salt_among_others, participant_row, text, users,
+    HOUR, NOW, START, content, group, group_row, message_row, new, new_salt_among_others,
+    participant_row, text, users,
 };
 
 const PARTITION_MESSAGES_MAX: i64 = 100_000;
@@ -52,12 +55,25 @@ impl Place {
         new_salt_among_others();
         let session = shared().await?.session().await;
         session.use_keyspace(&address.keyspace, true).await.unwrap();
-        Some(Self { store: open(&address).await, session, address })
+        Some(Self {
+            store: open(&address).await,
+            session,
+            address,
+        })
     }
 
-    async fn import(&self, conversation: ConversationId, messages: impl Iterator<Item = Message>, at_once: usize) {
+    async fn import(
+        &self,
+        conversation: ConversationId,
+        messages: impl Iterator<Item = Message>,
+        at_once: usize,
+    ) {
         let mut rows: Vec<ImportRow> = vec![group_row(conversation, None)];
-        rows.extend(users(["ann", "ben"]).iter().map(|user| participant_row(conversation, user)));
+        rows.extend(
+            users(["ann", "ben"])
+                .iter()
+                .map(|user| participant_row(conversation, user)),
+        );
         for message in messages {
             rows.push(message_row(message));
             if rows.len() >= at_once {
@@ -68,19 +84,38 @@ impl Place {
     }
 
     async fn flush(&self, rows: &mut Vec<ImportRow>) {
-        assert!(self.store.import(rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+        assert!(
+            self.store
+                .import(rows)
+                .await
+                .unwrap()
+                .iter()
+                .all(|fate| *fate == Imported::Added)
+        );
         rows.clear();
     }
 
     /// The buckets of a conversation, with how many messages each holds.
     async fn buckets(&self, conversation: ConversationId) -> Vec<((i8, i64), i64)> {
         let select = "SELECT width, start FROM buckets_by_conversation WHERE conversation_id = ? AND width IN (0, 1, 2, 3)";
-        let rows = self.session.query_unpaged(select, (conversation.0,)).await.unwrap().into_rows_result().unwrap();
+        let rows = self
+            .session
+            .query_unpaged(select, (conversation.0,))
+            .await
+            .unwrap()
+            .into_rows_result()
+            .unwrap();
         let buckets: Vec<(i8, i64)> = rows.rows().unwrap().map(Result::unwrap).collect();
         let count = "SELECT COUNT(*) FROM messages_by_conversation WHERE conversation_id = ? AND width = ? AND start = ?";
         let count = self.session.prepare(count).await.unwrap();
         let counted = stream::iter(buckets).map(async |(width, start)| {
-            let rows = self.session.execute_unpaged(&count, (conversation.0, width, start)).await.unwrap().into_rows_result().unwrap();
+            let rows = self
+                .session
+                .execute_unpaged(&count, (conversation.0, width, start))
+                .await
+                .unwrap()
+                .into_rows_result()
+                .unwrap();
             ((width, start), rows.single_row::<(i64,)>().unwrap().0)
         });
         counted.buffer_unordered(4).collect().await
@@ -89,13 +124,26 @@ impl Place {
     /// The bytes of what was said in one bucket.
     async fn bytes(&self, conversation: ConversationId, (width, start): (i8, i64)) -> usize {
         let select = "SELECT content FROM messages_by_conversation WHERE conversation_id = ? AND width = ? AND start = ?";
-        let rows = self.session.query_iter(Statement::new(select).with_page_size(100), (conversation.0, width, start)).await.unwrap();
-        rows.rows_stream::<(Vec<u8>,)>().unwrap().try_fold(0, async |sum, (content,)| Ok(sum + content.len())).await.unwrap()
+        let rows = self
+            .session
+            .query_iter(
+                Statement::new(select).with_page_size(100),
+                (conversation.0, width, start),
+            )
+            .await
+            .unwrap();
+        rows.rows_stream::<(Vec<u8>,)>()
+            .unwrap()
+            .try_fold(0, async |sum, (content,)| Ok(sum + content.len()))
+            .await
+            .unwrap()
     }
 }
 
 async fn open(address: &Address) -> Cql {
-    Cql::open(address.clone(), Arc::new(ManualClock::at(NOW))).await.unwrap()
+    Cql::open(address.clone(), Arc::new(ManualClock::at(NOW)))
+        .await
+        .unwrap()
 }
 
 fn id_at(moment: Timestamp) -> MessageId {
@@ -103,9 +151,17 @@ fn id_at(moment: Timestamp) -> MessageId {
 }
 
 /// Checks a page, and answers with what it cost.
-async fn page_cost(store: &Cql, conversation: ConversationId, request: &PageRequest<OrderKey>, expected: &[MessageId]) -> u64 {
+async fn page_cost(
+    store: &Cql,
+    conversation: ConversationId,
+    request: &PageRequest<OrderKey>,
+    expected: &[MessageId],
+) -> u64 {
     let before = store.statements_sent();
-    let page = store.history(conversation, &Cut::default(), request).await.unwrap();
+    let page = store
+        .history(conversation, &Cut::default(), request)
+        .await
+        .unwrap();
     let cost = store.statements_sent() - before;
     let ids: Vec<_> = page.items.iter().map(|message| message.id).collect();
     assert_eq!(ids, expected, "{request:?}");
@@ -118,13 +174,35 @@ async fn walk_both_ways(store: &Cql, conversation: ConversationId, ids: &[Messag
     while let [.., _] = rest {
         let (others, page) = rest.split_at(rest.len().saturating_sub(WALK_PAGE));
         let expected: Vec<_> = page.iter().rev().copied().collect();
-        most = most.max(page_cost(store, conversation, &PageRequest { after, ..PageRequest::first(WALK_PAGE) }, &expected).await);
+        most = most.max(
+            page_cost(
+                store,
+                conversation,
+                &PageRequest {
+                    after,
+                    ..PageRequest::first(WALK_PAGE)
+                },
+                &expected,
+            )
+            .await,
+        );
         (rest, after) = (others, page.first().map(|id| id.order_key()));
     }
     let mut before = None;
     for page in ids.chunks(WALK_PAGE) {
         let expected: Vec<_> = page.iter().rev().copied().collect();
-        most = most.max(page_cost(store, conversation, &PageRequest { before, ..PageRequest::last(WALK_PAGE) }, &expected).await);
+        most = most.max(
+            page_cost(
+                store,
+                conversation,
+                &PageRequest {
+                    before,
+                    ..PageRequest::last(WALK_PAGE)
+                },
+                &expected,
+            )
+            .await,
+        );
         before = page.last().map(|id| id.order_key());
     }
     most
@@ -132,8 +210,15 @@ async fn walk_both_ways(store: &Cql, conversation: ConversationId, ids: &[Messag
 
 fn assert_bounded(what: &str, buckets: &[((i8, i64), i64)], messages: usize) {
     let most = buckets.iter().map(|(_, count)| *count).max().unwrap();
-    println!("{what}: {} buckets, {most} messages in the fullest", buckets.len());
-    assert_eq!(usize::try_from(buckets.iter().map(|(_, count)| count).sum::<i64>()).unwrap(), messages, "each in one bucket");
+    println!(
+        "{what}: {} buckets, {most} messages in the fullest",
+        buckets.len()
+    );
+    assert_eq!(
+        usize::try_from(buckets.iter().map(|(_, count)| count).sum::<i64>()).unwrap(),
+        messages,
+        "each in one bucket"
+    );
     assert!(most < PARTITION_MESSAGES_MAX, "{buckets:?}");
 }
 
@@ -149,63 +234,122 @@ fn years(count: usize) -> Vec<MessageId> {
         ids.push(id_at(START.plus_micros(micros)));
     }
     assert!(micros < -3 * YEAR);
-    ids.extend((0..LATE).map(|number| id_at(START.plus_micros(MINUTE * i64::try_from(number).unwrap()))));
+    ids.extend(
+        (0..LATE).map(|number| id_at(START.plus_micros(MINUTE * i64::try_from(number).unwrap()))),
+    );
     ids
 }
 
 #[tokio::test]
-async fn a_history_of_many_years_lies_in_bounded_partitions_and_its_pages_cost_the_same_everywhere() {
-    let Some(place) = Place::open().await else { return };
+async fn a_history_of_many_years_lies_in_bounded_partitions_and_its_pages_cost_the_same_everywhere()
+{
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let (count, _) = sizes();
     let (conversation, [ann, _]) = (ConversationId::random(), users(["ann", "ben"]));
     let ids = years(count);
     let start = Instant::now();
-    place.import(conversation, ids.iter().map(|id| text(conversation, *id, &ann)), 1_000).await;
-    println!("{count} messages imported in {:.1} s", start.elapsed().as_secs_f64());
+    place
+        .import(
+            conversation,
+            ids.iter().map(|id| text(conversation, *id, &ann)),
+            1_000,
+        )
+        .await;
+    println!(
+        "{count} messages imported in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     assert_bounded("years", &place.buckets(conversation).await, count);
 
     let store = open(&place.address).await;
     let mut costs = Vec::new();
-    let mut spots: Vec<usize> = (0..60).map(|spot| PAGE + (count - 2 * PAGE) / 60 * spot).collect();
+    let mut spots: Vec<usize> = (0..60)
+        .map(|spot| PAGE + (count - 2 * PAGE) / 60 * spot)
+        .collect();
     // Into the silence from both sides, and across it.
     spots.extend([count - LATE - 1, count - LATE, count - LATE + 3]);
     for spot in spots {
         let around = ids[spot].order_key();
         let older: Vec<_> = ids[spot - PAGE..spot].iter().rev().copied().collect();
-        let request = PageRequest { after: Some(around), ..PageRequest::first(PAGE) };
+        let request = PageRequest {
+            after: Some(around),
+            ..PageRequest::first(PAGE)
+        };
         costs.push(page_cost(&store, conversation, &request, &older).await);
         let newer: Vec<_> = ids[spot + 1..].iter().take(PAGE).rev().copied().collect();
-        let request = PageRequest { before: Some(around), ..PageRequest::last(PAGE) };
+        let request = PageRequest {
+            before: Some(around),
+            ..PageRequest::last(PAGE)
+        };
         costs.push(page_cost(&store, conversation, &request, &newer).await);
     }
     let newest: Vec<_> = ids.iter().rev().take(PAGE).copied().collect();
     costs.push(page_cost(&store, conversation, &PageRequest::first(PAGE), &newest).await);
     // A server that has read nothing yet.
-    let cold = page_cost(&open(&place.address).await, conversation, &PageRequest::first(PAGE), &newest).await;
+    let cold = page_cost(
+        &open(&place.address).await,
+        conversation,
+        &PageRequest::first(PAGE),
+        &newest,
+    )
+    .await;
     costs.sort_unstable();
-    let most = walk_both_ways(&store, conversation, &ids).await.max(*costs.last().unwrap());
-    println!("statements of a page: median {}, most {most}, the newest page of a new server {cold}", costs[costs.len() / 2]);
+    let most = walk_both_ways(&store, conversation, &ids)
+        .await
+        .max(*costs.last().unwrap());
+    println!(
+        "statements of a page: median {}, most {most}, the newest page of a new server {cold}",
+        costs[costs.len() / 2]
+    );
     assert!(most.max(cold) <= PAGE_STATEMENTS_MAX, "{costs:?}, {cold}");
 }
 
 #[tokio::test]
 async fn a_minute_with_very_many_messages_is_paged_across_its_buckets_without_gap_or_repeat() {
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let (_, count) = sizes();
     let people = users(["ann", "ben"]);
     let conversation = ConversationId::random();
-    place.store.create_conversation(&group(conversation, &people)).await.unwrap();
+    place
+        .store
+        .create_conversation(&group(conversation, &people))
+        .await
+        .unwrap();
     let minute = NOW.micros() - NOW.micros() % MINUTE - MINUTE;
-    let id =
-        |number: usize| id_at(Timestamp::from_micros(minute + MINUTE * i64::try_from(number).unwrap() / i64::try_from(count).unwrap()));
+    let id = |number: usize| {
+        id_at(Timestamp::from_micros(
+            minute + MINUTE * i64::try_from(number).unwrap() / i64::try_from(count).unwrap(),
+        ))
+    };
     let ids: Vec<_> = (0..count).map(id).collect();
-    assert_eq!(ids[0].moment().micros() / MINUTE, ids[count - 1].moment().micros() / MINUTE);
+    assert_eq!(
+        ids[0].moment().micros() / MINUTE,
+        ids[count - 1].moment().micros() / MINUTE
+    );
     let start = Instant::now();
     for batch in ids.chunks(BATCH) {
-        let batch: Vec<_> = batch.iter().map(|id| new(text(conversation, *id, &people[0]))).collect();
-        assert!(place.store.append_messages(conversation, &batch).await.unwrap().taken.is_empty());
+        let batch: Vec<_> = batch
+            .iter()
+            .map(|id| new(text(conversation, *id, &people[0])))
+            .collect();
+        assert!(
+            place
+                .store
+                .append_messages(conversation, &batch)
+                .await
+                .unwrap()
+                .taken
+                .is_empty()
+        );
     }
-    println!("{count} messages of one minute sent in {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "{count} messages of one minute sent in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     let buckets = place.buckets(conversation).await;
     assert_bounded("a minute", &buckets, count);
     assert!(buckets.len() > 1, "pages cross buckets");
@@ -218,11 +362,23 @@ async fn a_minute_with_very_many_messages_is_paged_across_its_buckets_without_ga
 #[tokio::test]
 async fn long_messages_fill_a_partition_by_their_bytes() {
     const LONG: usize = 800;
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let (conversation, [ann, _]) = (ConversationId::random(), users(["ann", "ben"]));
     let long = content(&"x".repeat(16_384));
-    let ids = (0..LONG).map(|number| id_at(START.plus_micros(10 * MINUTE * i64::try_from(number).unwrap() / 100)));
-    place.import(conversation, ids.map(|id| Message { content: Some(long.clone()), ..text(conversation, id, &ann) }), 50).await;
+    let ids = (0..LONG)
+        .map(|number| id_at(START.plus_micros(10 * MINUTE * i64::try_from(number).unwrap() / 100)));
+    place
+        .import(
+            conversation,
+            ids.map(|id| Message {
+                content: Some(long.clone()),
+                ..text(conversation, id, &ann)
+            }),
+            50,
+        )
+        .await;
     let buckets = place.buckets(conversation).await;
     assert_bounded("long ones", &buckets, LONG);
     for (bucket, _) in &buckets {

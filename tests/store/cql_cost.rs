@@ -17,12 +17,14 @@ use crate::support::words::{crowd, new_salt_among_others};
 const GROUP: &str = "mutation($u: [String!]!) { createGroupConversation(input: { name: \"Us\", usernames: $u }) { conversation { id } } }";
 const SEND: &str = "mutation($c: ID!, $k: String) { sendMessage(input: { conversationId: $c, body: \"Hello\", idempotencyKey: $k }) {
     messageEdge { cursor node { id } } } }";
-const SEND_WITH_ENTRY: &str = "mutation($c: ID!) { sendMessage(input: { conversationId: $c, body: \"Hello\" }) {
+const SEND_WITH_ENTRY: &str =
+    "mutation($c: ID!) { sendMessage(input: { conversationId: $c, body: \"Hello\" }) {
     messageEdge { node { id } } inboxEntryEdge { cursor node { unreadCount } } } }";
 const PAGE: &str = "query($c: ID!, $a: String) { conversation(id: $c) {
     messages(first: 20, after: $a) { edges { node { body sender { username } } } pageInfo { endCursor hasNextPage } } } }";
 const INBOX: &str = "{ inbox(first: 20) { edges { node { unreadCount lastMessage { body } conversation { name } } } } }";
-const MARK_READ: &str = "mutation($c: ID!) { markRead(input: { conversationId: $c }) { inboxEntry { id } } }";
+const MARK_READ: &str =
+    "mutation($c: ID!) { markRead(input: { conversationId: $c }) { inboxEntry { id } } }";
 /// The least of so many counts: what the store does in the background now and then is in none or some of them.
 const TRIES: usize = 4;
 
@@ -37,14 +39,34 @@ impl Door {
         let address = keyspace().await?;
         new_salt_among_others();
         let store = Arc::new(Cql::open(address, Arc::new(SystemClock)).await.unwrap());
-        let bounds = Bounds { rates: RateBounds { is_on: false, ..RateBounds::default() }, ..Bounds::default() };
-        let chat = Chat::open(store.clone(), Bus::default(), Arc::new(SystemClock), bounds).await.unwrap();
-        Some(Self { store, api: Api::new(chat, DocumentBounds::default()), told: Vec::new() })
+        let bounds = Bounds {
+            rates: RateBounds {
+                is_on: false,
+                ..RateBounds::default()
+            },
+            ..Bounds::default()
+        };
+        let chat = Chat::open(store.clone(), Bus::default(), Arc::new(SystemClock), bounds)
+            .await
+            .unwrap();
+        Some(Self {
+            store,
+            api: Api::new(chat, DocumentBounds::default()),
+            told: Vec::new(),
+        })
     }
 
     async fn ask(&self, viewer: &UserId, document: &str, variables: Value) -> Value {
         let prepared = self.api.prepare(document, None).unwrap();
-        let response = self.api.execute(&prepared, Variables::from_json(variables), Some(viewer.clone()), Arc::default()).await;
+        let response = self
+            .api
+            .execute(
+                &prepared,
+                Variables::from_json(variables),
+                Some(viewer.clone()),
+                Arc::default(),
+            )
+            .await;
         assert!(response.errors.is_empty(), "{:?}", response.errors);
         response.data.into_json().unwrap()
     }
@@ -52,7 +74,10 @@ impl Door {
     async fn group(&self, people: &[UserId]) -> String {
         let names: Vec<_> = people[1..].iter().map(UserId::as_str).collect();
         let made = self.ask(&people[0], GROUP, json!({"u": names})).await;
-        made["createGroupConversation"]["conversation"]["id"].as_str().unwrap().to_owned()
+        made["createGroupConversation"]["conversation"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Notes what this takes, and what it may take.
@@ -70,13 +95,19 @@ impl Door {
         for (what, least, most) in &self.told {
             println!("{what}: {least} statements, at most {most}");
         }
-        assert!(self.told.iter().all(|(_, least, most)| least <= most), "{:?}", self.told);
+        assert!(
+            self.told.iter().all(|(_, least, most)| least <= most),
+            "{:?}",
+            self.told
+        );
     }
 }
 
 #[tokio::test]
 async fn a_send_costs_as_many_statements_however_many_take_part() {
-    let Some(mut door) = Door::open().await else { return };
+    let Some(mut door) = Door::open().await else {
+        return;
+    };
     let people = crowd(40);
     let viewer = &people[0];
     for count in [2, 8, 32, 33, 40] {
@@ -84,21 +115,44 @@ async fn a_send_costs_as_many_statements_however_many_take_part() {
         let conversation = conversation.as_str();
         // The first one reads who takes part.
         door.ask(viewer, SEND, json!({"c": conversation})).await;
-        let unkeyed = async |door: &Door, _| drop(door.ask(viewer, SEND, json!({"c": conversation})).await);
-        door.note(&format!("a send, {count} people"), 5, unkeyed).await;
-        let keyed =
-            async |door: &Door, number| drop(door.ask(viewer, SEND, json!({"c": conversation, "k": format!("key {number}")})).await);
-        door.note(&format!("a send with a key, {count} people"), 6, keyed).await;
-        let with_entry = async |door: &Door, _| drop(door.ask(viewer, SEND_WITH_ENTRY, json!({"c": conversation})).await);
+        let unkeyed =
+            async |door: &Door, _| drop(door.ask(viewer, SEND, json!({"c": conversation})).await);
+        door.note(&format!("a send, {count} people"), 5, unkeyed)
+            .await;
+        let keyed = async |door: &Door, number| {
+            drop(
+                door.ask(
+                    viewer,
+                    SEND,
+                    json!({"c": conversation, "k": format!("key {number}")}),
+                )
+                .await,
+            )
+        };
+        door.note(&format!("a send with a key, {count} people"), 6, keyed)
+            .await;
+        let with_entry = async |door: &Door, _| {
+            drop(
+                door.ask(viewer, SEND_WITH_ENTRY, json!({"c": conversation}))
+                    .await,
+            )
+        };
         // The entry is shown beside its conversation alone, which is read again as the viewer sees it now.
-        door.note(&format!("a send with its entry, {count} people"), 9, with_entry).await;
+        door.note(
+            &format!("a send with its entry, {count} people"),
+            9,
+            with_entry,
+        )
+        .await;
     }
     door.judge();
 }
 
 #[tokio::test]
 async fn a_page_and_a_marker_cost_few_statements() {
-    let Some(mut door) = Door::open().await else { return };
+    let Some(mut door) = Door::open().await else {
+        return;
+    };
     let [ann, ben] = crowd(2).try_into().unwrap();
     let conversation = door.group(&[ann.clone(), ben.clone()]).await;
     let conversation = conversation.as_str();
@@ -107,9 +161,17 @@ async fn a_page_and_a_marker_cost_few_statements() {
     }
     let newest = door.ask(&ann, PAGE, json!({"c": conversation})).await;
     let cursor = newest["conversation"]["messages"]["pageInfo"]["endCursor"].clone();
-    door.note("the newest page", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": conversation})).await)).await;
-    door.note("a page further back", 4, async |door: &Door, _| drop(door.ask(&ann, PAGE, json!({"c": conversation, "a": cursor})).await))
-        .await;
+    door.note("the newest page", 4, async |door: &Door, _| {
+        drop(door.ask(&ann, PAGE, json!({"c": conversation})).await)
+    })
+    .await;
+    door.note("a page further back", 4, async |door: &Door, _| {
+        drop(
+            door.ask(&ann, PAGE, json!({"c": conversation, "a": cursor}))
+                .await,
+        )
+    })
+    .await;
     // Each time there is something to read.
     let read = async |door: &Door, _| {
         door.ask(&ben, SEND, json!({"c": conversation})).await;
@@ -121,7 +183,9 @@ async fn a_page_and_a_marker_cost_few_statements() {
 
 #[tokio::test]
 async fn a_page_of_the_inbox_costs_a_few_statements_an_entry() {
-    let Some(mut door) = Door::open().await else { return };
+    let Some(mut door) = Door::open().await else {
+        return;
+    };
     let people = crowd(21);
     for other in &people[1..] {
         let conversation = door.group(&[other.clone(), people[0].clone()]).await;

@@ -15,7 +15,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 use wideroom::clock::ManualClock;
-use wideroom::model::{ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, PageRequest, Timestamp, Unread, UserId};
+use wideroom::model::{
+    ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, PageRequest,
+    Timestamp, Unread, UserId,
+};
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::{Store, UnreadQuestion};
 
@@ -56,53 +59,114 @@ impl Bench {
         let keyspace = KEYSPACE.get_or_init(async || {
             let keyspace = format!("history_{}", Uuid::new_v4().simple());
             let address: Address = shared.url(&keyspace).parse().unwrap();
-            migrate(&address, Some(1), &ManualClock::at(NOW)).await.unwrap();
+            migrate(&address, Some(1), &ManualClock::at(NOW))
+                .await
+                .unwrap();
             keyspace
         });
         let keyspace = keyspace.await;
-        let store = Cql::open(shared.url(keyspace).parse().unwrap(), clock.clone()).await.unwrap();
+        let store = Cql::open(shared.url(keyspace).parse().unwrap(), clock.clone())
+            .await
+            .unwrap();
         let session = shared.session().await;
         session.use_keyspace(keyspace, true).await.unwrap();
         let prepare = async |text: &str| session.prepare(text).await.unwrap();
         let message = "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, content) VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
-        let remnant =
-            "UPDATE messages_by_conversation SET content = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
-        let bucket = "INSERT INTO buckets_by_conversation (conversation_id, width, start) VALUES (?, ?, ?)";
-        let uncount =
-            "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
-        let [message, bucket, remnant, uncount] =
-            [prepare(message).await, prepare(bucket).await, prepare(remnant).await, prepare(uncount).await];
-        Some(Self { store, clock, session, message, bucket, remnant, uncount, sent: AtomicU64::new(0) })
+        let remnant = "UPDATE messages_by_conversation SET content = ? WHERE conversation_id = ? AND width = ? AND start = ? AND message_id = ?";
+        let bucket =
+            "INSERT INTO buckets_by_conversation (conversation_id, width, start) VALUES (?, ?, ?)";
+        let uncount = "UPDATE buckets_by_conversation USING TIMESTAMP ? SET counted = ? WHERE conversation_id = ? AND width = ? AND start = ?";
+        let [message, bucket, remnant, uncount] = [
+            prepare(message).await,
+            prepare(bucket).await,
+            prepare(remnant).await,
+            prepare(uncount).await,
+        ];
+        Some(Self {
+            store,
+            clock,
+            session,
+            message,
+            bucket,
+            remnant,
+            uncount,
+            sent: AtomicU64::new(0),
+        })
     }
 
     async fn put(&self, message: &Message, width: usize) {
-        let (start, number, conversation) = (bucket_start(message.id, width), i8::try_from(width).unwrap(), message.conversation.0);
+        let (start, number, conversation) = (
+            bucket_start(message.id, width),
+            i8::try_from(width).unwrap(),
+            message.conversation.0,
+        );
         let content = postcard::to_extend(message.content.as_ref().unwrap(), vec![1]).unwrap();
-        let (id, at) = (CqlTimeuuid::from(message.id.uuid()), message.id.moment().micros());
-        let row = (conversation, number, start, id, message.sender.as_str(), message.kind as i8, content, at);
-        self.session.execute_unpaged(&self.message, row).await.unwrap();
-        self.session.execute_unpaged(&self.bucket, (conversation, number, start)).await.unwrap();
+        let (id, at) = (
+            CqlTimeuuid::from(message.id.uuid()),
+            message.id.moment().micros(),
+        );
+        let row = (
+            conversation,
+            number,
+            start,
+            id,
+            message.sender.as_str(),
+            message.kind as i8,
+            content,
+            at,
+        );
+        self.session
+            .execute_unpaged(&self.message, row)
+            .await
+            .unwrap();
+        self.session
+            .execute_unpaged(&self.bucket, (conversation, number, start))
+            .await
+            .unwrap();
     }
 
     async fn put_all(&self, rows: &[(Message, usize)]) {
-        futures_util::stream::iter(rows).for_each_concurrent(64, |(message, width)| self.put(message, *width)).await;
+        futures_util::stream::iter(rows)
+            .for_each_concurrent(64, |(message, width)| self.put(message, *width))
+            .await;
     }
 
     /// Writes the remnant of an edit whose message was never persisted.
     async fn put_remnant(&self, conversation: ConversationId, id: MessageId, width: usize) {
         let (start, number) = (bucket_start(id, width), i8::try_from(width).unwrap());
-        let row = (vec![1_u8, 0], conversation.0, number, start, CqlTimeuuid::from(id.uuid()));
-        self.session.execute_unpaged(&self.remnant, row).await.unwrap();
-        self.session.execute_unpaged(&self.bucket, (conversation.0, number, start)).await.unwrap();
+        let row = (
+            vec![1_u8, 0],
+            conversation.0,
+            number,
+            start,
+            CqlTimeuuid::from(id.uuid()),
+        );
+        self.session
+            .execute_unpaged(&self.remnant, row)
+            .await
+            .unwrap();
+        self.session
+            .execute_unpaged(&self.bucket, (conversation.0, number, start))
+            .await
+            .unwrap();
     }
 
     /// Writes a message that comes late, as a batch does that knows of counts.
     async fn put_late(&self, message: &Message, width: usize, now: Timestamp) {
         self.put(message, width).await;
         let at = now.plus_micros(15 * SECOND).micros();
-        for (width, start) in [(i8::try_from(width).unwrap(), bucket_start(message.id, width)), (-1, 0)] {
+        for (width, start) in [
+            (
+                i8::try_from(width).unwrap(),
+                bucket_start(message.id, width),
+            ),
+            (-1, 0),
+        ] {
             let row = (at, vec![0xff_u8; 24], message.conversation.0, width, start);
-            self.session.execute_unpaged(&self.uncount, row).await.unwrap();
+            self.session
+                .execute_unpaged(&self.uncount, row)
+                .await
+                .unwrap();
         }
     }
 
@@ -112,9 +176,17 @@ impl Bench {
         sent - self.sent.swap(sent, Ordering::Relaxed)
     }
 
-    async fn page(&self, conversation: ConversationId, request: &PageRequest<OrderKey>) -> (usize, u64) {
+    async fn page(
+        &self,
+        conversation: ConversationId,
+        request: &PageRequest<OrderKey>,
+    ) -> (usize, u64) {
         self.statements();
-        let page = self.store.history(conversation, &Cut::default(), request).await.unwrap();
+        let page = self
+            .store
+            .history(conversation, &Cut::default(), request)
+            .await
+            .unwrap();
         (page.items.len(), self.statements())
     }
 
@@ -159,7 +231,8 @@ fn any_id() -> impl Strategy<Value = MessageId> + Clone {
         1 => -3..3_i64,
     ];
     let byte = prop::sample::select(vec![0_u8, 0x7f, 0x80, 0xff]);
-    (micros, byte.clone(), byte).prop_map(|(micros, a, b)| id_with(micros, [a, b, 0, 0, 0, 0, 0, b]))
+    (micros, byte.clone(), byte)
+        .prop_map(|(micros, a, b)| id_with(micros, [a, b, 0, 0, 0, 0, 0, b]))
 }
 
 fn any_place() -> impl Strategy<Value = OrderKey> + Clone {
@@ -196,30 +269,66 @@ async fn prepare(bench: &Bench, rows: &Rows) -> (ConversationId, Vec<Arc<Message
     let mut all = Vec::new();
     for (n, (id, (width, is_message))) in rows.iter().enumerate() {
         if *is_message {
-            let kind = if n % 7 == 3 { MessageKind::System } else { MessageKind::Text };
-            all.push((Message { kind, ..text(conversation, *id, &sender(n)) }, *width));
+            let kind = if n % 7 == 3 {
+                MessageKind::System
+            } else {
+                MessageKind::Text
+            };
+            all.push((
+                Message {
+                    kind,
+                    ..text(conversation, *id, &sender(n))
+                },
+                *width,
+            ));
         } else {
             bench.put_remnant(conversation, *id, *width).await;
         }
     }
     bench.put_all(&all).await;
-    (conversation, all.into_iter().rev().map(|(message, _)| Arc::new(message)).collect())
+    (
+        conversation,
+        all.into_iter()
+            .rev()
+            .map(|(message, _)| Arc::new(message))
+            .collect(),
+    )
 }
 
 #[test]
 fn pages_tile_a_history_of_overlapping_buckets() {
     let runtime = Runtime::new().unwrap();
-    let Some(bench) = runtime.block_on(Bench::open()) else { return };
+    let Some(bench) = runtime.block_on(Bench::open()) else {
+        return;
+    };
     let sizes = prop::collection::vec(1..30_usize, 1..4);
     let outcome = runner(24).run(&(any_rows(), any_cut(), sizes), |(rows, cut, sizes)| {
         runtime.block_on(async {
             let (conversation, all) = prepare(&bench, &rows).await;
             for cut in [Cut::default(), cut] {
-                let expected: Vec<_> = all.iter().filter(|message| is_in(&cut, &message.id.order_key())).cloned().collect();
-                let page = async |request: &PageRequest<OrderKey>| bench.store.history(conversation, &cut, request).await.unwrap();
+                let expected: Vec<_> = all
+                    .iter()
+                    .filter(|message| is_in(&cut, &message.id.order_key()))
+                    .cloned()
+                    .collect();
+                let page = async |request: &PageRequest<OrderKey>| {
+                    bench
+                        .store
+                        .history(conversation, &cut, request)
+                        .await
+                        .unwrap()
+                };
                 let key = |message: &Arc<Message>| message.id.order_key();
-                assert_eq!(walk(Direction::Forward, &sizes, key, page).await, expected, "forward");
-                assert_eq!(walk(Direction::Backward, &sizes, key, page).await, expected, "backward");
+                assert_eq!(
+                    walk(Direction::Forward, &sizes, key, page).await,
+                    expected,
+                    "forward"
+                );
+                assert_eq!(
+                    walk(Direction::Backward, &sizes, key, page).await,
+                    expected,
+                    "backward"
+                );
             }
         });
         Ok(())
@@ -230,119 +339,236 @@ fn pages_tile_a_history_of_overlapping_buckets() {
 #[test]
 fn every_question_is_answered_as_a_sorted_list_does() {
     let runtime = Runtime::new().unwrap();
-    let Some(bench) = runtime.block_on(Bench::open()) else { return };
+    let Some(bench) = runtime.block_on(Bench::open()) else {
+        return;
+    };
     let asked = prop::collection::vec((any_cut(), requests(any_place())), 1..10);
     let places = prop::collection::vec(any_place(), 1..6);
-    let outcome = runner(24).run(&(any_rows(), asked, places, 1..40_u32), |(rows, asked, places, cap)| {
-        runtime.block_on(async {
-            let (conversation, all) = prepare(&bench, &rows).await;
-            let store = &bench.store;
-            for (cut, request) in asked {
-                let list: Vec<_> = all.iter().filter(|message| is_in(&cut, &message.id.order_key())).cloned().collect();
-                let answer = store.history(conversation, &cut, &request).await.unwrap();
-                let expected = slice(&list, |message| Reverse(message.id.order_key()), |key| Reverse(*key), &request);
-                assert_page(&request, &answer, &expected);
-            }
-            let keyed: Vec<_> = places.iter().map(|place| (conversation, *place)).collect();
-            let found = store.messages_at(&keyed).await.unwrap();
-            let unread = keyed.iter().map(|(conversation, after)| UnreadQuestion { conversation: *conversation, after: *after });
-            let unread = store.unread(&ann(), &unread.collect::<Vec<_>>(), cap).await.unwrap();
-            for ((place, found), unread) in places.iter().zip(found).zip(unread) {
-                assert_eq!(found, all.iter().find(|message| message.id.order_key() <= *place).cloned(), "at {place:?}");
-                let newer = all.iter().rev().filter(|message| message.id.order_key() > *place);
-                let counting: Vec<_> = newer.filter(|message| message.counts_as_unread_for(&ann())).map(|message| message.id).collect();
-                let count = cap.min(u32::try_from(counting.len()).unwrap());
-                assert_eq!(
-                    unread,
-                    Unread { count, is_capped: counting.len() > cap as usize, first: counting.first().copied() },
-                    "after {place:?}"
-                );
-            }
-            for _ in 0..2 {
-                let keys: Vec<_> = rows.keys().map(|id| (conversation, *id)).collect();
-                let by_key = store.messages(&keys).await.unwrap();
-                let there: Vec<_> = by_key.into_iter().flatten().rev().collect();
-                assert_eq!(there, all);
-                assert_eq!(only(store.message_counts(&[conversation]).await.unwrap()), all.len() as u64);
-            }
-        });
-        Ok(())
-    });
+    let outcome = runner(24).run(
+        &(any_rows(), asked, places, 1..40_u32),
+        |(rows, asked, places, cap)| {
+            runtime.block_on(async {
+                let (conversation, all) = prepare(&bench, &rows).await;
+                let store = &bench.store;
+                for (cut, request) in asked {
+                    let list: Vec<_> = all
+                        .iter()
+                        .filter(|message| is_in(&cut, &message.id.order_key()))
+                        .cloned()
+                        .collect();
+                    let answer = store.history(conversation, &cut, &request).await.unwrap();
+                    let expected = slice(
+                        &list,
+                        |message| Reverse(message.id.order_key()),
+                        |key| Reverse(*key),
+                        &request,
+                    );
+                    assert_page(&request, &answer, &expected);
+                }
+                let keyed: Vec<_> = places.iter().map(|place| (conversation, *place)).collect();
+                let found = store.messages_at(&keyed).await.unwrap();
+                let unread = keyed.iter().map(|(conversation, after)| UnreadQuestion {
+                    conversation: *conversation,
+                    after: *after,
+                });
+                let unread = store
+                    .unread(&ann(), &unread.collect::<Vec<_>>(), cap)
+                    .await
+                    .unwrap();
+                for ((place, found), unread) in places.iter().zip(found).zip(unread) {
+                    assert_eq!(
+                        found,
+                        all.iter()
+                            .find(|message| message.id.order_key() <= *place)
+                            .cloned(),
+                        "at {place:?}"
+                    );
+                    let newer = all
+                        .iter()
+                        .rev()
+                        .filter(|message| message.id.order_key() > *place);
+                    let counting: Vec<_> = newer
+                        .filter(|message| message.counts_as_unread_for(&ann()))
+                        .map(|message| message.id)
+                        .collect();
+                    let count = cap.min(u32::try_from(counting.len()).unwrap());
+                    assert_eq!(
+                        unread,
+                        Unread {
+                            count,
+                            is_capped: counting.len() > cap as usize,
+                            first: counting.first().copied()
+                        },
+                        "after {place:?}"
+                    );
+                }
+                for _ in 0..2 {
+                    let keys: Vec<_> = rows.keys().map(|id| (conversation, *id)).collect();
+                    let by_key = store.messages(&keys).await.unwrap();
+                    let there: Vec<_> = by_key.into_iter().flatten().rev().collect();
+                    assert_eq!(there, all);
+                    assert_eq!(
+                        only(store.message_counts(&[conversation]).await.unwrap()),
+                        all.len() as u64
+                    );
+                }
+            });
+            Ok(())
+        },
+    );
     outcome.unwrap_or_else(|fault| panic!("{fault}"));
 }
 
 #[tokio::test]
 async fn an_index_of_many_buckets_is_read_by_pieces() {
-    let Some(bench) = Bench::open().await else { return };
+    let Some(bench) = Bench::open().await else {
+        return;
+    };
     let conversation = new_conversation();
     // A minute's bucket every 50 minutes, an hour's every fifth hour, a day's every third day: for more than two months.
     let mut rows = Vec::new();
     for n in 0..2_000_i64 {
-        rows.push(say(conversation, at(TODAY - 5 * SECOND - n * 50 * 60 * SECOND), MINUTE));
+        rows.push(say(
+            conversation,
+            at(TODAY - 5 * SECOND - n * 50 * 60 * SECOND),
+            MINUTE,
+        ));
     }
     for n in 0..320_i64 {
-        rows.push(say(conversation, at(TODAY - 7 * SECOND - n * 5 * HOUR), ONE_HOUR));
+        rows.push(say(
+            conversation,
+            at(TODAY - 7 * SECOND - n * 5 * HOUR),
+            ONE_HOUR,
+        ));
     }
     for n in 0..22_i64 {
-        rows.push(say(conversation, at(TODAY - 9 * SECOND - n * 3 * DAY), ONE_DAY));
+        rows.push(say(
+            conversation,
+            at(TODAY - 9 * SECOND - n * 3 * DAY),
+            ONE_DAY,
+        ));
     }
     bench.put_all(&rows).await;
     rows.sort_by_key(|(message, _)| Reverse(message.id));
     let all: Vec<MessageId> = rows.iter().map(|(message, _)| message.id).collect();
-    for (direction, from, statements_max) in
-        [(Direction::Forward, 0, 140), (Direction::Forward, 1_170, 125), (Direction::Backward, 1_170, 125)]
-    {
+    for (direction, from, statements_max) in [
+        (Direction::Forward, 0, 140),
+        (Direction::Forward, 1_170, 125),
+        (Direction::Backward, 1_170, 125),
+    ] {
         let place = all[from].order_key();
         let (request, expected) = match direction {
-            Direction::Forward => (PageRequest::first(100).after(place), all[from + 1..from + 101].to_vec()),
-            Direction::Backward => (PageRequest::last(100).before(place), all[from - 100..from].to_vec()),
+            Direction::Forward => (
+                PageRequest::first(100).after(place),
+                all[from + 1..from + 101].to_vec(),
+            ),
+            Direction::Backward => (
+                PageRequest::last(100).before(place),
+                all[from - 100..from].to_vec(),
+            ),
         };
         bench.statements();
-        let page = bench.store.history(conversation, &Cut::default(), &request).await.unwrap();
-        assert_eq!(page.items.iter().map(|message| message.id).collect::<Vec<_>>(), expected);
+        let page = bench
+            .store
+            .history(conversation, &Cut::default(), &request)
+            .await
+            .unwrap();
+        assert_eq!(
+            page.items
+                .iter()
+                .map(|message| message.id)
+                .collect::<Vec<_>>(),
+            expected
+        );
         assert!(page.has_next && page.has_previous);
         let statements = bench.statements();
         println!("100 of single messages, {direction:?} from {from}: {statements} statements");
-        assert!(statements <= statements_max, "{direction:?} from {from}: {statements}");
+        assert!(
+            statements <= statements_max,
+            "{direction:?} from {from}: {statements}"
+        );
     }
     // All of it, in both directions.
-    let page = async |request: &PageRequest<OrderKey>| bench.store.history(conversation, &Cut::default(), request).await.unwrap();
+    let page = async |request: &PageRequest<OrderKey>| {
+        bench
+            .store
+            .history(conversation, &Cut::default(), request)
+            .await
+            .unwrap()
+    };
     for direction in [Direction::Forward, Direction::Backward] {
         let seen = walk(direction, &[100], |message| message.id.order_key(), page).await;
-        assert_eq!(seen.iter().map(|message| message.id).collect::<Vec<_>>(), all);
+        assert_eq!(
+            seen.iter().map(|message| message.id).collect::<Vec<_>>(),
+            all
+        );
     }
     let (count, first) = bench.count(conversation).await;
     assert_eq!(count, all.len() as u64);
     let (count, again) = bench.count(conversation).await;
-    println!("count of {} buckets: {first} statements, then {again}", all.len());
+    println!(
+        "count of {} buckets: {first} statements, then {again}",
+        all.len()
+    );
     assert_eq!(count, all.len() as u64);
     assert!(again <= 8, "{again} statements for a count that was kept");
 }
 
 #[tokio::test]
 async fn a_page_costs_the_same_however_long_the_history_is() {
-    let Some(bench) = Bench::open().await else { return };
+    let Some(bench) = Bench::open().await else {
+        return;
+    };
     let conversation = new_conversation();
     // 300 a day for ten days, then nothing for five years, then the last hour.
-    let mut rows: Vec<_> = (0..3_000_i64).map(|n| say(conversation, at(-5 * YEAR + n * DAY / 300), ONE_DAY)).collect();
-    rows.extend((0..200_i64).map(|n| say(conversation, at(TODAY - 5 * SECOND - n * 15 * SECOND), TEN_DAYS)));
+    let mut rows: Vec<_> = (0..3_000_i64)
+        .map(|n| say(conversation, at(-5 * YEAR + n * DAY / 300), ONE_DAY))
+        .collect();
+    rows.extend((0..200_i64).map(|n| {
+        say(
+            conversation,
+            at(TODAY - 5 * SECOND - n * 15 * SECOND),
+            TEN_DAYS,
+        )
+    }));
     bench.put_all(&rows).await;
     rows.sort_by_key(|(message, _)| Reverse(message.id));
     let place = |n: usize| rows[n].0.id.order_key();
     let boundary = rows
         .iter()
         .position(|(message, _)| {
-            bucket_start(message.id, ONE_DAY) < bucket_start(rows[1_700].0.id, ONE_DAY) && message.id < rows[1_700].0.id
+            bucket_start(message.id, ONE_DAY) < bucket_start(rows[1_700].0.id, ONE_DAY)
+                && message.id < rows[1_700].0.id
         })
         .unwrap();
     let asked = [
         ("newest, first time", PageRequest::first(50), 2),
         ("newest", PageRequest::first(50), 2),
-        ("deep", PageRequest::first(50).after(place(boundary + 20)), 1),
-        ("deep, backward", PageRequest::last(50).before(place(boundary + 100)), 1),
-        ("across a boundary", PageRequest::first(50).after(place(boundary - 10)), 3),
-        ("across five years", PageRequest::first(50).after(place(180)), 4),
-        ("across five years, backward", PageRequest::last(50).before(place(220)), 3),
+        (
+            "deep",
+            PageRequest::first(50).after(place(boundary + 20)),
+            1,
+        ),
+        (
+            "deep, backward",
+            PageRequest::last(50).before(place(boundary + 100)),
+            1,
+        ),
+        (
+            "across a boundary",
+            PageRequest::first(50).after(place(boundary - 10)),
+            3,
+        ),
+        (
+            "across five years",
+            PageRequest::first(50).after(place(180)),
+            4,
+        ),
+        (
+            "across five years, backward",
+            PageRequest::last(50).before(place(220)),
+            3,
+        ),
         ("the oldest", PageRequest::last(50), 1),
     ];
     for (name, request, statements) in asked {
@@ -352,12 +578,29 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
         assert!(sent <= statements, "{name}: {sent} statements");
     }
     // Once more from another server, which remembers nothing.
-    let Some(other) = Bench::open().await else { return };
-    let keyed = bench.page(conversation, &PageRequest::first(50).after(place(boundary + 20))).await;
-    let cold = other.page(conversation, &PageRequest::first(50).after(place(boundary + 20))).await;
+    let Some(other) = Bench::open().await else {
+        return;
+    };
+    let keyed = bench
+        .page(
+            conversation,
+            &PageRequest::first(50).after(place(boundary + 20)),
+        )
+        .await;
+    let cold = other
+        .page(
+            conversation,
+            &PageRequest::first(50).after(place(boundary + 20)),
+        )
+        .await;
     println!("deep: {} statements, first time {}", keyed.1, cold.1);
     assert_eq!((keyed.1, cold.1), (1, 2));
-    let question = |n: usize| [UnreadQuestion { conversation, after: place(n) }];
+    let question = |n: usize| {
+        [UnreadQuestion {
+            conversation,
+            after: place(n),
+        }]
+    };
     for (name, n, statements) in [("7 unread", 7, 2), ("150 unread", 150, 2)] {
         bench.statements();
         let unread = only(bench.store.unread(&ann(), &question(n), 99).await.unwrap());
@@ -368,7 +611,14 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
     }
     for (name, statements) in [("two by id, first time", 4), ("two by id", 2)] {
         bench.statements();
-        let found = bench.store.messages(&[(conversation, rows[3].0.id), (conversation, rows[boundary].0.id)]).await.unwrap();
+        let found = bench
+            .store
+            .messages(&[
+                (conversation, rows[3].0.id),
+                (conversation, rows[boundary].0.id),
+            ])
+            .await
+            .unwrap();
         assert!(found.iter().all(Option::is_some));
         let sent = bench.statements();
         println!("{name}: {sent} statements");
@@ -384,9 +634,13 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
 
 #[tokio::test]
 async fn a_count_stays_exact_whatever_comes_late() {
-    let Some(bench) = Bench::open().await else { return };
+    let Some(bench) = Bench::open().await else {
+        return;
+    };
     let conversation = new_conversation();
-    let mut rows: Vec<_> = (0..1_500_i64).map(|n| say(conversation, at(-DAY + n * SECOND), ONE_HOUR)).collect();
+    let mut rows: Vec<_> = (0..1_500_i64)
+        .map(|n| say(conversation, at(-DAY + n * SECOND), ONE_HOUR))
+        .collect();
     rows.extend((0..40_i64).map(|n| say(conversation, at(TODAY - n * SECOND), ONE_HOUR)));
     bench.put_all(&rows).await;
     let mut expected = 1_540;
@@ -395,7 +649,9 @@ async fn a_count_stays_exact_whatever_comes_late() {
     for round in 0..6_i64 {
         // Into a bucket that was counted, and into one that was not there.
         for (micros, width) in [(-DAY + 5 + round, ONE_HOUR), (-YEAR * (round + 1), MINUTE)] {
-            bench.put_late(&say(conversation, at(micros), width).0, width, now).await;
+            bench
+                .put_late(&say(conversation, at(micros), width).0, width, now)
+                .await;
             expected += 1;
         }
         // Those of this server are seen at once, those of others when this one has forgotten.
@@ -404,8 +660,15 @@ async fn a_count_stays_exact_whatever_comes_late() {
         for _ in 0..2 {
             assert_eq!(bench.count(conversation).await.0, expected, "round {round}");
         }
-        let fresh: Vec<_> =
-            (0..150_i64).map(|n| say(conversation, at(now.micros() - NOW.micros() + TODAY - n * 1_000), ONE_HOUR)).collect();
+        let fresh: Vec<_> = (0..150_i64)
+            .map(|n| {
+                say(
+                    conversation,
+                    at(now.micros() - NOW.micros() + TODAY - n * 1_000),
+                    ONE_HOUR,
+                )
+            })
+            .collect();
         bench.put_all(&fresh).await;
         expected += 150;
         assert_eq!(bench.count(conversation).await.0, expected);

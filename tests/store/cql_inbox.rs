@@ -9,13 +9,17 @@ use futures_util::future::join_all;
 use scylla::client::session::Session;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement;
-use wideroom::model::{ConversationId, Direction, Flags, InboxKey, InboxRow, MessageId, PageRequest, Timestamp, UserId};
+use wideroom::model::{
+    ConversationId, Direction, Flags, InboxKey, InboxRow, MessageId, PageRequest, Timestamp, UserId,
+};
 use wideroom::store::{Archive, FlagsChange, Store};
 
 use super::ask::{assert_page, inbox_order, slice, walk};
 use super::stage::{Stage, keyspace};
 use crate::support::cassandra::shared;
-use crate::support::words::{HOUR, START, change, conversation_id, group, id, new, text, user, users};
+use crate::support::words::{
+    HOUR, START, change, conversation_id, group, id, new, text, user, users,
+};
 
 /// A store with its keyspace at hand.
 struct Place {
@@ -63,17 +67,35 @@ impl Place {
     }
 
     async fn join(&self, user: &UserId, conversation: ConversationId, membership: [u8; 2]) {
-        self.session.execute_unpaged(&self.joined, (membership.to_vec(), user.as_str(), conversation.0)).await.unwrap();
+        self.session
+            .execute_unpaged(
+                &self.joined,
+                (membership.to_vec(), user.as_str(), conversation.0),
+            )
+            .await
+            .unwrap();
     }
 
     async fn raise(&self, user: &UserId, conversation: ConversationId, micros: i64) {
         let values = (last(micros), at(micros), user.as_str(), conversation.0);
-        self.session.execute_unpaged(&self.row, values).await.unwrap();
+        self.session
+            .execute_unpaged(&self.row, values)
+            .await
+            .unwrap();
     }
 
     async fn hint(&self, user: &UserId, conversation: ConversationId, micros: i64) {
-        let values = (user.as_str(), slot(micros), conversation.0, at(micros), at(micros));
-        self.session.execute_unpaged(&self.hint, values).await.unwrap();
+        let values = (
+            user.as_str(),
+            slot(micros),
+            conversation.0,
+            at(micros),
+            at(micros),
+        );
+        self.session
+            .execute_unpaged(&self.hint, values)
+            .await
+            .unwrap();
     }
 
     /// As a send does it that comes in another hour than the last one.
@@ -82,13 +104,22 @@ impl Place {
         self.hint(user, conversation, micros).await;
         if slot(before) < slot(micros) {
             let values = (at(micros), user.as_str(), slot(before), conversation.0);
-            self.session.execute_unpaged(&self.forget, values).await.unwrap();
+            self.session
+                .execute_unpaged(&self.forget, values)
+                .await
+                .unwrap();
         }
     }
 
     async fn make_large(&self, user: &UserId, conversation: ConversationId, micros: i64) {
-        self.session.execute_unpaged(&self.large, (user.as_str(), conversation.0)).await.unwrap();
-        self.session.execute_unpaged(&self.head, (last(micros), at(micros), conversation.0)).await.unwrap();
+        self.session
+            .execute_unpaged(&self.large, (user.as_str(), conversation.0))
+            .await
+            .unwrap();
+        self.session
+            .execute_unpaged(&self.head, (last(micros), at(micros), conversation.0))
+            .await
+            .unwrap();
     }
 }
 
@@ -114,7 +145,10 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, end: i64) -> i64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         i64::try_from(self.0 >> 33).unwrap() % end
     }
 }
@@ -129,17 +163,29 @@ async fn crowd(place: &Place, name: &str, numbers: &mut Numbers) -> (UserId, Vec
         let micros = (numbers.below(6) * 5 + 1) * HOUR + numbers.below(8) * 700_000;
         if number % 17 == 3 {
             place.make_large(&ann, conversation, micros).await;
-            place.raise(&ann, conversation, micros - numbers.below(2) * HOUR).await;
+            place
+                .raise(&ann, conversation, micros - numbers.below(2) * HOUR)
+                .await;
         } else {
             place.raise(&ann, conversation, micros).await;
             let lag = numbers.below(3) * 900_000;
-            place.hint(&ann, conversation, (micros - lag).max(micros - micros % HOUR)).await;
+            place
+                .hint(
+                    &ann,
+                    conversation,
+                    (micros - lag).max(micros - micros % HOUR),
+                )
+                .await;
         }
         if number % 4 == 1 {
-            place.hint(&ann, conversation, micros - HOUR * (1 + numbers.below(20))).await;
+            place
+                .hint(&ann, conversation, micros - HOUR * (1 + numbers.below(20)))
+                .await;
         }
         let is_joined = number % 13 != 5;
-        place.join(&ann, conversation, if is_joined { JOINED } else { LEFT }).await;
+        place
+            .join(&ann, conversation, if is_joined { JOINED } else { LEFT })
+            .await;
         if is_joined {
             rows.push(InboxRow {
                 conversation,
@@ -157,68 +203,125 @@ async fn crowd(place: &Place, name: &str, numbers: &mut Numbers) -> (UserId, Vec
 
 #[tokio::test]
 async fn pages_of_a_crowded_inbox_are_slices_of_its_list() {
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let mut numbers = Numbers(7);
     for case in 0..4 {
         let (ann, list) = crowd(&place, &format!("ann {case}"), &mut numbers).await;
-        let page = async |request: &PageRequest<InboxKey>| place.store().inbox(&ann, request).await.unwrap();
+        let page = async |request: &PageRequest<InboxKey>| {
+            place.store().inbox(&ann, request).await.unwrap()
+        };
         for number in 0..60 {
             let mut key = || match numbers.below(3) {
                 0 => None,
                 1 => Some(list[usize::try_from(numbers.below(list.len() as i64)).unwrap()].key()),
                 _ => {
-                    let activity = START.plus_micros(numbers.below(32) * HOUR + numbers.below(8) * 700_000);
-                    Some(InboxKey { activity, conversation: ConversationId::random() })
+                    let activity =
+                        START.plus_micros(numbers.below(32) * HOUR + numbers.below(8) * 700_000);
+                    Some(InboxKey {
+                        activity,
+                        conversation: ConversationId::random(),
+                    })
                 }
             };
             let (after, before) = (key(), key());
-            let direction = if number % 2 == 0 { Direction::Forward } else { Direction::Backward };
-            let request = PageRequest { direction, count: usize::try_from(numbers.below(40)).unwrap(), after, before };
+            let direction = if number % 2 == 0 {
+                Direction::Forward
+            } else {
+                Direction::Backward
+            };
+            let request = PageRequest {
+                direction,
+                count: usize::try_from(numbers.below(40)).unwrap(),
+                after,
+                before,
+            };
             let expected = slice(&list, |row| inbox_order(&row.key()), inbox_order, &request);
             assert_page(&request, &page(&request).await, &expected);
         }
         for direction in [Direction::Forward, Direction::Backward] {
-            assert_eq!(walk(direction, &[1, 20, 7], InboxRow::key, page).await, list, "{direction:?}");
+            assert_eq!(
+                walk(direction, &[1, 20, 7], InboxRow::key, page).await,
+                list,
+                "{direction:?}"
+            );
         }
         let names: Vec<_> = list.iter().map(|row| row.conversation).collect();
         let rows = place.store().inbox_rows(&ann, &names).await.unwrap();
-        assert!(rows.iter().zip(&list).all(|(row, expected)| row.as_ref() == Some(expected)));
+        assert!(
+            rows.iter()
+                .zip(&list)
+                .all(|(row, expected)| row.as_ref() == Some(expected))
+        );
     }
 }
 
 #[tokio::test]
 async fn changes_of_a_crowded_inbox_are_found_by_its_newest_hours() {
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let (ann, mut list) = crowd(&place, "ann", &mut Numbers(11)).await;
     list.sort_by_key(|row| row.last_message);
     for from in [0, 40, list.len() - 1] {
         let after = list[from].last_message.unwrap().order_key();
-        let mut expected: Vec<_> = list.iter().filter(|row| row.last_message.unwrap().order_key() > after).copied().collect();
-        let changed = place.store().inbox_changes(&ann, after, 1_000).await.unwrap().unwrap();
+        let mut expected: Vec<_> = list
+            .iter()
+            .filter(|row| row.last_message.unwrap().order_key() > after)
+            .copied()
+            .collect();
+        let changed = place
+            .store()
+            .inbox_changes(&ann, after, 1_000)
+            .await
+            .unwrap()
+            .unwrap();
         assert!(changed.is_sorted_by_key(|changed| changed.newest_change));
         let mut rows: Vec<_> = changed.iter().map(|changed| changed.row.unwrap()).collect();
         rows.sort_by_key(InboxRow::key);
         expected.sort_by_key(InboxRow::key);
         assert_eq!(rows, expected);
         if let Some(less) = expected.len().checked_sub(1) {
-            assert_eq!(place.store().inbox_changes(&ann, after, less).await.unwrap(), None);
+            assert_eq!(
+                place
+                    .store()
+                    .inbox_changes(&ann, after, less)
+                    .await
+                    .unwrap(),
+                None
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn a_walk_sees_each_entry_once_while_sends_go_on() {
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let mut numbers = Numbers(3);
     for direction in [Direction::Forward, Direction::Backward] {
         let (ann, list) = crowd(&place, &format!("{direction:?}"), &mut numbers).await;
-        let larges: HashSet<_> = place.store().large_conversations(&ann).await.unwrap().into_iter().collect();
+        let larges: HashSet<_> = place
+            .store()
+            .large_conversations(&ann)
+            .await
+            .unwrap()
+            .into_iter()
+            .collect();
         let mut stands: BTreeMap<ConversationId, i64> = BTreeMap::new();
         let (mut seen, mut cursor, mut now) = (Vec::new(), None, 40 * HOUR);
         loop {
             let request = match direction {
-                Direction::Forward => PageRequest { after: cursor, ..PageRequest::first(9) },
-                Direction::Backward => PageRequest { before: cursor, ..PageRequest::last(9) },
+                Direction::Forward => PageRequest {
+                    after: cursor,
+                    ..PageRequest::first(9)
+                },
+                Direction::Backward => PageRequest {
+                    before: cursor,
+                    ..PageRequest::last(9)
+                },
             };
             let page = place.store().inbox(&ann, &request).await.unwrap();
             seen.extend(page.items.iter().map(|row| row.conversation));
@@ -240,14 +343,17 @@ async fn a_walk_sees_each_entry_once_while_sends_go_on() {
                     continue;
                 }
                 now += 2_000_000 + numbers.below(2) * HOUR;
-                let before = stands.insert(row.conversation, now).unwrap_or(row.last_activity.micros() - START.micros());
+                let before = stands
+                    .insert(row.conversation, now)
+                    .unwrap_or(row.last_activity.micros() - START.micros());
                 place.send(&ann, row.conversation, before, now).await;
             }
         }
         let once: HashSet<_> = seen.iter().copied().collect();
         assert_eq!(once.len(), seen.len(), "{direction:?}: none twice");
         let missed = |row: &&InboxRow| {
-            !once.contains(&row.conversation) && (direction == Direction::Backward || !stands.contains_key(&row.conversation))
+            !once.contains(&row.conversation)
+                && (direction == Direction::Backward || !stands.contains_key(&row.conversation))
         };
         assert_eq!(list.iter().find(missed), None, "{direction:?}");
     }
@@ -262,20 +368,44 @@ struct Question<'a> {
 }
 
 /// Number of tombstones that the node read for an answer, from its trace.
-async fn tombstones_met(place: &Place, question: &Question<'_>, values: impl scylla::serialize::row::SerializeRow) -> u64 {
+async fn tombstones_met(
+    place: &Place,
+    question: &Question<'_>,
+    values: impl scylla::serialize::row::SerializeRow,
+) -> u64 {
     let text = question.pieces.concat();
-    assert!(question.pieces.iter().all(|piece| question.source.contains(piece)), "the store reads otherwise: {text}");
+    assert!(
+        question
+            .pieces
+            .iter()
+            .all(|piece| question.source.contains(piece)),
+        "the store reads otherwise: {text}"
+    );
     let mut statement = Statement::new(text.as_str());
     statement.set_tracing(true);
     // A busy node may truncate its trace.
     for _ in 0..TRACES_MAX {
-        let traced = place.session.query_unpaged(statement.clone(), &values).await.unwrap().tracing_id().unwrap();
+        let traced = place
+            .session
+            .query_unpaged(statement.clone(), &values)
+            .await
+            .unwrap()
+            .tracing_id()
+            .unwrap();
         let info = place.session.get_tracing_info(&traced).await.unwrap();
-        let mut activities = info.events.iter().filter_map(|event| event.activity.as_deref());
-        if let Some(read) = activities.find(|activity| activity.starts_with("Read ") && activity.contains("tombstone")) {
+        let mut activities = info
+            .events
+            .iter()
+            .filter_map(|event| event.activity.as_deref());
+        if let Some(read) = activities
+            .find(|activity| activity.starts_with("Read ") && activity.contains("tombstone"))
+        {
             // "Read 20 live rows and 3 tombstone cells"
             let words: Vec<_> = read.split_whitespace().collect();
-            let count = words.iter().position(|word| word.starts_with("tombstone")).and_then(|at| words[at - 1].parse().ok());
+            let count = words
+                .iter()
+                .position(|word| word.starts_with("tombstone"))
+                .and_then(|at| words[at - 1].parse().ok());
             return count.unwrap_or_else(|| panic!("{read}"));
         }
     }
@@ -287,22 +417,41 @@ async fn sends_leave_no_tombstones_in_an_inbox() {
     const SENDS: i64 = 2_000;
     const HOURS: i64 = 20;
     const CONVERSATIONS: i64 = 20;
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let sends = std::env::var("WIDEROOM_TEST_SENDS").map_or(SENDS, |sends| sends.parse().unwrap());
     let people = users(["ann", "ben"]);
     let [ann, ben] = &people;
     join_all((0..CONVERSATIONS).map(async |number| {
         let conversation = conversation_id(u8::try_from(number).unwrap());
-        place.store().create_conversation(&group(conversation, &people)).await.unwrap();
+        place
+            .store()
+            .create_conversation(&group(conversation, &people))
+            .await
+            .unwrap();
         let mut send = number;
         while send < sends {
             let message = text(conversation, id(send * (HOURS * HOUR / sends) + 1), ben);
-            place.store().append_messages(conversation, &[new(message)]).await.unwrap();
+            place
+                .store()
+                .append_messages(conversation, &[new(message)])
+                .await
+                .unwrap();
             send += CONVERSATIONS;
         }
     }))
     .await;
-    assert_eq!(place.store().inbox(ann, &PageRequest::first(20)).await.unwrap().items.len(), 20);
+    assert_eq!(
+        place
+            .store()
+            .inbox(ann, &PageRequest::first(20))
+            .await
+            .unwrap()
+            .items
+            .len(),
+        20
+    );
     let whole = Question {
         source: include_str!("../../src/store/cql/inbox/row.rs"),
         pieces: &[
@@ -320,10 +469,18 @@ async fn sends_leave_no_tombstones_in_an_inbox() {
         ],
     };
     let met = tombstones_met(&place, &hints, (ann.as_str(), i32::MAX, 0, 74)).await;
-    println!("{sends} sends over {HOURS} hours: {met} tombstones among the hints where all of them are read");
-    assert!(met <= 20 * HOURS.unsigned_abs(), "{met} tombstones after {sends} sends");
+    println!(
+        "{sends} sends over {HOURS} hours: {met} tombstones among the hints where all of them are read"
+    );
+    assert!(
+        met <= 20 * HOURS.unsigned_abs(),
+        "{met} tombstones after {sends} sends"
+    );
     // And none where as many entries are found as are wanted.
-    assert_eq!(tombstones_met(&place, &hints, (ann.as_str(), i32::MAX, 0, 20)).await, 0);
+    assert_eq!(
+        tombstones_met(&place, &hints, (ann.as_str(), i32::MAX, 0, 20)).await,
+        0
+    );
 }
 
 async fn set(place: &Place, user: &UserId, to: FlagsChange) -> Option<Flags> {
@@ -331,41 +488,118 @@ async fn set(place: &Place, user: &UserId, to: FlagsChange) -> Option<Flags> {
 }
 
 fn nothing(conversation: ConversationId, change: MessageId) -> FlagsChange {
-    FlagsChange { conversation, muted: None, pinned: None, archive: None, change }
+    FlagsChange {
+        conversation,
+        muted: None,
+        pinned: None,
+        archive: None,
+        change,
+    }
 }
 
 #[tokio::test]
 async fn the_last_write_wins_despite_a_clock_that_is_behind() {
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let (ann, conversation) = (user("ann"), ConversationId::random());
     place.join(&ann, conversation, JOINED).await;
     let at = |micros| nothing(conversation, change(micros));
-    let muted = Flags { is_muted: true, ..Flags::default() };
-    assert_eq!(set(&place, &ann, FlagsChange { muted: Some(true), ..at(5_000_000) }).await, Some(muted));
-    assert_eq!(set(&place, &ann, FlagsChange { muted: Some(false), ..at(4_000_000) }).await, Some(Flags::default()));
-    assert_eq!(set(&place, &ann, FlagsChange { muted: Some(false), ..at(6_000_000) }).await, None);
-    assert_eq!(set(&place, &user("ben"), FlagsChange { muted: Some(true), ..at(7_000_000) }).await, None, "not in it");
+    let muted = Flags {
+        is_muted: true,
+        ..Flags::default()
+    };
+    assert_eq!(
+        set(
+            &place,
+            &ann,
+            FlagsChange {
+                muted: Some(true),
+                ..at(5_000_000)
+            }
+        )
+        .await,
+        Some(muted)
+    );
+    assert_eq!(
+        set(
+            &place,
+            &ann,
+            FlagsChange {
+                muted: Some(false),
+                ..at(4_000_000)
+            }
+        )
+        .await,
+        Some(Flags::default())
+    );
+    assert_eq!(
+        set(
+            &place,
+            &ann,
+            FlagsChange {
+                muted: Some(false),
+                ..at(6_000_000)
+            }
+        )
+        .await,
+        None
+    );
+    assert_eq!(
+        set(
+            &place,
+            &user("ben"),
+            FlagsChange {
+                muted: Some(true),
+                ..at(7_000_000)
+            }
+        )
+        .await,
+        None,
+        "not in it"
+    );
 }
 
 #[tokio::test]
 async fn ending_an_archive_leaves_one_that_begins_meanwhile() {
-    let Some(place) = Place::open().await else { return };
+    let Some(place) = Place::open().await else {
+        return;
+    };
     let ann = user("ann");
     let [one, other]: [Timestamp; 2] = [10, 20].map(|micros| START.plus_micros(micros));
     for number in 0..40 {
         let conversation = ConversationId::random();
         place.join(&ann, conversation, JOINED).await;
         let archive = async |archive, micros| {
-            set(&place, &ann, FlagsChange { archive: Some(archive), ..nothing(conversation, change(micros)) }).await
+            set(
+                &place,
+                &ann,
+                FlagsChange {
+                    archive: Some(archive),
+                    ..nothing(conversation, change(micros))
+                },
+            )
+            .await
         };
         archive(Archive::Begin(one), 10).await.unwrap();
         // The end comes from a server whose clock is ahead, and for every other time is sent first.
         if number % 2 == 0 {
-            tokio::join!(archive(Archive::EndOf(one), 900), archive(Archive::Begin(other), 11));
+            tokio::join!(
+                archive(Archive::EndOf(one), 900),
+                archive(Archive::Begin(other), 11)
+            );
         } else {
-            tokio::join!(archive(Archive::Begin(other), 11), archive(Archive::EndOf(one), 900));
+            tokio::join!(
+                archive(Archive::Begin(other), 11),
+                archive(Archive::EndOf(one), 900)
+            );
         }
-        let row = place.store().inbox_rows(&ann, &[conversation]).await.unwrap()[0].unwrap();
+        let row = place
+            .store()
+            .inbox_rows(&ann, &[conversation])
+            .await
+            .unwrap()[0]
+            .unwrap();
         assert_eq!(row.flags.archived_at, Some(other));
     }
 }

@@ -10,13 +10,18 @@ use wideroom::store::{Imported, Store};
 use super::membership::{changing, joins};
 use super::stage::keyspace;
 use crate::support::words::{
-    NOW, change, conversation_id, crowd, direct, group, group_row, id, message_row, new, new_salt_among_others, participant_row, text,
+    NOW, change, conversation_id, crowd, direct, group, group_row, id, message_row, new,
+    new_salt_among_others, participant_row, text,
 };
 
 async fn open() -> Option<Cql> {
     let address = keyspace().await?;
     new_salt_among_others();
-    Some(Cql::open(address, Arc::new(ManualClock::at(NOW))).await.unwrap())
+    Some(
+        Cql::open(address, Arc::new(ManualClock::at(NOW)))
+            .await
+            .unwrap(),
+    )
 }
 
 /// How many statements that took.
@@ -31,11 +36,19 @@ async fn questions_and_changes_cost_what_they_concern() {
     let Some(store) = open().await else { return };
     let people = crowd(60);
     let mut told = Vec::new();
-    let (two, made) = cost(&store, store.create_conversation(&direct(&people[0], &people[1]))).await;
+    let (two, made) = cost(
+        &store,
+        store.create_conversation(&direct(&people[0], &people[1])),
+    )
+    .await;
     made.unwrap();
     told.push(("a direct conversation", two, 6));
     for (number, count, most) in [(1, 8, 12), (2, 50, 64)] {
-        let (spent, made) = cost(&store, store.create_conversation(&group(conversation_id(number), &people[..count]))).await;
+        let (spent, made) = cost(
+            &store,
+            store.create_conversation(&group(conversation_id(number), &people[..count])),
+        )
+        .await;
         made.unwrap();
         told.push(("a group", spent, most));
     }
@@ -46,8 +59,17 @@ async fn questions_and_changes_cost_what_they_concern() {
     assert_eq!(found.unwrap(), [50]);
     told.push(("a count", counts, 1));
     for (number, most) in [(1, 24), (2, 24)] {
-        let change = changing(conversation_id(number), 10, Some(change(0)), &[joins(&people[55], 10)]);
-        let (spent, kept) = cost(&store, store.change_membership(conversation_id(number), &change)).await;
+        let change = changing(
+            conversation_id(number),
+            10,
+            Some(change(0)),
+            &[joins(&people[55], 10)],
+        );
+        let (spent, kept) = cost(
+            &store,
+            store.change_membership(conversation_id(number), &change),
+        )
+        .await;
         assert!(kept.unwrap().is_some());
         told.push(("a newcomer", spent, most));
     }
@@ -64,29 +86,74 @@ async fn an_import_takes_few_statements_a_row() {
     for _ in 0..40 {
         let conversation = ConversationId(uuid::Uuid::new_v4());
         rows.push(group_row(conversation, None));
-        rows.extend(people.iter().map(|user| participant_row(conversation, user)));
+        rows.extend(
+            people
+                .iter()
+                .map(|user| participant_row(conversation, user)),
+        );
         rows.extend((0..96).map(|n| message_row(text(conversation, id(n * 1_000), &people[0]))));
     }
     for piece in rows.chunks(1_000) {
-        assert!(store.import(piece).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+        assert!(
+            store
+                .import(piece)
+                .await
+                .unwrap()
+                .iter()
+                .all(|fate| *fate == Imported::Added)
+        );
     }
     let sent = store.statements_sent();
     assert!(sent < rows.len() as u64 / 2, "{sent} statements");
     // The same again finds everything there.
     for piece in rows.chunks(1_000) {
-        assert!(store.import(piece).await.unwrap().iter().all(|fate| *fate == Imported::Unchanged));
+        assert!(
+            store
+                .import(piece)
+                .await
+                .unwrap()
+                .iter()
+                .all(|fate| *fate == Imported::Unchanged)
+        );
     }
 }
 
 #[tokio::test]
 async fn a_seat_says_what_is_newest_there_whoever_wrote_it() {
-    let (Some(store), Some(other)) = (open().await, open().await) else { return };
+    let (Some(store), Some(other)) = (open().await, open().await) else {
+        return;
+    };
     let people = crowd(2);
-    let newest = async || store.seats(&people[0], &[conversation_id(1)]).await.unwrap()[0].as_ref().unwrap().newest;
-    store.create_conversation(&group(conversation_id(1), &people)).await.unwrap();
-    other.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(5), &people[1]))]).await.unwrap();
+    let newest = async || {
+        store
+            .seats(&people[0], &[conversation_id(1)])
+            .await
+            .unwrap()[0]
+            .as_ref()
+            .unwrap()
+            .newest
+    };
+    store
+        .create_conversation(&group(conversation_id(1), &people))
+        .await
+        .unwrap();
+    other
+        .append_messages(
+            conversation_id(1),
+            &[new(text(conversation_id(1), id(5), &people[1]))],
+        )
+        .await
+        .unwrap();
     assert_eq!(newest().await, Some(id(5)));
-    let delete = Change { id: change(7), kind: ChangeKind::MessageDeleted, message: id(5), user: people[1].clone() };
-    other.revise_message(conversation_id(1), &Revision::Deletion, &delete).await.unwrap();
+    let delete = Change {
+        id: change(7),
+        kind: ChangeKind::MessageDeleted,
+        message: id(5),
+        user: people[1].clone(),
+    };
+    other
+        .revise_message(conversation_id(1), &Revision::Deletion, &delete)
+        .await
+        .unwrap();
     assert_eq!(newest().await, Some(change(7)));
 }

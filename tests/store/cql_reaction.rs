@@ -13,17 +13,35 @@ use crate::support::words::{NOW, change, conversation_id, id, new_salt_among_oth
 
 #[tokio::test]
 async fn a_reaction_costs_few_statements_and_a_message_of_reactions_one() {
-    let Some(address) = keyspace().await else { return };
+    let Some(address) = keyspace().await else {
+        return;
+    };
     new_salt_among_others();
-    let store = Cql::open(address, Arc::new(ManualClock::at(NOW))).await.unwrap();
+    let store = Cql::open(address, Arc::new(ManualClock::at(NOW)))
+        .await
+        .unwrap();
     let [ann, ben] = users(["ann", "ben"]);
     make(&store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send_all(&store, conversation_id(1), 1..200, &ann).await;
     let mut told = Vec::new();
     for (micros, message, text) in [(300, 150, "👍"), (301, 150, "❤"), (302, 7, "👍")] {
-        let change = Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(message), user: ben.clone() };
+        let change = Change {
+            id: change(micros),
+            kind: ChangeKind::ReactionsChanged,
+            message: id(message),
+            user: ben.clone(),
+        };
         let before = store.statements_sent();
-        store.react(conversation_id(1), &Emoji::parse(text).unwrap(), true, &change).await.unwrap().unwrap();
+        store
+            .react(
+                conversation_id(1),
+                &Emoji::parse(text).unwrap(),
+                true,
+                &change,
+            )
+            .await
+            .unwrap()
+            .unwrap();
         told.push(store.statements_sent() - before);
     }
     assert!(told.iter().all(|spent| *spent <= 8), "{told:?}");

@@ -9,13 +9,17 @@ use scylla::value::CqlTimeuuid;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 use wideroom::clock::ManualClock;
-use wideroom::model::{Change, ChangeKind, ConversationId, Message, MessageId, OrderKey, Revision, TimeUuid, Timestamp, UserId};
+use wideroom::model::{
+    Change, ChangeKind, ConversationId, Message, MessageId, OrderKey, Revision, TimeUuid,
+    Timestamp, UserId,
+};
 use wideroom::store::cql::{Cql, migrate};
 use wideroom::store::{EarlierSend, Error, NewMessage, Store, WakePlace};
 
 use crate::support::cassandra::shared;
 use crate::support::words::{
-    HOUR, NOW, START, change, content, conversation_id, crowd, id, key, longest_user, new, new_salt_among_others, system, text, users,
+    HOUR, NOW, START, change, content, conversation_id, crowd, id, key, longest_user, new,
+    new_salt_among_others, system, text, users,
 };
 
 /// A store on a keyspace of this test run, and a session beside it.
@@ -33,37 +37,60 @@ impl StoreFixture {
         let clock = Arc::new(ManualClock::at(NOW));
         let make = async || {
             let name = format!("sends_{}", Uuid::new_v4().simple());
-            migrate(&shared.url(&name).parse().unwrap(), Some(1), &*clock).await.unwrap();
+            migrate(&shared.url(&name).parse().unwrap(), Some(1), &*clock)
+                .await
+                .unwrap();
             name
         };
         let keyspace = KEYSPACE.get_or_init(make).await;
-        let store = Cql::open(shared.url(keyspace).parse().unwrap(), clock.clone()).await.unwrap();
+        let store = Cql::open(shared.url(keyspace).parse().unwrap(), clock.clone())
+            .await
+            .unwrap();
         let session = shared.session().await;
         session.use_keyspace(keyspace, false).await.unwrap();
-        Some(Self { store, session, clock })
+        Some(Self {
+            store,
+            session,
+            clock,
+        })
     }
 
     async fn run(&self, cql: &str, values: impl scylla::serialize::row::SerializeRow) {
-        self.session.query_unpaged(cql, values).await.unwrap_or_else(|error| panic!("{cql}: {error}"));
+        self.session
+            .query_unpaged(cql, values)
+            .await
+            .unwrap_or_else(|error| panic!("{cql}: {error}"));
     }
 
     async fn rows<R>(&self, cql: &str, values: impl scylla::serialize::row::SerializeRow) -> Vec<R>
     where
         R: for<'frame> scylla::deserialize::row::DeserializeRow<'frame, 'frame>,
     {
-        let answer = self.session.query_unpaged(cql, values).await.unwrap_or_else(|error| panic!("{cql}: {error}"));
-        answer.into_rows_result().unwrap().rows::<R>().unwrap().map(Result::unwrap).collect()
+        let answer = self
+            .session
+            .query_unpaged(cql, values)
+            .await
+            .unwrap_or_else(|error| panic!("{cql}: {error}"));
+        answer
+            .into_rows_result()
+            .unwrap()
+            .rows::<R>()
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     }
 
     async fn make(&self, conversation: ConversationId, people: &[UserId]) {
         let insert = "INSERT INTO conversations (conversation_id, kind, created_at, is_large) VALUES (?, 1, ?, ?)";
-        self.run(insert, (conversation.0, START.micros(), people.len() > 32)).await;
+        self.run(insert, (conversation.0, START.micros(), people.len() > 32))
+            .await;
         self.add(conversation, 0, people).await;
     }
 
     /// In one write, as a change of the membership is.
     async fn add(&self, conversation: ConversationId, version: i64, people: &[UserId]) {
-        let mut batch = scylla::statement::batch::Batch::new(scylla::statement::batch::BatchType::Unlogged);
+        let mut batch =
+            scylla::statement::batch::Batch::new(scylla::statement::batch::BatchType::Unlogged);
         let mut values = Vec::new();
         let insert = self
             .session
@@ -73,7 +100,12 @@ impl StoreFixture {
         let version = version.to_be_bytes().to_vec();
         for user in people {
             batch.append_statement(insert.clone());
-            values.push((conversation.0, user.as_str(), vec![0_u8, 2], version.clone()));
+            values.push((
+                conversation.0,
+                user.as_str(),
+                vec![0_u8, 2],
+                version.clone(),
+            ));
         }
         self.session.batch(&batch, values).await.unwrap();
     }
@@ -86,9 +118,12 @@ impl StoreFixture {
         let mut kept = Vec::new();
         for (width, start) in buckets {
             let select = "SELECT message_id, sender_id FROM messages_by_conversation WHERE conversation_id = ? AND width = ? AND start = ?";
-            let rows: Vec<(CqlTimeuuid, Option<String>)> = self.rows(select, (conversation.0, width, start)).await;
+            let rows: Vec<(CqlTimeuuid, Option<String>)> =
+                self.rows(select, (conversation.0, width, start)).await;
             let whole = rows.into_iter().filter(|(_, sender)| sender.is_some());
-            kept.extend(whole.map(|(id, _)| (TimeUuid::from_uuid(id.into()).unwrap(), (width, start))));
+            kept.extend(
+                whole.map(|(id, _)| (TimeUuid::from_uuid(id.into()).unwrap(), (width, start))),
+            );
         }
         kept.sort_unstable();
         kept
@@ -98,8 +133,12 @@ impl StoreFixture {
     async fn entry(&self, user: &UserId, conversation: ConversationId) -> Option<Entry> {
         let select = "SELECT last_message, last_activity, sent_up_to FROM inbox_by_user WHERE user_id = ? AND conversation_id = ?";
         let rows: Vec<Columns> = self.rows(select, (user.as_str(), conversation.0)).await;
-        let place = |bytes: Vec<u8>| TimeUuid::from_order_key(OrderKey(bytes[..16].try_into().unwrap())).unwrap();
-        rows.into_iter().next().map(|(last, activity, sent)| (last.map(place), activity, sent.map(place)))
+        let place = |bytes: Vec<u8>| {
+            TimeUuid::from_order_key(OrderKey(bytes[..16].try_into().unwrap())).unwrap()
+        };
+        rows.into_iter()
+            .next()
+            .map(|(last, activity, sent)| (last.map(place), activity, sent.map(place)))
     }
 
     async fn hints(&self, user: &UserId) -> Vec<(i32, i64)> {
@@ -107,12 +146,24 @@ impl StoreFixture {
         self.rows(select, (user.as_str(),)).await
     }
 
-    async fn append(&self, conversation: ConversationId, messages: &[NewMessage]) -> Vec<(usize, EarlierSend)> {
-        self.store.append_messages(conversation, messages).await.unwrap().taken
+    async fn append(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Vec<(usize, EarlierSend)> {
+        self.store
+            .append_messages(conversation, messages)
+            .await
+            .unwrap()
+            .taken
     }
 
     async fn send(&self, conversation: ConversationId, micros: i64, sender: &UserId) -> usize {
-        let appended = self.store.append_messages(conversation, &[new(text(conversation, id(micros), sender))]).await.unwrap();
+        let appended = self
+            .store
+            .append_messages(conversation, &[new(text(conversation, id(micros), sender))])
+            .await
+            .unwrap();
         appended.audience.users.map_or(0, |users| users.len())
     }
 }
@@ -126,41 +177,94 @@ fn at(micros: i64) -> i64 {
 
 #[tokio::test]
 async fn a_send_reaches_every_table_that_it_concerns() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
+        .await;
     let batch = [
         new(text(conversation_id(1), id(1), &ann)),
         new(text(conversation_id(1), id(2), &ben)),
         new(system(conversation_id(1), id(3), &ann)),
         new(text(conversation_id(1), id(4), &cat)),
     ];
-    let appended = on.store.append_messages(conversation_id(1), &batch).await.unwrap();
-    assert_eq!(appended.audience.users.as_deref(), Some([ann.clone(), ben.clone()].as_slice()));
-    assert_eq!(on.kept(conversation_id(1)).await.iter().map(|(id, _)| *id).collect::<Vec<_>>(), (1..=4).map(id).collect::<Vec<_>>());
-    assert_eq!(on.entry(&ann, conversation_id(1)).await, Some((Some(id(4)), Some(at(4)), Some(id(1)))));
-    assert_eq!(on.entry(&ben, conversation_id(1)).await, Some((Some(id(4)), Some(at(4)), Some(id(2)))));
-    assert_eq!(on.entry(&cat, conversation_id(1)).await, Some((None, None, Some(id(4)))), "no entry of one who is not in it");
+    let appended = on
+        .store
+        .append_messages(conversation_id(1), &batch)
+        .await
+        .unwrap();
+    assert_eq!(
+        appended.audience.users.as_deref(),
+        Some([ann.clone(), ben.clone()].as_slice())
+    );
+    assert_eq!(
+        on.kept(conversation_id(1))
+            .await
+            .iter()
+            .map(|(id, _)| *id)
+            .collect::<Vec<_>>(),
+        (1..=4).map(id).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        on.entry(&ann, conversation_id(1)).await,
+        Some((Some(id(4)), Some(at(4)), Some(id(1))))
+    );
+    assert_eq!(
+        on.entry(&ben, conversation_id(1)).await,
+        Some((Some(id(4)), Some(at(4)), Some(id(2))))
+    );
+    assert_eq!(
+        on.entry(&cat, conversation_id(1)).await,
+        Some((None, None, Some(id(4)))),
+        "no entry of one who is not in it"
+    );
     let hour = i32::try_from(START.micros() / HOUR).unwrap();
     assert_eq!(on.hints(&ann).await, [(hour, at(4))]);
     on.send(conversation_id(1), 5, &ann).await;
     assert_eq!(on.hints(&ann).await, [(hour, at(4))], "one hint an hour");
     on.send(conversation_id(1), 2 * HOUR, &ann).await;
-    assert_eq!(on.hints(&ben).await, [(hour + 2, at(2 * HOUR))], "the one before is gone");
-    let head: Vec<(Option<Vec<u8>>, Option<i64>)> =
-        on.rows("SELECT last_message, last_activity FROM conversations WHERE conversation_id = ?", (conversation_id(1).0,)).await;
+    assert_eq!(
+        on.hints(&ben).await,
+        [(hour + 2, at(2 * HOUR))],
+        "the one before is gone"
+    );
+    let head: Vec<(Option<Vec<u8>>, Option<i64>)> = on
+        .rows(
+            "SELECT last_message, last_activity FROM conversations WHERE conversation_id = ?",
+            (conversation_id(1).0,),
+        )
+        .await;
     assert_eq!(head[0].1, Some(at(2 * HOUR)));
-    assert!(head[0].0.as_ref().unwrap().starts_with(&id(2 * HOUR).order_key().0));
+    assert!(
+        head[0]
+            .0
+            .as_ref()
+            .unwrap()
+            .starts_with(&id(2 * HOUR).order_key().0)
+    );
 }
 
 #[tokio::test]
 async fn a_large_conversation_raises_the_senders_entry_alone() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let people = crowd(40);
     on.make(conversation_id(1), &people).await;
-    let appended = on.store.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(1), &people[3]))]).await.unwrap();
+    let appended = on
+        .store
+        .append_messages(
+            conversation_id(1),
+            &[new(text(conversation_id(1), id(1), &people[3]))],
+        )
+        .await
+        .unwrap();
     assert!(appended.audience.users.is_none());
-    assert_eq!(on.entry(&people[3], conversation_id(1)).await, Some((Some(id(1)), Some(at(1)), Some(id(1)))));
+    assert_eq!(
+        on.entry(&people[3], conversation_id(1)).await,
+        Some((Some(id(1)), Some(at(1)), Some(id(1))))
+    );
     assert_eq!(on.entry(&people[4], conversation_id(1)).await, None);
     assert!(on.hints(&people[3]).await.is_empty());
     assert_eq!(on.kept(conversation_id(1)).await.len(), 1);
@@ -168,19 +272,31 @@ async fn a_large_conversation_raises_the_senders_entry_alone() {
 
 #[tokio::test]
 async fn a_participant_who_joined_meanwhile_gets_the_message() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let people = crowd(33);
     on.make(conversation_id(1), &people[..2]).await;
     assert_eq!(on.send(conversation_id(1), 1, &people[0]).await, 2);
     on.add(conversation_id(1), 2, &people[2..4]).await;
     assert_eq!(on.send(conversation_id(1), 3, &people[0]).await, 4);
-    assert_eq!(on.entry(&people[3], conversation_id(1)).await, Some((Some(id(3)), Some(at(3)), None)));
+    assert_eq!(
+        on.entry(&people[3], conversation_id(1)).await,
+        Some((Some(id(3)), Some(at(3)), None))
+    );
     assert_eq!(on.hints(&people[3]).await.len(), 1);
-    on.run("UPDATE conversations SET is_large = true WHERE conversation_id = ?", (conversation_id(1).0,)).await;
+    on.run(
+        "UPDATE conversations SET is_large = true WHERE conversation_id = ?",
+        (conversation_id(1).0,),
+    )
+    .await;
     on.add(conversation_id(1), 4, &people[4..]).await;
     assert!(
         on.store
-            .append_messages(conversation_id(1), &[new(text(conversation_id(1), id(5), &people[0]))])
+            .append_messages(
+                conversation_id(1),
+                &[new(text(conversation_id(1), id(5), &people[0]))]
+            )
             .await
             .unwrap()
             .audience
@@ -190,20 +306,33 @@ async fn a_participant_who_joined_meanwhile_gets_the_message() {
 }
 
 fn with_key(message: Message, text: &str) -> NewMessage {
-    new(Message { client_key: Some(key(text)), ..message })
+    new(Message {
+        client_key: Some(key(text)),
+        ..message
+    })
 }
 
 #[tokio::test]
 async fn one_of_many_servers_that_send_under_one_key_persists_its_message() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else { return };
-    let sends: Vec<_> = (1..=6).map(|n| with_key(text(conversation_id(1), id(n), &ann), "key")).collect();
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
+        .await;
+    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else {
+        return;
+    };
+    let sends: Vec<_> = (1..=6)
+        .map(|n| with_key(text(conversation_id(1), id(n), &ann), "key"))
+        .collect();
     let stores = [&on.store, &other];
     let outcomes = join_all(sends.iter().enumerate().map(async |(n, send)| {
         loop {
-            match stores[n % 2].append_messages(conversation_id(1), std::slice::from_ref(send)).await {
+            match stores[n % 2]
+                .append_messages(conversation_id(1), std::slice::from_ref(send))
+                .await
+            {
                 Err(Error::OutcomeUnknown(_) | Error::Unavailable(_)) => {}
                 done => return done.unwrap().taken,
             }
@@ -211,12 +340,28 @@ async fn one_of_many_servers_that_send_under_one_key_persists_its_message() {
     }))
     .await;
     let kept = on.kept(conversation_id(1)).await;
-    let [(kept, _)] = kept[..] else { panic!("one message is kept: {kept:?}") };
-    let hash = sends.iter().find(|send| send.message.id == kept).unwrap().input_hash.unwrap();
+    let [(kept, _)] = kept[..] else {
+        panic!("one message is kept: {kept:?}")
+    };
+    let hash = sends
+        .iter()
+        .find(|send| send.message.id == kept)
+        .unwrap()
+        .input_hash
+        .unwrap();
     for (send, taken) in sends.iter().zip(outcomes) {
         match send.message.id == kept {
             true => assert_eq!(taken, []),
-            false => assert_eq!(taken, [(0, EarlierSend { message: kept, input_hash: hash })]),
+            false => assert_eq!(
+                taken,
+                [(
+                    0,
+                    EarlierSend {
+                        message: kept,
+                        input_hash: hash
+                    }
+                )]
+            ),
         }
     }
 }
@@ -225,58 +370,135 @@ impl StoreFixture {
     /// As another server of the same deployment.
     async fn open_in_the_same_case(on: &Self) -> Option<Cql> {
         let keyspace = on.session.get_keyspace().unwrap().to_string();
-        Some(Cql::open(shared().await?.url(&keyspace).parse().unwrap(), on.clock.clone()).await.unwrap())
+        Some(
+            Cql::open(
+                shared().await?.url(&keyspace).parse().unwrap(),
+                on.clock.clone(),
+            )
+            .await
+            .unwrap(),
+        )
     }
 }
 
 #[tokio::test]
 async fn another_server_finishes_what_was_claimed_in_the_bucket_of_the_claim() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
+        .await;
     let send = with_key(text(conversation_id(1), id(1), &ann), "key");
     let minute = at(0) - at(0) % 60_000_000;
-    let claim =
-        "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, 'key', ?, 3, ?, ?)";
+    let claim = "INSERT INTO sends_by_key (conversation_id, sender_id, key, message_id, width, start, input_hash) VALUES (?, ?, 'key', ?, 3, ?, ?)";
     let id_bytes = CqlTimeuuid::from(id(1).uuid());
-    on.run(claim, (conversation_id(1).0, ann.as_str(), id_bytes, minute, send.input_hash.unwrap().0.to_vec())).await;
+    on.run(
+        claim,
+        (
+            conversation_id(1).0,
+            ann.as_str(),
+            id_bytes,
+            minute,
+            send.input_hash.unwrap().0.to_vec(),
+        ),
+    )
+    .await;
     on.send(conversation_id(1), 2, &ben).await;
-    assert_eq!(on.append(conversation_id(1), std::slice::from_ref(&send)).await, []);
-    assert!(on.kept(conversation_id(1)).await.contains(&(id(1), (3, minute))));
-    assert_eq!(on.entry(&ben, conversation_id(1)).await.unwrap().0, Some(id(2)), "the last message is still the last");
+    assert_eq!(
+        on.append(conversation_id(1), std::slice::from_ref(&send))
+            .await,
+        []
+    );
+    assert!(
+        on.kept(conversation_id(1))
+            .await
+            .contains(&(id(1), (3, minute)))
+    );
+    assert_eq!(
+        on.entry(&ben, conversation_id(1)).await.unwrap().0,
+        Some(id(2)),
+        "the last message is still the last"
+    );
 }
 
 #[tokio::test]
 async fn the_same_messages_go_to_the_same_bucket_also_from_a_server_that_forgot() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let rush: Vec<_> = (0..64).map(|n| new(text(conversation_id(1), id(n), &ann))).collect();
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
+        .await;
+    let rush: Vec<_> = (0..64)
+        .map(|n| new(text(conversation_id(1), id(n), &ann)))
+        .collect();
     on.append(conversation_id(1), &rush).await;
     // A head in a narrow bucket: a server that comes new begins there.
-    let last = [id(100).order_key().0.as_slice(), &[3], &at(0).to_be_bytes(), ann.as_str().as_bytes()].concat();
-    on.run("UPDATE conversations USING TIMESTAMP 1 SET last_message = ? WHERE conversation_id = ?", (last, conversation_id(1).0)).await;
+    let last = [
+        id(100).order_key().0.as_slice(),
+        &[3],
+        &at(0).to_be_bytes(),
+        ann.as_str().as_bytes(),
+    ]
+    .concat();
+    on.run(
+        "UPDATE conversations USING TIMESTAMP 1 SET last_message = ? WHERE conversation_id = ?",
+        (last, conversation_id(1).0),
+    )
+    .await;
     let before = on.kept(conversation_id(1)).await;
     on.append(conversation_id(1), &rush).await;
     assert_eq!(on.kept(conversation_id(1)).await, before);
-    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else { return };
-    other.append_messages(conversation_id(1), &rush).await.unwrap();
+    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else {
+        return;
+    };
+    other
+        .append_messages(conversation_id(1), &rush)
+        .await
+        .unwrap();
     assert_eq!(on.kept(conversation_id(1)).await, before);
-    other.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(200), &ben))]).await.unwrap();
-    assert_eq!(on.kept(conversation_id(1)).await.last(), Some(&(id(200), (3, at(0)))));
+    other
+        .append_messages(
+            conversation_id(1),
+            &[new(text(conversation_id(1), id(200), &ben))],
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        on.kept(conversation_id(1)).await.last(),
+        Some(&(id(200), (3, at(0))))
+    );
 }
 
 #[tokio::test]
 async fn the_greatest_batch_is_taken() {
-    let Some(on) = StoreFixture::open().await else { return };
-    let people: Vec<_> = (0..32).map(|n| longest_user(char::from(b'A' + n))).collect();
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
+    let people: Vec<_> = (0..32)
+        .map(|n| longest_user(char::from(b'A' + n)))
+        .collect();
     on.make(conversation_id(1), &people).await;
     let mut all = Vec::new();
-    for (first, count, bytes) in [(0, 1, 16_384), (100, 64, 600), (200, 64, 1), (300, 2, 16_384), (2 * HOUR, 1, 16_384)] {
+    for (first, count, bytes) in [
+        (0, 1, 16_384),
+        (100, 64, 600),
+        (200, 64, 1),
+        (300, 2, 16_384),
+        (2 * HOUR, 1, 16_384),
+    ] {
         let batch: Vec<_> = (first..first + count)
             .map(|n| {
-                let message = text(conversation_id(1), id(n), &people[usize::try_from(n).unwrap() % 32]);
-                new(Message { content: Some(content(&"x".repeat(bytes))), ..message })
+                let message = text(
+                    conversation_id(1),
+                    id(n),
+                    &people[usize::try_from(n).unwrap() % 32],
+                );
+                new(Message {
+                    content: Some(content(&"x".repeat(bytes))),
+                    ..message
+                })
             })
             .collect();
         on.append(conversation_id(1), &batch).await;
@@ -286,65 +508,162 @@ async fn the_greatest_batch_is_taken() {
             assert_eq!(on.entry(user, conversation_id(1)).await.unwrap().0, last);
         }
     }
-    assert_eq!(on.kept(conversation_id(1)).await.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), all);
+    assert_eq!(
+        on.kept(conversation_id(1))
+            .await
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect::<Vec<_>>(),
+        all
+    );
 }
 
 #[tokio::test]
 async fn an_append_to_nowhere_leaves_nothing() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann] = users(["ann"]);
-    let refused = on.store.append_messages(conversation_id(9), &[new(text(conversation_id(9), id(1), &ann))]).await;
+    let refused = on
+        .store
+        .append_messages(
+            conversation_id(9),
+            &[new(text(conversation_id(9), id(1), &ann))],
+        )
+        .await;
     assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
     assert!(on.kept(conversation_id(9)).await.is_empty());
 }
 
-async fn revise(on: &StoreFixture, message: MessageId, micros: i64, revision: &Revision, by: &UserId) -> Option<(Message, Option<usize>)> {
-    let change = Change { id: change(micros), kind: revision.kind(), message, user: by.clone() };
-    let revised = on.store.revise_message(conversation_id(1), revision, &change).await.unwrap()?;
-    Some((Message::clone(&revised.message), revised.audience.users.map(|users| users.len())))
+async fn revise(
+    on: &StoreFixture,
+    message: MessageId,
+    micros: i64,
+    revision: &Revision,
+    by: &UserId,
+) -> Option<(Message, Option<usize>)> {
+    let change = Change {
+        id: change(micros),
+        kind: revision.kind(),
+        message,
+        user: by.clone(),
+    };
+    let revised = on
+        .store
+        .revise_message(conversation_id(1), revision, &change)
+        .await
+        .unwrap()?;
+    Some((
+        Message::clone(&revised.message),
+        revised.audience.users.map(|users| users.len()),
+    ))
 }
 
 #[tokio::test]
 async fn changes_are_kept_with_their_log() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann, ben] = users(["ann", "ben"]);
-    on.make(conversation_id(1), &[ann.clone(), ben.clone()]).await;
+    on.make(conversation_id(1), &[ann.clone(), ben.clone()])
+        .await;
     let day = 24 * HOUR;
     for micros in [1, 2, 3] {
         on.send(conversation_id(1), micros, &ann).await;
     }
     let edit = |text: &str| Revision::Content(content(text));
-    assert!(revise(&on, id(7), 8, &Revision::Deletion, &ann).await.is_none());
-    assert_eq!(revise(&on, id(1), 4, &edit("older"), &ann).await.unwrap().1, Some(0));
+    assert!(
+        revise(&on, id(7), 8, &Revision::Deletion, &ann)
+            .await
+            .is_none()
+    );
+    assert_eq!(
+        revise(&on, id(1), 4, &edit("older"), &ann).await.unwrap().1,
+        Some(0)
+    );
     let (message, told) = revise(&on, id(3), 5, &edit("last"), &ann).await.unwrap();
     assert_eq!((message.content, told), (Some(content("last")), Some(2)));
-    let deleted = revise(&on, id(1), day + 6, &Revision::Deletion, &ann).await.unwrap();
-    assert_eq!((deleted.0.deleted_at, deleted.1), (Some(change(day + 6).moment()), Some(2)));
-    assert_eq!(revise(&on, id(1), day + 6, &Revision::Deletion, &ann).await, Some(deleted.clone()), "the same once more");
-    assert_eq!(revise(&on, id(1), day + 7, &edit("too late"), &ann).await, Some((deleted.0, Some(0))));
-    let late = Change { id: change(3 * day), kind: ChangeKind::MessageLate, message: id(2), user: ann.clone() };
-    on.store.log_late(conversation_id(1), std::slice::from_ref(&late)).await.unwrap();
-    let all = on.store.changes(conversation_id(1), OrderKey::MIN, 99).await.unwrap();
-    assert_eq!(all.iter().map(|change| change.id).collect::<Vec<_>>(), [4, 5, day + 6, 3 * day].map(change));
+    let deleted = revise(&on, id(1), day + 6, &Revision::Deletion, &ann)
+        .await
+        .unwrap();
+    assert_eq!(
+        (deleted.0.deleted_at, deleted.1),
+        (Some(change(day + 6).moment()), Some(2))
+    );
+    assert_eq!(
+        revise(&on, id(1), day + 6, &Revision::Deletion, &ann).await,
+        Some(deleted.clone()),
+        "the same once more"
+    );
+    assert_eq!(
+        revise(&on, id(1), day + 7, &edit("too late"), &ann).await,
+        Some((deleted.0, Some(0)))
+    );
+    let late = Change {
+        id: change(3 * day),
+        kind: ChangeKind::MessageLate,
+        message: id(2),
+        user: ann.clone(),
+    };
+    on.store
+        .log_late(conversation_id(1), std::slice::from_ref(&late))
+        .await
+        .unwrap();
+    let all = on
+        .store
+        .changes(conversation_id(1), OrderKey::MIN, 99)
+        .await
+        .unwrap();
+    assert_eq!(
+        all.iter().map(|change| change.id).collect::<Vec<_>>(),
+        [4, 5, day + 6, 3 * day].map(change)
+    );
     assert_eq!(all[3], late);
-    assert_eq!(on.store.changes(conversation_id(1), change(4).order_key(), 2).await.unwrap(), all[1..3]);
-    assert_eq!(on.store.changes(conversation_id(1), change(day + 6).order_key().before(), 99).await.unwrap(), all[2..]);
-    assert!(on.store.changes(conversation_id(1), change(3 * day).order_key(), 99).await.unwrap().is_empty());
+    assert_eq!(
+        on.store
+            .changes(conversation_id(1), change(4).order_key(), 2)
+            .await
+            .unwrap(),
+        all[1..3]
+    );
+    assert_eq!(
+        on.store
+            .changes(conversation_id(1), change(day + 6).order_key().before(), 99)
+            .await
+            .unwrap(),
+        all[2..]
+    );
+    assert!(
+        on.store
+            .changes(conversation_id(1), change(3 * day).order_key(), 99)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     let told: Vec<(CqlTimeuuid,)> = {
         let first = i32::try_from(START.micros() / day).unwrap();
         let select = "SELECT change_id FROM changes_by_user WHERE user_id = ? AND day IN ?";
-        on.rows(select, (ben.as_str(), vec![first, first + 1, first + 3])).await
+        on.rows(select, (ben.as_str(), vec![first, first + 1, first + 3]))
+            .await
     };
-    let told: BTreeSet<_> = told.into_iter().map(|(id,)| TimeUuid::from_uuid(id.into()).unwrap()).collect();
+    let told: BTreeSet<_> = told
+        .into_iter()
+        .map(|(id,)| TimeUuid::from_uuid(id.into()).unwrap())
+        .collect();
     assert_eq!(told, BTreeSet::from([5, day + 6, 3 * day].map(change)));
 }
 
 #[tokio::test]
 async fn every_write_wakes_the_other_servers() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann] = users(["ann"]);
-    on.make(conversation_id(1), std::slice::from_ref(&ann)).await;
-    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else { return };
+    on.make(conversation_id(1), std::slice::from_ref(&ann))
+        .await;
+    let Some(other) = StoreFixture::open_in_the_same_case(&on).await else {
+        return;
+    };
     let woken = async |since: Timestamp| {
         let wakes = other.wakes(since).await.unwrap();
         wakes
@@ -358,23 +677,46 @@ async fn every_write_wakes_the_other_servers() {
     assert_eq!(woken(NOW).await.len(), 1);
     on.clock.set(NOW.plus_micros(12_000_000));
     on.send(conversation_id(1), 1, &ann).await;
-    let change = Change { id: change(2), kind: ChangeKind::MessageDeleted, message: id(1), user: ann.clone() };
-    on.store.revise_message(conversation_id(1), &Revision::Deletion, &change).await.unwrap();
-    assert_eq!(woken(NOW.plus_micros(12_000_000)).await.len(), 3, "each try has one of its own");
+    let change = Change {
+        id: change(2),
+        kind: ChangeKind::MessageDeleted,
+        message: id(1),
+        user: ann.clone(),
+    };
+    on.store
+        .revise_message(conversation_id(1), &Revision::Deletion, &change)
+        .await
+        .unwrap();
+    assert_eq!(
+        woken(NOW.plus_micros(12_000_000)).await.len(),
+        3,
+        "each try has one of its own"
+    );
     on.clock.set(NOW.plus_micros(40_000_000));
     assert!(woken(NOW.plus_micros(40_000_000)).await.is_empty());
 }
 
 #[tokio::test]
 async fn a_rush_lies_in_partitions_within_the_bound() {
-    let Some(on) = StoreFixture::open().await else { return };
+    let Some(on) = StoreFixture::open().await else {
+        return;
+    };
     let [ann] = users(["ann"]);
-    on.make(conversation_id(1), std::slice::from_ref(&ann)).await;
+    on.make(conversation_id(1), std::slice::from_ref(&ann))
+        .await;
     // 25,000 within a minute.
-    let all: Vec<_> =
-        (0..25_000).map(|n| Message { content: Some(content("hey")), ..text(conversation_id(1), id(n * 2_400), &ann) }).collect();
+    let all: Vec<_> = (0..25_000)
+        .map(|n| Message {
+            content: Some(content("hey")),
+            ..text(conversation_id(1), id(n * 2_400), &ann)
+        })
+        .collect();
     for batch in all.chunks(64) {
-        on.append(conversation_id(1), &batch.iter().cloned().map(new).collect::<Vec<_>>()).await;
+        on.append(
+            conversation_id(1),
+            &batch.iter().cloned().map(new).collect::<Vec<_>>(),
+        )
+        .await;
     }
     let buckets: Vec<(i8, i64)> = on
         .rows(

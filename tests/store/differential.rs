@@ -4,19 +4,21 @@ mod compare;
 
 use proptest::prelude::*;
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, Emoji, GroupName, IdempotencyKey, Membership, MembershipState, Message,
-    MessageId, MessageKind, PageRequest, Profile, ReadMarker, Role, UserId,
+    Change, ChangeKind, Conversation, ConversationId, Cut, Emoji, GroupName, IdempotencyKey,
+    Membership, MembershipState, Message, MessageId, MessageKind, PageRequest, Profile, ReadMarker,
+    Role, UserId,
 };
 use wideroom::store::{
-    Archive, Audience, FlagsChange, ImportPlaces, ImportRow, MarkerMove, MembershipChange, NewConversation, NewMessage, ProfileChange,
-    Renaming, Result, Store, Turn, TurnKind,
+    Archive, Audience, FlagsChange, ImportPlaces, ImportRow, MarkerMove, MembershipChange,
+    NewConversation, NewMessage, ProfileChange, Renaming, Result, Store, Turn, TurnKind,
 };
 
 use self::compare::{any_questions, compare};
 use super::Stage;
 use super::ask::{assert_sound, only, runner, try_row};
 use crate::support::words::{
-    START, change, conversation, conversation_id, crowd, deleted, direct, group, id_with, key, message_row, new, system, text, user,
+    START, change, conversation, conversation_id, crowd, deleted, direct, group, id_with, key,
+    message_row, new, system, text, user,
 };
 
 /// The last two of them are large.
@@ -30,17 +32,62 @@ const KEYS: [&str; 3] = ["k", "kk", "K"];
 /// One random step. Numbers select among the existing users and messages, and wrap around.
 #[derive(Debug, Clone)]
 enum Step {
-    Make { conversation: u8, people: u8, created: i64 },
-    MakeDirect { one: u8, other: u8 },
-    Append { conversation: u8, sends: Vec<Send> },
-    Mark { conversation: u8, user: u8, place: u8, how: Mark },
-    Set { conversation: u8, user: u8, muted: Option<bool>, pinned: Option<bool>, archive: Option<u8> },
-    Deliver { conversation: u8, user: u8, micros: i64 },
-    Tell { user: u8, display_name: Option<Option<bool>>, avatar_url: Option<Option<bool>> },
-    React { conversation: u8, user: u8, place: u8, emoji: u8, is_on: bool },
-    See { user: u8, micros: i64 },
-    Turn { conversation: u8, turns: Vec<(u8, u8)>, is_stale: bool },
-    Rename { conversation: u8, name: u8 },
+    Make {
+        conversation: u8,
+        people: u8,
+        created: i64,
+    },
+    MakeDirect {
+        one: u8,
+        other: u8,
+    },
+    Append {
+        conversation: u8,
+        sends: Vec<Send>,
+    },
+    Mark {
+        conversation: u8,
+        user: u8,
+        place: u8,
+        how: Mark,
+    },
+    Set {
+        conversation: u8,
+        user: u8,
+        muted: Option<bool>,
+        pinned: Option<bool>,
+        archive: Option<u8>,
+    },
+    Deliver {
+        conversation: u8,
+        user: u8,
+        micros: i64,
+    },
+    Tell {
+        user: u8,
+        display_name: Option<Option<bool>>,
+        avatar_url: Option<Option<bool>>,
+    },
+    React {
+        conversation: u8,
+        user: u8,
+        place: u8,
+        emoji: u8,
+        is_on: bool,
+    },
+    See {
+        user: u8,
+        micros: i64,
+    },
+    Turn {
+        conversation: u8,
+        turns: Vec<(u8, u8)>,
+        is_stale: bool,
+    },
+    Rename {
+        conversation: u8,
+        name: u8,
+    },
     Import(Vec<Line>),
 }
 
@@ -62,15 +109,40 @@ enum Mark {
 
 #[derive(Debug, Clone)]
 enum Line {
-    Conversation { conversation: u8, activity: Option<i64>, created: i64 },
-    Participant { conversation: u8, user: u8, read: Option<u8>, has_left: bool, since: Option<i64> },
-    Message { conversation: u8, back: i64, rest: u8, is_deleted: bool },
+    Conversation {
+        conversation: u8,
+        activity: Option<i64>,
+        created: i64,
+    },
+    Participant {
+        conversation: u8,
+        user: u8,
+        read: Option<u8>,
+        has_left: bool,
+        since: Option<i64>,
+    },
+    Message {
+        conversation: u8,
+        back: i64,
+        rest: u8,
+        is_deleted: bool,
+    },
     User(u8),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let send = (any::<u8>(), 0..3_i64, prop::bool::weighted(0.15), proptest::option::weighted(0.3, 0..3_u8))
-        .prop_map(|(sender, gap, is_system, key)| Send { sender, gap, is_system, key });
+    let send = (
+        any::<u8>(),
+        0..3_i64,
+        prop::bool::weighted(0.15),
+        proptest::option::weighted(0.3, 0..3_u8),
+    )
+        .prop_map(|(sender, gap, is_system, key)| Send {
+            sender,
+            gap,
+            is_system,
+            key,
+        });
     let how = prop::sample::select(vec![Mark::Read, Mark::Read, Mark::Unread, Mark::Late]);
     let line = prop_oneof![
         2 => (0..CONVERSATIONS, proptest::option::of(0..60_i64), 0..9_i64)
@@ -117,18 +189,49 @@ impl Player<'_> {
     async fn play(&mut self, step: &Step) -> String {
         self.micros += 1;
         match step {
-            Step::Make { conversation, people, created } => {
-                format!("{:?}", self.store.create_conversation(&self.group(*conversation, *people, *created)).await)
+            Step::Make {
+                conversation,
+                people,
+                created,
+            } => {
+                format!(
+                    "{:?}",
+                    self.store
+                        .create_conversation(&self.group(*conversation, *people, *created))
+                        .await
+                )
             }
             Step::MakeDirect { one, other } => {
-                let new = NewConversation { change: change(self.micros), ..direct(&name(*one), &name(*other)) };
+                let new = NewConversation {
+                    change: change(self.micros),
+                    ..direct(&name(*one), &name(*other))
+                };
                 format!("{:?}", self.store.create_conversation(&new).await)
             }
-            Step::Append { conversation: number, sends } => self.append(conversation_id(*number), sends).await,
-            Step::Mark { conversation: number, user, place, how } => self.mark(conversation_id(*number), *user, *place, *how).await,
-            Step::Set { conversation: number, user, muted, pinned, archive } => {
+            Step::Append {
+                conversation: number,
+                sends,
+            } => self.append(conversation_id(*number), sends).await,
+            Step::Mark {
+                conversation: number,
+                user,
+                place,
+                how,
+            } => {
+                self.mark(conversation_id(*number), *user, *place, *how)
+                    .await
+            }
+            Step::Set {
+                conversation: number,
+                user,
+                muted,
+                pinned,
+                archive,
+            } => {
                 let people = self.people(conversation_id(*number)).await;
-                let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else { return "nobody is there".to_owned() };
+                let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else {
+                    return "nobody is there".to_owned();
+                };
                 let archive = archive.map(any_archive);
                 let to = FlagsChange {
                     conversation: conversation_id(*number),
@@ -139,29 +242,88 @@ impl Player<'_> {
                 };
                 format!("{:?}", self.store.set_flags(user, &to).await)
             }
-            Step::Deliver { conversation: number, user, micros } => {
+            Step::Deliver {
+                conversation: number,
+                user,
+                micros,
+            } => {
                 let people = self.people(conversation_id(*number)).await;
-                let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else { return "nobody is there".to_owned() };
-                format!("{:?}", self.store.mark_delivered(user, conversation_id(*number), id_at(*micros, 0x80).order_key()).await)
+                let Some(user) = people.get(usize::from(*user) % people.len().max(1)) else {
+                    return "nobody is there".to_owned();
+                };
+                format!(
+                    "{:?}",
+                    self.store
+                        .mark_delivered(
+                            user,
+                            conversation_id(*number),
+                            id_at(*micros, 0x80).order_key()
+                        )
+                        .await
+                )
             }
-            Step::Tell { user, display_name, avatar_url } => {
+            Step::Tell {
+                user,
+                display_name,
+                avatar_url,
+            } => {
                 // One of two texts, so that it may be the same again.
-                let text = |given: Option<Option<bool>>| given.map(|text| text.map(|text| text.to_string()));
-                let to = ProfileChange { display_name: text(*display_name), avatar_url: text(*avatar_url) };
+                let text = |given: Option<Option<bool>>| {
+                    given.map(|text| text.map(|text| text.to_string()))
+                };
+                let to = ProfileChange {
+                    display_name: text(*display_name),
+                    avatar_url: text(*avatar_url),
+                };
                 format!("{:?}", self.store.change_profile(&name(*user), &to).await)
             }
-            Step::React { conversation: number, user, place, emoji, is_on } => {
-                self.react(conversation_id(*number), *user, *place, *emoji, *is_on).await
+            Step::React {
+                conversation: number,
+                user,
+                place,
+                emoji,
+                is_on,
+            } => {
+                self.react(conversation_id(*number), *user, *place, *emoji, *is_on)
+                    .await
             }
-            Step::See { user, micros } => format!("{:?}", self.store.mark_seen(&name(*user), START.plus_micros(*micros)).await),
-            Step::Turn { conversation: number, turns, is_stale } => self.turn(conversation_id(*number), turns, *is_stale).await,
-            Step::Rename { conversation: number, name } => {
-                let Some(message) = self.system(conversation_id(*number), 1).await else { return "nobody is there".to_owned() };
+            Step::See { user, micros } => format!(
+                "{:?}",
+                self.store
+                    .mark_seen(&name(*user), START.plus_micros(*micros))
+                    .await
+            ),
+            Step::Turn {
+                conversation: number,
+                turns,
+                is_stale,
+            } => self.turn(conversation_id(*number), turns, *is_stale).await,
+            Step::Rename {
+                conversation: number,
+                name,
+            } => {
+                let Some(message) = self.system(conversation_id(*number), 1).await else {
+                    return "nobody is there".to_owned();
+                };
                 let (kind, user) = (ChangeKind::ConversationRenamed, message.sender.clone());
-                let change = Change { id: self.before(&message, 1), kind, message: message.id, user };
+                let change = Change {
+                    id: self.before(&message, 1),
+                    kind,
+                    message: message.id,
+                    user,
+                };
                 let name = GroupName::parse(&format!("name {name}")).unwrap();
-                let to = Renaming { name, change, message: message.into() };
-                self.told(self.store.rename_conversation(conversation_id(*number), &to).await.map(Some))
+                let to = Renaming {
+                    name,
+                    change,
+                    message: message.into(),
+                };
+                self.told(
+                    self.store
+                        .rename_conversation(conversation_id(*number), &to)
+                        .await
+                        .map(Some),
+                )
             }
             Step::Import(lines) => {
                 self.is_imported = true;
@@ -182,7 +344,10 @@ impl Player<'_> {
         let mut new = group(conversation_id(number), &users);
         // Never after the first message, but at the same moment as others.
         new.conversation.created_at = START.plus_micros(created - 10);
-        NewConversation { change: change(self.micros), ..new }
+        NewConversation {
+            change: change(self.micros),
+            ..new
+        }
     }
 
     /// Sends as a chat does: from participants, with ids after all that is there.
@@ -201,15 +366,29 @@ impl Player<'_> {
             }
             self.micros = id.moment().micros() - START.micros();
             last = Some(id);
-            let kind = if send.is_system { MessageKind::System } else { MessageKind::Text };
+            let kind = if send.is_system {
+                MessageKind::System
+            } else {
+                MessageKind::Text
+            };
             let sender = &people[usize::from(send.sender) % people.len()];
             let is_used = |key: &IdempotencyKey| {
-                messages.iter().any(|new| new.message.sender == *sender && new.message.client_key.as_ref() == Some(key))
+                messages.iter().any(|new| {
+                    new.message.sender == *sender && new.message.client_key.as_ref() == Some(key)
+                })
             };
             let client_key = send.key.map(any_key).filter(|key| !is_used(key));
-            messages.push(new(Message { kind, client_key, ..text(conversation, id, sender) }));
+            messages.push(new(Message {
+                kind,
+                client_key,
+                ..text(conversation, id, sender)
+            }));
         }
-        let appended = self.store.append_messages(conversation, &messages).await.unwrap();
+        let appended = self
+            .store
+            .append_messages(conversation, &messages)
+            .await
+            .unwrap();
         let mut users = appended.audience.users.map(|users| users.to_vec());
         users.iter_mut().for_each(|users| users.sort());
         format!("{users:?} {:?}", appended.taken)
@@ -218,7 +397,8 @@ impl Player<'_> {
     /// A SYSTEM message of somebody there, with space before it for the ids of so many changes.
     async fn system(&mut self, conversation: ConversationId, changes: i64) -> Option<Message> {
         let sender = self.people(conversation).await.into_iter().next()?;
-        let last = only(self.store.newest_events(&[conversation]).await.unwrap()).map_or(0, |last| last.moment().micros() - START.micros());
+        let last = only(self.store.newest_events(&[conversation]).await.unwrap())
+            .map_or(0, |last| last.moment().micros() - START.micros());
         self.micros = self.micros.max(last + 1) + changes;
         Some(system(conversation, id_at(self.micros, 0x80), &sender))
     }
@@ -228,99 +408,264 @@ impl Player<'_> {
     }
 
     fn told(&self, kept: Result<Option<Audience>>) -> String {
-        let mut users = kept.unwrap().map(|audience| audience.users.map(|users| users.to_vec()));
+        let mut users = kept
+            .unwrap()
+            .map(|audience| audience.users.map(|users| users.to_vec()));
         users.iter_mut().flatten().for_each(|users| users.sort());
         format!("{users:?}")
     }
 
     /// Adds, removes and gives roles as a chat does: to those who are there or not.
-    async fn turn(&mut self, conversation: ConversationId, turns: &[(u8, u8)], is_stale: bool) -> String {
-        let mut turns: Vec<_> = turns.iter().map(|(user, what)| (name(*user), *what)).collect();
+    async fn turn(
+        &mut self,
+        conversation: ConversationId,
+        turns: &[(u8, u8)],
+        is_stale: bool,
+    ) -> String {
+        let mut turns: Vec<_> = turns
+            .iter()
+            .map(|(user, what)| (name(*user), *what))
+            .collect();
         turns.sort();
         turns.dedup_by(|one, other| one.0 == other.0);
         let count = i64::try_from(turns.len()).unwrap();
-        let Some(message) = self.system(conversation, count).await else { return "nobody is there".to_owned() };
-        let users: Vec<_> = turns.iter().map(|(user, _)| user.clone()).collect();
-        let members = self.store.members(conversation, &users).await.unwrap().unwrap();
-        let (since, role) = (Some(message.id.moment()), |n: u8| [Role::Owner, Role::Admin, Role::Member][usize::from(n) % 3]);
-        let turn = |((user, what), present): ((UserId, u8), &Option<Membership>)| match present {
-            Some(present) if present.is_joined() && what % 2 == 0 => {
-                Turn { user, kind: TurnKind::Leaves, membership: Membership { state: MembershipState::Left, since, ..*present } }
-            }
-            Some(present) if present.is_joined() => {
-                Turn { user, kind: TurnKind::Stays, membership: Membership { role: role(what / 2), ..*present } }
-            }
-            _ => Turn { user, kind: TurnKind::Joins, membership: Membership { since, ..Membership::joined(role(what)) } },
+        let Some(message) = self.system(conversation, count).await else {
+            return "nobody is there".to_owned();
         };
-        let turns: Vec<_> = turns.into_iter().zip(&members.memberships).map(turn).collect();
+        let users: Vec<_> = turns.iter().map(|(user, _)| user.clone()).collect();
+        let members = self
+            .store
+            .members(conversation, &users)
+            .await
+            .unwrap()
+            .unwrap();
+        let (since, role) = (Some(message.id.moment()), |n: u8| {
+            [Role::Owner, Role::Admin, Role::Member][usize::from(n) % 3]
+        });
+        let turn = |((user, what), present): ((UserId, u8), &Option<Membership>)| match present {
+            Some(present) if present.is_joined() && what % 2 == 0 => Turn {
+                user,
+                kind: TurnKind::Leaves,
+                membership: Membership {
+                    state: MembershipState::Left,
+                    since,
+                    ..*present
+                },
+            },
+            Some(present) if present.is_joined() => Turn {
+                user,
+                kind: TurnKind::Stays,
+                membership: Membership {
+                    role: role(what / 2),
+                    ..*present
+                },
+            },
+            _ => Turn {
+                user,
+                kind: TurnKind::Joins,
+                membership: Membership {
+                    since,
+                    ..Membership::joined(role(what))
+                },
+            },
+        };
+        let turns: Vec<_> = turns
+            .into_iter()
+            .zip(&members.memberships)
+            .map(turn)
+            .collect();
         let change = |(back, turn): (i64, &Turn)| {
-            let kind = if turn.kind == TurnKind::Joins { ChangeKind::ParticipantAdded } else { ChangeKind::RoleChanged };
-            Change { id: self.before(&message, count - back), kind, message: message.id, user: turn.user.clone() }
+            let kind = if turn.kind == TurnKind::Joins {
+                ChangeKind::ParticipantAdded
+            } else {
+                ChangeKind::RoleChanged
+            };
+            Change {
+                id: self.before(&message, count - back),
+                kind,
+                message: message.id,
+                user: turn.user.clone(),
+            }
         };
         let changes = (0..).zip(&turns).map(change).collect();
-        let seen = if is_stale { Some(change_id_of_nothing()) } else { members.version };
-        let change = MembershipChange { seen, turns, changes, message: message.into() };
+        let seen = if is_stale {
+            Some(change_id_of_nothing())
+        } else {
+            members.version
+        };
+        let change = MembershipChange {
+            seen,
+            turns,
+            changes,
+            message: message.into(),
+        };
         self.told(self.store.change_membership(conversation, &change).await)
     }
 
     /// Reacts as a chat does, to any message there: with an id after all that is there.
-    async fn react(&mut self, conversation: ConversationId, user: u8, place: u8, emoji: u8, is_on: bool) -> String {
+    async fn react(
+        &mut self,
+        conversation: ConversationId,
+        user: u8,
+        place: u8,
+        emoji: u8,
+        is_on: bool,
+    ) -> String {
         let people = self.people(conversation).await;
-        let Some(user) = people.get(usize::from(user) % people.len().max(1)) else { return "nobody is there".to_owned() };
-        let page = self.store.history(conversation, &Cut::default(), &PageRequest::first(100)).await.unwrap();
-        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else { return "nothing is there".to_owned() };
-        let last = only(self.store.newest_events(&[conversation]).await.unwrap()).map_or(0, |last| last.moment().micros() - START.micros());
+        let Some(user) = people.get(usize::from(user) % people.len().max(1)) else {
+            return "nobody is there".to_owned();
+        };
+        let page = self
+            .store
+            .history(conversation, &Cut::default(), &PageRequest::first(100))
+            .await
+            .unwrap();
+        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else {
+            return "nothing is there".to_owned();
+        };
+        let last = only(self.store.newest_events(&[conversation]).await.unwrap())
+            .map_or(0, |last| last.moment().micros() - START.micros());
         self.micros = self.micros.max(last + 1);
         let (kind, id) = (ChangeKind::ReactionsChanged, change(self.micros));
-        let change = Change { id, kind, message: message.id, user: user.clone() };
-        format!("{:?}", self.store.react(conversation, &any_emoji(emoji), is_on, &change).await)
+        let change = Change {
+            id,
+            kind,
+            message: message.id,
+            user: user.clone(),
+        };
+        format!(
+            "{:?}",
+            self.store
+                .react(conversation, &any_emoji(emoji), is_on, &change)
+                .await
+        )
     }
 
     async fn people(&self, conversation: ConversationId) -> Vec<UserId> {
-        let page = self.store.participants(conversation, &PageRequest::first(100)).await.unwrap();
-        page.items.into_iter().map(|participant| participant.user).collect()
+        let page = self
+            .store
+            .participants(conversation, &PageRequest::first(100))
+            .await
+            .unwrap();
+        page.items
+            .into_iter()
+            .map(|participant| participant.user)
+            .collect()
     }
 
     /// Marks as a chat does, from the row it sees.
     async fn mark(&self, conversation: ConversationId, user: u8, place: u8, how: Mark) -> String {
         let people = self.people(conversation).await;
-        let Some(user) = people.get(usize::from(user) % people.len().max(1)) else { return "nobody is there".to_owned() };
-        let row = try_row(self.store, user, conversation).await.expect("participants have entries");
-        let page = self.store.history(conversation, &Cut::default(), &PageRequest::first(100)).await.unwrap();
-        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else { return "nothing is there".to_owned() };
+        let Some(user) = people.get(usize::from(user) % people.len().max(1)) else {
+            return "nobody is there".to_owned();
+        };
+        let row = try_row(self.store, user, conversation)
+            .await
+            .expect("participants have entries");
+        let page = self
+            .store
+            .history(conversation, &Cut::default(), &PageRequest::first(100))
+            .await
+            .unwrap();
+        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else {
+            return "nothing is there".to_owned();
+        };
         let up_to = message.id.order_key();
         let now = START.plus_micros(self.micros).micros().cast_unsigned();
         let (marker, read_up_to) = match how {
-            Mark::Read => (ReadMarker { up_to, ..row.marker }, Some(up_to)),
+            Mark::Read => (
+                ReadMarker {
+                    up_to,
+                    ..row.marker
+                },
+                Some(up_to),
+            ),
             Mark::Unread => {
                 let epoch = now.max(row.marker.epoch + 1);
-                (ReadMarker { epoch, up_to: row.read_up_to().min(up_to.before()) }, None)
+                (
+                    ReadMarker {
+                        epoch,
+                        up_to: row.read_up_to().min(up_to.before()),
+                    },
+                    None,
+                )
             }
-            Mark::Late => (ReadMarker { epoch: row.marker.epoch / 2, up_to }, Some(up_to)),
+            Mark::Late => (
+                ReadMarker {
+                    epoch: row.marker.epoch / 2,
+                    up_to,
+                },
+                Some(up_to),
+            ),
         };
         // Whether a mark that moves nothing is a change is not promised: such a one has an id that can be the newest of nothing.
-        let micros = if marker > row.marker { self.micros } else { -100 };
-        let to = MarkerMove { conversation, marker, read_up_to, change: change(micros) };
-        format!("{:?} {:?}", to, self.store.move_read_marker(user, &to).await)
+        let micros = if marker > row.marker {
+            self.micros
+        } else {
+            -100
+        };
+        let to = MarkerMove {
+            conversation,
+            marker,
+            read_up_to,
+            change: change(micros),
+        };
+        format!(
+            "{:?} {:?}",
+            to,
+            self.store.move_read_marker(user, &to).await
+        )
     }
 
     fn row(&self, line: &Line) -> ImportRow {
         match *line {
-            Line::Conversation { conversation: number, activity, created } => {
-                let made = conversation(conversation_id(number), wideroom::model::ConversationKind::Group, START.plus_micros(created));
-                ImportRow::Conversation { conversation: made, last_activity: activity.map(|micros| START.plus_micros(micros)) }
+            Line::Conversation {
+                conversation: number,
+                activity,
+                created,
+            } => {
+                let made = conversation(
+                    conversation_id(number),
+                    wideroom::model::ConversationKind::Group,
+                    START.plus_micros(created),
+                );
+                ImportRow::Conversation {
+                    conversation: made,
+                    last_activity: activity.map(|micros| START.plus_micros(micros)),
+                }
             }
-            Line::Participant { conversation: number, user, read, has_left, since } => {
-                let mut membership = wideroom::model::Membership::joined(wideroom::model::Role::Member);
+            Line::Participant {
+                conversation: number,
+                user,
+                read,
+                has_left,
+                since,
+            } => {
+                let mut membership =
+                    wideroom::model::Membership::joined(wideroom::model::Role::Member);
                 membership.since = since.map(|micros| START.plus_micros(micros));
                 if has_left {
                     membership.state = wideroom::model::MembershipState::Left;
                 }
                 let read_up_to = read.map(|place| id_at(place.into(), place));
-                let places = ImportPlaces { read_up_to, delivered_up_to: read_up_to, ..ImportPlaces::default() };
-                ImportRow::Participant { conversation: conversation_id(number), user: name(user), membership, places }
+                let places = ImportPlaces {
+                    read_up_to,
+                    delivered_up_to: read_up_to,
+                    ..ImportPlaces::default()
+                };
+                ImportRow::Participant {
+                    conversation: conversation_id(number),
+                    user: name(user),
+                    membership,
+                    places,
+                }
             }
-            Line::Message { conversation: number, back, rest, is_deleted } => {
+            Line::Message {
+                conversation: number,
+                back,
+                rest,
+                is_deleted,
+            } => {
                 let id = id_at((self.micros - back).max(0), rest);
                 let sender = name(rest % 5);
                 message_row(if is_deleted {
@@ -330,8 +675,14 @@ impl Player<'_> {
                 })
             }
             Line::User(n) => {
-                let profile = Profile { display_name: Some(format!("at {}", self.micros)), ..Profile::default() };
-                ImportRow::User { user: name(n), profile }
+                let profile = Profile {
+                    display_name: Some(format!("at {}", self.micros)),
+                    ..Profile::default()
+                };
+                ImportRow::User {
+                    user: name(n),
+                    profile,
+                }
             }
         }
     }
@@ -366,7 +717,11 @@ fn any_key(n: u8) -> IdempotencyKey {
 fn all_conversations() -> Vec<ConversationId> {
     let users = NAMES.map(user);
     let mut conversations: Vec<_> = (0..CONVERSATIONS + 1).map(conversation_id).collect();
-    conversations.extend(users.iter().flat_map(|one| users.iter().map(|other| ConversationId::direct(one, other))));
+    conversations.extend(
+        users
+            .iter()
+            .flat_map(|one| users.iter().map(|other| ConversationId::direct(one, other))),
+    );
     conversations.sort_unstable();
     conversations.dedup();
     conversations
@@ -376,32 +731,58 @@ pub fn an_engine_answers_like_the_oracle(open: impl AsyncFn() -> Option<Stage>) 
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Most conversations are made at the start, so that later steps find something.
     let made = prop::collection::vec((1..32_u8, 0..9_i64), 0..usize::from(CONVERSATIONS));
-    let make = |(conversation, (people, created))| Step::Make { conversation, people, created };
+    let make = |(conversation, (people, created))| Step::Make {
+        conversation,
+        people,
+        created,
+    };
     // Changes after a position are compared only without imports, so half of the cases import nothing.
-    let steps = (made, prop::collection::vec(any_step(), 1..60), any::<bool>()).prop_map(move |(made, steps, may_import)| {
-        let steps = steps.into_iter().filter(|step| may_import || !matches!(step, Step::Import(_)));
-        (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>()
-    });
-    let outcome = runner(24).run(&(steps, any_questions(), any_questions()), |(steps, questions, later_questions)| {
-        runtime.block_on(async {
-            let Some(stage) = open().await else { return };
-            let oracle = Stage::oracle();
-            let mut engine = Player { store: stage.store(), micros: 0, is_imported: false };
-            let mut naive = Player { store: oracle.store(), micros: 0, is_imported: false };
-            for (n, step) in steps.iter().enumerate() {
-                assert_eq!(engine.play(step).await, naive.play(step).await, "step {n}: {step:?}");
-                if n == steps.len() / 2 {
-                    compare(engine.store, naive.store, &questions, naive.is_imported).await;
-                }
-            }
-            let is_imported = naive.is_imported;
-            compare(stage.store(), oracle.store(), &questions, is_imported).await;
-            assert_sound(stage.store()).await;
-            let stage = stage.reopened().await;
-            compare(stage.store(), oracle.store(), &later_questions, is_imported).await;
-            stage.close().await;
+    let steps = (
+        made,
+        prop::collection::vec(any_step(), 1..60),
+        any::<bool>(),
+    )
+        .prop_map(move |(made, steps, may_import)| {
+            let steps = steps
+                .into_iter()
+                .filter(|step| may_import || !matches!(step, Step::Import(_)));
+            (1..).zip(made).map(make).chain(steps).collect::<Vec<_>>()
         });
-        Ok(())
-    });
+    let outcome = runner(24).run(
+        &(steps, any_questions(), any_questions()),
+        |(steps, questions, later_questions)| {
+            runtime.block_on(async {
+                let Some(stage) = open().await else { return };
+                let oracle = Stage::oracle();
+                let mut engine = Player {
+                    store: stage.store(),
+                    micros: 0,
+                    is_imported: false,
+                };
+                let mut naive = Player {
+                    store: oracle.store(),
+                    micros: 0,
+                    is_imported: false,
+                };
+                for (n, step) in steps.iter().enumerate() {
+                    assert_eq!(
+                        engine.play(step).await,
+                        naive.play(step).await,
+                        "step {n}: {step:?}"
+                    );
+                    if n == steps.len() / 2 {
+                        compare(engine.store, naive.store, &questions, naive.is_imported).await;
+                    }
+                }
+                let is_imported = naive.is_imported;
+                compare(stage.store(), oracle.store(), &questions, is_imported).await;
+                assert_sound(stage.store()).await;
+                let stage = stage.reopened().await;
+                compare(stage.store(), oracle.store(), &later_questions, is_imported).await;
+                stage.close().await;
+            });
+            Ok(())
+        },
+    );
     outcome.unwrap_or_else(|fault| panic!("{fault}"));
 }

@@ -11,7 +11,10 @@ use super::ask::{history, inbox, make, send};
 use crate::support::words::{NOW, conversation_id, crowd, id, new, text, users};
 
 fn options(folder: &tempfile::TempDir) -> Options {
-    Options { free_bytes_min: 0, ..Options::new(folder.path()) }
+    Options {
+        free_bytes_min: 0,
+        ..Options::new(folder.path())
+    }
 }
 
 async fn open(options: Options) -> Result<Embedded, OpenError> {
@@ -20,7 +23,11 @@ async fn open(options: Options) -> Result<Embedded, OpenError> {
 
 /// The error, in its words.
 async fn refusal(options: Options) -> String {
-    open(options).await.err().expect("it is refused").to_string()
+    open(options)
+        .await
+        .err()
+        .expect("it is refused")
+        .to_string()
 }
 
 #[tokio::test]
@@ -33,15 +40,21 @@ async fn acknowledged_writes_survive_a_reopening() {
     let was_closed = [true, false];
     let mut store = store;
     for (n, is_closed) in (2..).zip(was_closed) {
-        let before =
-            (inbox(&store, &people[1]).await, store.newest_id().await.unwrap(), store.message_counts(&[conversation_id(1)]).await.unwrap());
+        let before = (
+            inbox(&store, &people[1]).await,
+            store.newest_id().await.unwrap(),
+            store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        );
         if is_closed {
             store.close().await.unwrap();
         }
         drop(store);
         store = open(options(&folder)).await.unwrap();
-        let after =
-            (inbox(&store, &people[1]).await, store.newest_id().await.unwrap(), store.message_counts(&[conversation_id(1)]).await.unwrap());
+        let after = (
+            inbox(&store, &people[1]).await,
+            store.newest_id().await.unwrap(),
+            store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        );
         assert_eq!(before, after);
         send(&store, conversation_id(1), n, &people[1]).await;
     }
@@ -80,9 +93,20 @@ async fn a_store_that_ends_before_what_it_acknowledged_is_refused_unless_that_is
     copy(&saved.path().join("db"), &folder.path().join("db"));
 
     let refusal = refusal(options(&folder)).await;
-    assert!(refusal.contains("ends at commit 1, but commit 2 was acknowledged"), "{refusal}");
-    let store = open(Options { accept_loss: true, ..options(&folder) }).await.unwrap();
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [0]);
+    assert!(
+        refusal.contains("ends at commit 1, but commit 2 was acknowledged"),
+        "{refusal}"
+    );
+    let store = open(Options {
+        accept_loss: true,
+        ..options(&folder)
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [0]
+    );
     store.close().await.unwrap();
     drop(store);
     open(options(&folder)).await.unwrap().close().await.unwrap();
@@ -106,8 +130,15 @@ async fn a_folder_that_cannot_be_made_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");
     std::fs::write(&file, "").unwrap();
-    let refusal = refusal(Options { path: file.join("store"), ..options(&folder) }).await;
-    assert!(refusal.contains("a-file") && refusal.contains("check the folder"), "{refusal}");
+    let refusal = refusal(Options {
+        path: file.join("store"),
+        ..options(&folder)
+    })
+    .await;
+    assert!(
+        refusal.contains("a-file") && refusal.contains("check the folder"),
+        "{refusal}"
+    );
 }
 
 #[tokio::test]
@@ -120,11 +151,24 @@ async fn on_a_full_disk_reads_go_on_and_writes_do_not() {
     store.close().await.unwrap();
     drop(store);
 
-    let store = open(Options { free_bytes_min: u64::MAX, ..options(&folder) }).await.unwrap();
-    let refused = store.append_messages(conversation_id(1), &[new(text(conversation_id(1), id(2), &people[0]))]).await;
+    let store = open(Options {
+        free_bytes_min: u64::MAX,
+        ..options(&folder)
+    })
+    .await
+    .unwrap();
+    let refused = store
+        .append_messages(
+            conversation_id(1),
+            &[new(text(conversation_id(1), id(2), &people[0]))],
+        )
+        .await;
     assert!(matches!(refused, Err(Error::Unavailable(_))));
     assert!(store.health().unwrap_err().contains("disk"));
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [1]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [1]
+    );
     store.close().await.unwrap();
 }
 
@@ -135,7 +179,10 @@ async fn a_closed_store_takes_nothing_more_and_says_so() {
     assert_eq!(store.health(), Ok(()));
     store.close().await.unwrap();
     store.close().await.unwrap();
-    assert!(matches!(store.set_note("a", Some("b")).await, Err(Error::Unavailable(_))));
+    assert!(matches!(
+        store.set_note("a", Some("b")).await,
+        Err(Error::Unavailable(_))
+    ));
     assert!(store.health().is_err());
 }
 
@@ -146,11 +193,21 @@ async fn the_same_append_again_counts_once() {
     let people = users(["ann", "ben"]);
     make(&store, conversation_id(1), &people).await;
     let messages = [1, 2, 3].map(|micros| new(text(conversation_id(1), id(micros), &people[0])));
-    store.append_messages(conversation_id(1), &messages[..2]).await.unwrap();
+    store
+        .append_messages(conversation_id(1), &messages[..2])
+        .await
+        .unwrap();
     // As who was not told the outcome does: the same ones, and what came since.
-    let audience = store.append_messages(conversation_id(1), &messages).await.unwrap().audience;
+    let audience = store
+        .append_messages(conversation_id(1), &messages)
+        .await
+        .unwrap()
+        .audience;
     assert_eq!(audience.users.unwrap().len(), 2);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [3]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [3]
+    );
     store.close().await.unwrap();
 }
 
@@ -175,8 +232,14 @@ async fn caches_agree_with_the_disk_under_many_writers_and_readers() {
             for micros in 2..=60 {
                 let sender = &people[usize::try_from(micros % 3).unwrap()];
                 send(&*store, conversation, micros, sender).await;
-                assert_eq!(store.message_counts(&[conversation]).await.unwrap(), [micros.cast_unsigned()]);
-                assert_eq!(store.last_messages(&[conversation]).await.unwrap(), [Some(id(micros))]);
+                assert_eq!(
+                    store.message_counts(&[conversation]).await.unwrap(),
+                    [micros.cast_unsigned()]
+                );
+                assert_eq!(
+                    store.last_messages(&[conversation]).await.unwrap(),
+                    [Some(id(micros))]
+                );
             }
         });
     }
@@ -184,10 +247,21 @@ async fn caches_agree_with_the_disk_under_many_writers_and_readers() {
         let (store, people, conversations) = (store.clone(), people.clone(), conversations.clone());
         tasks.spawn(async move {
             for _ in 0..40 {
-                let page = store.inbox(&people[0], &PageRequest::first(8)).await.unwrap();
-                assert_eq!(page.items.len(), conversations.len(), "each conversation stands once, whatever moves meanwhile");
+                let page = store
+                    .inbox(&people[0], &PageRequest::first(8))
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    page.items.len(),
+                    conversations.len(),
+                    "each conversation stands once, whatever moves meanwhile"
+                );
                 assert!(page.items.is_sorted_by_key(|row| row.key()));
-                let changed = store.inbox_changes(&people[1], OrderKey::MIN, 100).await.unwrap().unwrap();
+                let changed = store
+                    .inbox_changes(&people[1], OrderKey::MIN, 100)
+                    .await
+                    .unwrap()
+                    .unwrap();
                 assert_eq!(changed.len(), conversations.len());
             }
         });

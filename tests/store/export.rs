@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use wideroom::model::{
-    Change, ChangeKind, Content, ConversationId, Cut, Emoji, Flags, InboxRow, Membership, MembershipState, Message, MessageId, OrderKey,
-    PageRequest, Profile, Revision, Role, UserId,
+    Change, ChangeKind, Content, ConversationId, Cut, Emoji, Flags, InboxRow, Membership,
+    MembershipState, Message, MessageId, OrderKey, PageRequest, Profile, Revision, Role, UserId,
 };
 use wideroom::store::{Archive, FlagsChange, ImportPlaces, ImportRow, Imported, Store};
 
 use super::ask::{MarkTo, inbox, make, mark, only, send};
 use super::stage::Stage;
 use crate::support::words::{
-    START, change, content, conversation_id, crowd, deleted, group_row, id, key, message_row, new, participant_row, salted, system, text,
-    user, users,
+    START, change, content, conversation_id, crowd, deleted, group_row, id, key, message_row, new,
+    participant_row, salted, system, text, user, users,
 };
 
 /// All users of this case, walked so many at a time.
@@ -31,24 +31,42 @@ async fn all_users(store: &dyn Store, limit: usize) -> Vec<(UserId, Profile)> {
 }
 
 /// Export rows of the conversations in `of`, in the order of the export, read in batches of `limit`.
-async fn all_conversations(store: &dyn Store, of: &[ConversationId], limit: usize) -> Vec<ImportRow> {
+async fn all_conversations(
+    store: &dyn Store,
+    of: &[ConversationId],
+    limit: usize,
+) -> Vec<ImportRow> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let page = store.all_conversations(after, limit).await.unwrap();
         let is_last = page.len() < limit;
         after = page.last().map(|(conversation, _)| conversation.id);
-        let own = page.into_iter().filter(|(conversation, _)| of.contains(&conversation.id));
-        all.extend(own.map(|(conversation, last_activity)| ImportRow::Conversation { conversation, last_activity }));
+        let own = page
+            .into_iter()
+            .filter(|(conversation, _)| of.contains(&conversation.id));
+        all.extend(
+            own.map(|(conversation, last_activity)| ImportRow::Conversation {
+                conversation,
+                last_activity,
+            }),
+        );
         if is_last {
             return all;
         }
     }
 }
 
-async fn all_participants(store: &dyn Store, id: ConversationId, limit: usize) -> Vec<(UserId, Membership, ImportPlaces)> {
+async fn all_participants(
+    store: &dyn Store,
+    id: ConversationId,
+    limit: usize,
+) -> Vec<(UserId, Membership, ImportPlaces)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = store.all_participants(id, after.as_ref(), limit).await.unwrap();
+        let page = store
+            .all_participants(id, after.as_ref(), limit)
+            .await
+            .unwrap();
         let is_last = page.len() < limit;
         after = page.last().map(|(user, ..)| user.clone());
         all.extend(page);
@@ -58,10 +76,17 @@ async fn all_participants(store: &dyn Store, id: ConversationId, limit: usize) -
     }
 }
 
-async fn all_reactions(store: &dyn Store, message: MessageId, limit: usize) -> Vec<(Emoji, UserId)> {
+async fn all_reactions(
+    store: &dyn Store,
+    message: MessageId,
+    limit: usize,
+) -> Vec<(Emoji, UserId)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = store.all_reactions(conversation_id(1), message, after.as_ref(), limit).await.unwrap();
+        let page = store
+            .all_reactions(conversation_id(1), message, after.as_ref(), limit)
+            .await
+            .unwrap();
         let is_last = page.len() < limit;
         after = page.last().cloned();
         all.extend(page);
@@ -73,50 +98,125 @@ async fn all_reactions(store: &dyn Store, message: MessageId, limit: usize) -> V
 
 /// Everything of some conversations and of all users of the case, by what it is.
 async fn everything(store: &dyn Store, of: &[ConversationId]) -> BTreeMap<String, ImportRow> {
-    let mut rows: Vec<_> = all_users(store, 100).await.into_iter().map(|(user, profile)| ImportRow::User { user, profile }).collect();
+    let mut rows: Vec<_> = all_users(store, 100)
+        .await
+        .into_iter()
+        .map(|(user, profile)| ImportRow::User { user, profile })
+        .collect();
     rows.extend(all_conversations(store, of, 100).await);
     for conversation in of.iter().copied() {
         let people = all_participants(store, conversation, 100).await;
-        rows.extend(people.into_iter().map(|(user, membership, places)| ImportRow::Participant { conversation, user, membership, places }));
-        for message in store.history(conversation, &Cut::default(), &PageRequest::last(100)).await.unwrap().items {
-            let of_message = store.all_reactions(conversation, message.id, None, 100).await.unwrap();
+        rows.extend(
+            people
+                .into_iter()
+                .map(|(user, membership, places)| ImportRow::Participant {
+                    conversation,
+                    user,
+                    membership,
+                    places,
+                }),
+        );
+        for message in store
+            .history(conversation, &Cut::default(), &PageRequest::last(100))
+            .await
+            .unwrap()
+            .items
+        {
+            let of_message = store
+                .all_reactions(conversation, message.id, None, 100)
+                .await
+                .unwrap();
             let at = message.id;
             rows.push(ImportRow::Message(message));
-            rows.extend(of_message.into_iter().map(|(emoji, user)| ImportRow::Reaction { conversation, message: at, emoji, user }));
+            rows.extend(
+                of_message
+                    .into_iter()
+                    .map(|(emoji, user)| ImportRow::Reaction {
+                        conversation,
+                        message: at,
+                        emoji,
+                        user,
+                    }),
+            );
         }
     }
     let key = |row: &ImportRow| match row {
         ImportRow::User { user, .. } => format!("1 {user}"),
         ImportRow::Conversation { conversation, .. } => format!("2 {}", conversation.id),
-        ImportRow::Participant { conversation, user, .. } => format!("3 {conversation} {user}"),
+        ImportRow::Participant {
+            conversation, user, ..
+        } => format!("3 {conversation} {user}"),
         ImportRow::Message(message) => format!("4 {} {}", message.conversation, message.id),
-        ImportRow::Reaction { conversation, message, emoji, user } => format!("5 {conversation} {message} {emoji} {user}"),
+        ImportRow::Reaction {
+            conversation,
+            message,
+            emoji,
+            user,
+        } => format!("5 {conversation} {message} {emoji} {user}"),
     };
     rows.into_iter().map(|row| (key(&row), row)).collect()
 }
 
 pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn Store) {
     let people = crowd(12);
-    let mut rows: Vec<_> = people.iter().map(|user| ImportRow::User { user: user.clone(), profile: Profile::default() }).collect();
+    let mut rows: Vec<_> = people
+        .iter()
+        .map(|user| ImportRow::User {
+            user: user.clone(),
+            profile: Profile::default(),
+        })
+        .collect();
     let conversations: Vec<_> = (1..=12).map(conversation_id).collect();
-    rows.extend(conversations.iter().map(|conversation| group_row(*conversation, None)));
-    rows.extend(people.iter().map(|user| participant_row(conversation_id(1), user)));
-    assert!(store.import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+    rows.extend(
+        conversations
+            .iter()
+            .map(|conversation| group_row(*conversation, None)),
+    );
+    rows.extend(
+        people
+            .iter()
+            .map(|user| participant_row(conversation_id(1), user)),
+    );
+    assert!(
+        store
+            .import(&rows)
+            .await
+            .unwrap()
+            .iter()
+            .all(|fate| *fate == Imported::Added)
+    );
     for limit in [1, 5, 12, 500] {
         // A shared database may hold thousands of others' rows, which are walked too.
-        if limit > 1 || all_users(store, 500).await.len() == store.all_users(None, 500).await.unwrap().len() {
-            let mut found: Vec<_> = all_users(store, limit).await.into_iter().map(|(user, _)| user).collect();
+        if limit > 1
+            || all_users(store, 500).await.len() == store.all_users(None, 500).await.unwrap().len()
+        {
+            let mut found: Vec<_> = all_users(store, limit)
+                .await
+                .into_iter()
+                .map(|(user, _)| user)
+                .collect();
             found.sort();
             assert_eq!(found, people, "{limit} at a time");
-            let mut found: Vec<_> =
-                all_conversations(store, &conversations, limit).await.iter().filter_map(ImportRow::conversation).collect();
+            let mut found: Vec<_> = all_conversations(store, &conversations, limit)
+                .await
+                .iter()
+                .filter_map(ImportRow::conversation)
+                .collect();
             found.sort();
             assert_eq!(found, conversations, "{limit} at a time");
         }
-        let found: Vec<_> = all_participants(store, conversation_id(1), limit).await.into_iter().map(|(user, ..)| user).collect();
+        let found: Vec<_> = all_participants(store, conversation_id(1), limit)
+            .await
+            .into_iter()
+            .map(|(user, ..)| user)
+            .collect();
         assert_eq!(found, people, "{limit} at a time, by name");
     }
-    assert_eq!(all_participants(store, conversation_id(2), 5).await, [], "of a group without people");
+    assert_eq!(
+        all_participants(store, conversation_id(2), 5).await,
+        [],
+        "of a group without people"
+    );
 }
 
 /// A row as a fault, or an earlier version, may have left it.
@@ -125,8 +225,14 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn Store) {
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let with = |micros: i64, metadata: &str| {
         let metadata = serde_json::from_value(serde_json::json!(metadata)).unwrap();
-        let content = Content { metadata: Some(metadata), ..content("kept") };
-        new(Message { content: Some(content), ..text(conversation_id(1), id(micros), &ann) })
+        let content = Content {
+            metadata: Some(metadata),
+            ..content("kept")
+        };
+        new(Message {
+            content: Some(content),
+            ..text(conversation_id(1), id(micros), &ann)
+        })
     };
     let texts = [
         (2, "not json", false),
@@ -135,7 +241,10 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn Store) {
         (6, "1}]},\"body\":\"forged\"", false),
     ];
     for (micros, text, _) in texts {
-        store.append_messages(conversation_id(1), &[with(micros, text)]).await.unwrap();
+        store
+            .append_messages(conversation_id(1), &[with(micros, text)])
+            .await
+            .unwrap();
     }
     for micros in [1, 4, 7] {
         send(store, conversation_id(1), micros, &ben).await;
@@ -143,7 +252,10 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn Store) {
     for limit in [1, 2, 7, 100] {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            let page = store.all_messages(conversation_id(1), after, limit).await.unwrap();
+            let page = store
+                .all_messages(conversation_id(1), after, limit)
+                .await
+                .unwrap();
             let is_last = page.len() < limit;
             after = page.last().map(|stored| stored.id).or(after);
             all.extend(page);
@@ -151,46 +263,134 @@ pub async fn damaged_messages_are_read_with_the_others(store: &dyn Store) {
                 break;
             }
         }
-        assert_eq!(all.iter().map(|stored| stored.id).collect::<Vec<_>>(), (1..=7).map(id).collect::<Vec<_>>(), "{limit} at a time");
+        assert_eq!(
+            all.iter().map(|stored| stored.id).collect::<Vec<_>>(),
+            (1..=7).map(id).collect::<Vec<_>>(),
+            "{limit} at a time"
+        );
         for (stored, micros) in all.iter().zip(1..) {
-            let is_sound = texts.iter().all(|(at, _, is_sound)| *at != micros || *is_sound);
+            let is_sound = texts
+                .iter()
+                .all(|(at, _, is_sound)| *at != micros || *is_sound);
             assert_eq!(stored.message.is_ok(), is_sound, "{micros}: {stored:?}");
         }
-        let kept = all[2].message.as_ref().unwrap().content.as_ref().unwrap().metadata.as_ref().unwrap();
+        let kept = all[2]
+            .message
+            .as_ref()
+            .unwrap()
+            .content
+            .as_ref()
+            .unwrap()
+            .metadata
+            .as_ref()
+            .unwrap();
         assert_eq!(kept.as_str(), texts[1].1, "as it was sent");
     }
     // Pages of history hold them all.
-    assert_eq!(store.history(conversation_id(1), &Cut::default(), &PageRequest::last(100)).await.unwrap().items.len(), 7);
-    assert_eq!(store.all_messages(conversation_id(9), None, 5).await.unwrap().len(), 0);
+    assert_eq!(
+        store
+            .history(conversation_id(1), &Cut::default(), &PageRequest::last(100))
+            .await
+            .unwrap()
+            .items
+            .len(),
+        7
+    );
+    assert_eq!(
+        store
+            .all_messages(conversation_id(9), None, 5)
+            .await
+            .unwrap()
+            .len(),
+        0
+    );
 }
 
 fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {
     let archive = Some(Archive::Begin(START.plus_micros(70)));
-    FlagsChange { conversation, muted: Some(true), pinned: Some(true), archive, change: change(micros) }
+    FlagsChange {
+        conversation,
+        muted: Some(true),
+        pinned: Some(true),
+        archive,
+        change: change(micros),
+    }
 }
 
 pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
     let [ann, ben, cat, dan] = users(["ann", "ben", "cat", "dan"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone(), cat.clone(), dan.clone()]).await;
+    make(
+        store,
+        conversation_id(1),
+        &[ann.clone(), ben.clone(), cat.clone(), dan.clone()],
+    )
+    .await;
     for micros in 1..=6 {
         send(store, conversation_id(1), micros, &dan).await;
     }
     let up_to = |micros: i64| id(micros).order_key();
     // Ann has read, ben marked as unread again what he had read, cat wrote herself and read nothing, dan wrote too.
-    mark(store, &ann, conversation_id(1), MarkTo { epoch: 0, up_to: up_to(4), receipt: true, change: change(10) }).await;
-    mark(store, &ben, conversation_id(1), MarkTo { epoch: 0, up_to: up_to(5), receipt: true, change: change(11) }).await;
-    mark(store, &ben, conversation_id(1), MarkTo { epoch: 7, up_to: up_to(3).before(), receipt: false, change: change(12) }).await;
+    mark(
+        store,
+        &ann,
+        conversation_id(1),
+        MarkTo {
+            epoch: 0,
+            up_to: up_to(4),
+            receipt: true,
+            change: change(10),
+        },
+    )
+    .await;
+    mark(
+        store,
+        &ben,
+        conversation_id(1),
+        MarkTo {
+            epoch: 0,
+            up_to: up_to(5),
+            receipt: true,
+            change: change(11),
+        },
+    )
+    .await;
+    mark(
+        store,
+        &ben,
+        conversation_id(1),
+        MarkTo {
+            epoch: 7,
+            up_to: up_to(3).before(),
+            receipt: false,
+            change: change(12),
+        },
+    )
+    .await;
     send(store, conversation_id(1), 13, &cat).await;
-    store.mark_delivered(&ann, conversation_id(1), up_to(6)).await.unwrap();
-    store.set_flags(&ann, &flags_change(14, conversation_id(1))).await.unwrap();
+    store
+        .mark_delivered(&ann, conversation_id(1), up_to(6))
+        .await
+        .unwrap();
+    store
+        .set_flags(&ann, &flags_change(14, conversation_id(1)))
+        .await
+        .unwrap();
     let places = |read: Option<i64>, unread: Option<MessageId>| ImportPlaces {
         read_up_to: read.map(id),
         unread_from: unread,
         ..ImportPlaces::default()
     };
     let behind = |micros: i64| Some(MessageId::first_after(up_to(micros)));
-    let flags = Flags { is_muted: true, is_pinned: true, archived_at: Some(START.plus_micros(70)) };
-    let of_ann = ImportPlaces { delivered_up_to: Some(id(6)), flags, ..places(Some(4), None) };
+    let flags = Flags {
+        is_muted: true,
+        is_pinned: true,
+        archived_at: Some(START.plus_micros(70)),
+    };
+    let of_ann = ImportPlaces {
+        delivered_up_to: Some(id(6)),
+        flags,
+        ..places(Some(4), None)
+    };
     let member = Membership::joined(Role::Member);
     let expected = [
         (ann.clone(), Membership::joined(Role::Owner), of_ann),
@@ -198,20 +398,51 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
         (cat, member, places(None, behind(13))),
         (dan, member, places(None, behind(6))),
     ];
-    assert_eq!(all_participants(store, conversation_id(1), 9).await, expected);
+    assert_eq!(
+        all_participants(store, conversation_id(1), 9).await,
+        expected
+    );
     // The export does not invent an OWNER. It includes participants who have left.
-    let gone = Membership { state: MembershipState::Left, role: Role::Admin, since: Some(START) };
-    let left = ImportRow::Participant { conversation: conversation_id(2), user: ann.clone(), membership: gone, places: of_ann };
-    store.import(&[group_row(conversation_id(2), None), left, participant_row(conversation_id(2), &user("eve"))]).await.unwrap();
-    assert_eq!(all_participants(store, conversation_id(2), 9).await, [(ann, gone, of_ann), (user("eve"), member, ImportPlaces::default())]);
+    let gone = Membership {
+        state: MembershipState::Left,
+        role: Role::Admin,
+        since: Some(START),
+    };
+    let left = ImportRow::Participant {
+        conversation: conversation_id(2),
+        user: ann.clone(),
+        membership: gone,
+        places: of_ann,
+    };
+    store
+        .import(&[
+            group_row(conversation_id(2), None),
+            left,
+            participant_row(conversation_id(2), &user("eve")),
+        ])
+        .await
+        .unwrap();
+    assert_eq!(
+        all_participants(store, conversation_id(2), 9).await,
+        [
+            (ann, gone, of_ann),
+            (user("eve"), member, ImportPlaces::default())
+        ]
+    );
 }
 
 /// A bit of everything, sent and changed as people do it.
 async fn lived_in(store: &dyn Store, people: &[UserId]) {
-    let [ann, ben, cat] = &people[..3] else { panic!("three people at least") };
+    let [ann, ben, cat] = &people[..3] else {
+        panic!("three people at least")
+    };
     make(store, conversation_id(1), &people[..3]).await;
     make(store, conversation_id(2), people).await;
-    let keyed = Message { client_key: Some(key("k")), reply_to: Some(id(1)), ..text(conversation_id(1), id(3), ben) };
+    let keyed = Message {
+        client_key: Some(key("k")),
+        reply_to: Some(id(1)),
+        ..text(conversation_id(1), id(3), ben)
+    };
     for message in [
         text(conversation_id(1), id(1), ann),
         system(conversation_id(1), id(2), ann),
@@ -219,22 +450,78 @@ async fn lived_in(store: &dyn Store, people: &[UserId]) {
         text(conversation_id(2), id(4), ann),
         text(conversation_id(1), id(5), cat),
     ] {
-        store.append_messages(message.conversation, &[new(message)]).await.unwrap();
+        store
+            .append_messages(message.conversation, &[new(message)])
+            .await
+            .unwrap();
     }
-    let changed = |micros, kind, message, user: &UserId| Change { id: change(micros), kind, message: id(message), user: user.clone() };
-    let edited = wideroom::model::Content { edited_at: Some(START.plus_micros(20)), ..content("better") };
+    let changed = |micros, kind, message, user: &UserId| Change {
+        id: change(micros),
+        kind,
+        message: id(message),
+        user: user.clone(),
+    };
+    let edited = wideroom::model::Content {
+        edited_at: Some(START.plus_micros(20)),
+        ..content("better")
+    };
     let edit = changed(20, ChangeKind::MessageEdited, 1, ann);
-    store.revise_message(conversation_id(1), &Revision::Content(edited), &edit).await.unwrap().unwrap();
+    store
+        .revise_message(conversation_id(1), &Revision::Content(edited), &edit)
+        .await
+        .unwrap()
+        .unwrap();
     let deletion = changed(21, ChangeKind::MessageDeleted, 5, cat);
-    store.revise_message(conversation_id(1), &Revision::Deletion, &deletion).await.unwrap().unwrap();
-    for (micros, by, emoji, is_on) in [(22, ben, "👍", true), (23, cat, "👍", true), (24, cat, "🚀", true), (25, cat, "👍", false)]
-    {
+    store
+        .revise_message(conversation_id(1), &Revision::Deletion, &deletion)
+        .await
+        .unwrap()
+        .unwrap();
+    for (micros, by, emoji, is_on) in [
+        (22, ben, "👍", true),
+        (23, cat, "👍", true),
+        (24, cat, "🚀", true),
+        (25, cat, "👍", false),
+    ] {
         let react = changed(micros, ChangeKind::ReactionsChanged, 1, by);
-        store.react(conversation_id(1), &Emoji::parse(emoji).unwrap(), is_on, &react).await.unwrap();
+        store
+            .react(
+                conversation_id(1),
+                &Emoji::parse(emoji).unwrap(),
+                is_on,
+                &react,
+            )
+            .await
+            .unwrap();
     }
-    mark(store, ann, conversation_id(1), MarkTo { epoch: 0, up_to: id(3).order_key(), receipt: true, change: change(26) }).await;
-    mark(store, ben, conversation_id(2), MarkTo { epoch: 9, up_to: OrderKey::MIN, receipt: false, change: change(27) }).await;
-    store.set_flags(cat, &flags_change(28, conversation_id(1))).await.unwrap();
+    mark(
+        store,
+        ann,
+        conversation_id(1),
+        MarkTo {
+            epoch: 0,
+            up_to: id(3).order_key(),
+            receipt: true,
+            change: change(26),
+        },
+    )
+    .await;
+    mark(
+        store,
+        ben,
+        conversation_id(2),
+        MarkTo {
+            epoch: 9,
+            up_to: OrderKey::MIN,
+            receipt: false,
+            change: change(27),
+        },
+    )
+    .await;
+    store
+        .set_flags(cat, &flags_change(28, conversation_id(1)))
+        .await
+        .unwrap();
     store.mark_seen(ann, START.plus_micros(29)).await.unwrap();
     let given = START.plus_micros(9_000);
     let rows = [
@@ -252,7 +539,15 @@ pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn Store)
     let read = everything(store, &conversations).await;
     let rows: Vec<_> = read.values().cloned().collect();
     let other = Stage::oracle();
-    assert!(other.store().import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Added));
+    assert!(
+        other
+            .store()
+            .import(&rows)
+            .await
+            .unwrap()
+            .iter()
+            .all(|fate| *fate == Imported::Added)
+    );
     let text = |rows: &BTreeMap<String, ImportRow>| format!("{rows:#?}");
     // Whether a conversation is large follows from its people, when these are imported.
     let read_again = everything(other.store(), &conversations).await;
@@ -260,17 +555,50 @@ pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn Store)
     for user in &people[..4] {
         let (one, another) = (inbox(store, user).await, inbox(other.store(), user).await);
         assert_eq!(one.len(), another.len());
-        let shown =
-            |row: &InboxRow| (row.conversation, row.last_activity, row.last_message, row.flags, MessageId::first_after(row.read_up_to()));
-        assert_eq!(one.iter().map(shown).collect::<Vec<_>>(), another.iter().map(shown).collect::<Vec<_>>());
+        let shown = |row: &InboxRow| {
+            (
+                row.conversation,
+                row.last_activity,
+                row.last_message,
+                row.flags,
+                MessageId::first_after(row.read_up_to()),
+            )
+        };
+        assert_eq!(
+            one.iter().map(shown).collect::<Vec<_>>(),
+            another.iter().map(shown).collect::<Vec<_>>()
+        );
     }
     let keys = [(people[1].clone(), key("k"))];
     assert_eq!(
-        store.earlier_sends(conversation_id(1), &keys).await.unwrap(),
-        other.store().earlier_sends(conversation_id(1), &keys).await.unwrap()
+        store
+            .earlier_sends(conversation_id(1), &keys)
+            .await
+            .unwrap(),
+        other
+            .store()
+            .earlier_sends(conversation_id(1), &keys)
+            .await
+            .unwrap()
     );
-    assert!(only(store.earlier_sends(conversation_id(1), &keys).await.unwrap()).is_some());
-    assert!(store.import(&rows).await.unwrap().iter().all(|fate| *fate == Imported::Unchanged), "into itself");
+    assert!(
+        only(
+            store
+                .earlier_sends(conversation_id(1), &keys)
+                .await
+                .unwrap()
+        )
+        .is_some()
+    );
+    assert!(
+        store
+            .import(&rows)
+            .await
+            .unwrap()
+            .iter()
+            .all(|fate| *fate == Imported::Unchanged),
+        "into itself"
+    );
 }
 
 pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
@@ -284,8 +612,16 @@ pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
         for (place, emoji) in emoji.iter().enumerate() {
             let is_on = n % 3 != place;
             let micros = 10 + (n * 2 + place) as i64;
-            let react = Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(1), user: user.clone() };
-            store.react(conversation_id(1), emoji, is_on, &react).await.unwrap();
+            let react = Change {
+                id: change(micros),
+                kind: ChangeKind::ReactionsChanged,
+                message: id(1),
+                user: user.clone(),
+            };
+            store
+                .react(conversation_id(1), emoji, is_on, &react)
+                .await
+                .unwrap();
             if is_on {
                 expected.push((emoji.clone(), user.clone()));
             }
@@ -293,6 +629,10 @@ pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
     }
     expected.sort();
     for limit in [1, 7, 1_000] {
-        assert_eq!(all_reactions(store, id(1), limit).await, expected, "{limit} at a time");
+        assert_eq!(
+            all_reactions(store, id(1), limit).await,
+            expected,
+            "{limit} at a time"
+        );
     }
 }

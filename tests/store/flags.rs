@@ -8,7 +8,13 @@ use super::ask::{assert_newest, inbox, make, row, send};
 use crate::support::words::{START, change, conversation_id, crowd, id, users};
 
 fn nothing(conversation: ConversationId, change: ChangeId) -> FlagsChange {
-    FlagsChange { conversation, muted: None, pinned: None, archive: None, change }
+    FlagsChange {
+        conversation,
+        muted: None,
+        pinned: None,
+        archive: None,
+        change,
+    }
 }
 
 pub async fn flags_that_are_not_given_stay(store: &dyn Store) {
@@ -16,36 +22,120 @@ pub async fn flags_that_are_not_given_stay(store: &dyn Store) {
     // The second one is large.
     for (number, people) in [(1, &people[..2]), (2, &people[..])] {
         make(store, conversation_id(number), people).await;
-        let set = async |to: FlagsChange| store.set_flags(&people[0], &to).await.unwrap().expect("it changes something");
+        let set = async |to: FlagsChange| {
+            store
+                .set_flags(&people[0], &to)
+                .await
+                .unwrap()
+                .expect("it changes something")
+        };
         let to = |micros| nothing(conversation_id(number), change(micros));
-        let muted = Flags { is_muted: true, ..Flags::default() };
-        assert_eq!(set(FlagsChange { muted: Some(true), ..to(1) }).await, muted);
-        let both = Flags { is_pinned: true, ..muted };
-        assert_eq!(set(FlagsChange { pinned: Some(true), ..to(2) }).await, both);
+        let muted = Flags {
+            is_muted: true,
+            ..Flags::default()
+        };
+        assert_eq!(
+            set(FlagsChange {
+                muted: Some(true),
+                ..to(1)
+            })
+            .await,
+            muted
+        );
+        let both = Flags {
+            is_pinned: true,
+            ..muted
+        };
+        assert_eq!(
+            set(FlagsChange {
+                pinned: Some(true),
+                ..to(2)
+            })
+            .await,
+            both
+        );
         let archived_at = Some(START.plus_micros(3));
         let archive = Some(Archive::Begin(START.plus_micros(3)));
-        assert_eq!(set(FlagsChange { archive, ..to(3) }).await, Flags { archived_at, ..both });
-        assert_eq!(row(store, &people[0], conversation_id(number)).await.flags, Flags { archived_at, ..both });
-        let pinned = Flags { is_muted: false, ..both };
-        assert_eq!(set(FlagsChange { muted: Some(false), archive: Some(Archive::End), ..to(4) }).await, pinned);
+        assert_eq!(
+            set(FlagsChange { archive, ..to(3) }).await,
+            Flags {
+                archived_at,
+                ..both
+            }
+        );
+        assert_eq!(
+            row(store, &people[0], conversation_id(number)).await.flags,
+            Flags {
+                archived_at,
+                ..both
+            }
+        );
+        let pinned = Flags {
+            is_muted: false,
+            ..both
+        };
+        assert_eq!(
+            set(FlagsChange {
+                muted: Some(false),
+                archive: Some(Archive::End),
+                ..to(4)
+            })
+            .await,
+            pinned
+        );
         let listed = inbox(store, &people[0]).await;
-        assert_eq!(listed.iter().find(|row| row.conversation == conversation_id(number)).unwrap().flags, pinned, "lists say the same");
+        assert_eq!(
+            listed
+                .iter()
+                .find(|row| row.conversation == conversation_id(number))
+                .unwrap()
+                .flags,
+            pinned,
+            "lists say the same"
+        );
     }
 }
 
 pub async fn setting_equal_flags_is_no_change(store: &dyn Store) {
     let [ann] = users(["ann"]);
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    let mute = |micros| FlagsChange { muted: Some(true), ..nothing(conversation_id(1), change(micros)) };
-    let changed = async || store.inbox_changes(&ann, change(0).order_key(), 9).await.unwrap().unwrap();
-    assert_eq!(store.set_flags(&ann, &nothing(conversation_id(1), change(5))).await.unwrap(), None);
-    let none =
-        FlagsChange { muted: Some(false), pinned: Some(false), archive: Some(Archive::End), ..nothing(conversation_id(1), change(6)) };
-    assert_eq!(store.set_flags(&ann, &none).await.unwrap(), None, "they are so from the beginning");
+    let mute = |micros| FlagsChange {
+        muted: Some(true),
+        ..nothing(conversation_id(1), change(micros))
+    };
+    let changed = async || {
+        store
+            .inbox_changes(&ann, change(0).order_key(), 9)
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    assert_eq!(
+        store
+            .set_flags(&ann, &nothing(conversation_id(1), change(5)))
+            .await
+            .unwrap(),
+        None
+    );
+    let none = FlagsChange {
+        muted: Some(false),
+        pinned: Some(false),
+        archive: Some(Archive::End),
+        ..nothing(conversation_id(1), change(6))
+    };
+    assert_eq!(
+        store.set_flags(&ann, &none).await.unwrap(),
+        None,
+        "they are so from the beginning"
+    );
     assert_eq!(changed().await, []);
     store.set_flags(&ann, &mute(7)).await.unwrap().unwrap();
     assert_eq!(store.set_flags(&ann, &mute(8)).await.unwrap(), None);
-    let newest: Vec<_> = changed().await.into_iter().map(|changed| (changed.newest_change, changed.row.unwrap().flags.is_muted)).collect();
+    let newest: Vec<_> = changed()
+        .await
+        .into_iter()
+        .map(|changed| (changed.newest_change, changed.row.unwrap().flags.is_muted))
+        .collect();
     assert_eq!(newest, [(change(7), true)]);
     assert_newest(store.newest_id().await.unwrap(), Some(change(7)));
 }
@@ -55,13 +145,24 @@ pub async fn an_archive_is_ended_where_it_is_that_one(store: &dyn Store) {
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     let [one, other] = [10, 20].map(|micros| START.plus_micros(micros));
     let archive = async |archive, micros| {
-        let to = FlagsChange { archive: Some(archive), ..nothing(conversation_id(1), change(micros)) };
-        store.set_flags(&ann, &to).await.unwrap().map(|flags| flags.archived_at)
+        let to = FlagsChange {
+            archive: Some(archive),
+            ..nothing(conversation_id(1), change(micros))
+        };
+        store
+            .set_flags(&ann, &to)
+            .await
+            .unwrap()
+            .map(|flags| flags.archived_at)
     };
     assert_eq!(archive(Archive::EndOf(one), 1).await, None);
     assert_eq!(archive(Archive::Begin(one), 2).await, Some(Some(one)));
     assert_eq!(archive(Archive::Begin(other), 3).await, Some(Some(other)));
-    assert_eq!(archive(Archive::EndOf(one), 4).await, None, "another one has begun");
+    assert_eq!(
+        archive(Archive::EndOf(one), 4).await,
+        None,
+        "another one has begun"
+    );
     assert_eq!(archive(Archive::EndOf(other), 5).await, Some(None));
     assert_eq!(archive(Archive::End, 6).await, None);
 }
@@ -73,16 +174,40 @@ pub async fn flags_set_at_once_all_stay(store: &dyn Store) {
         let at = START.plus_micros(9);
         let to = |micros| nothing(conversation_id(number), change(micros));
         let devices = [
-            FlagsChange { muted: Some(true), ..to(1) },
-            FlagsChange { pinned: Some(true), ..to(2) },
-            FlagsChange { archive: Some(Archive::Begin(at)), ..to(3) },
-            FlagsChange { muted: Some(true), pinned: Some(true), ..to(4) },
+            FlagsChange {
+                muted: Some(true),
+                ..to(1)
+            },
+            FlagsChange {
+                pinned: Some(true),
+                ..to(2)
+            },
+            FlagsChange {
+                archive: Some(Archive::Begin(at)),
+                ..to(3)
+            },
+            FlagsChange {
+                muted: Some(true),
+                pinned: Some(true),
+                ..to(4)
+            },
         ];
         let send = send(store, conversation_id(number), 30, &ben);
-        let set = join_all(devices.iter().map(async |to| store.set_flags(&ann, to).await.unwrap()));
+        let set = join_all(
+            devices
+                .iter()
+                .map(async |to| store.set_flags(&ann, to).await.unwrap()),
+        );
         futures_util::future::join(set, send).await;
         let row = row(store, &ann, conversation_id(number)).await;
-        assert_eq!(row.flags, Flags { is_muted: true, is_pinned: true, archived_at: Some(at) });
+        assert_eq!(
+            row.flags,
+            Flags {
+                is_muted: true,
+                is_pinned: true,
+                archived_at: Some(at)
+            }
+        );
         assert_eq!(row.last_message, Some(id(30)));
     }
 }
@@ -92,14 +217,37 @@ pub async fn flags_are_their_users_alone(store: &dyn Store) {
     for number in [1, 2] {
         make(store, conversation_id(number), &[ann.clone(), ben.clone()]).await;
     }
-    let to = FlagsChange { pinned: Some(true), ..nothing(conversation_id(1), change(50)) };
+    let to = FlagsChange {
+        pinned: Some(true),
+        ..nothing(conversation_id(1), change(50))
+    };
     store.set_flags(&ann, &to).await.unwrap().unwrap();
     for (user, number) in [(&ben, 1), (&ann, 2), (&ben, 2)] {
-        assert_eq!(row(store, user, conversation_id(number)).await.flags, Flags::default());
+        assert_eq!(
+            row(store, user, conversation_id(number)).await.flags,
+            Flags::default()
+        );
     }
-    let changed = async |user| store.inbox_changes(user, id(40).order_key(), 9).await.unwrap().unwrap();
-    let conversations: Vec<_> = changed(&ann).await.iter().map(|changed| (changed.newest_change, changed.conversation)).collect();
+    let changed = async |user| {
+        store
+            .inbox_changes(user, id(40).order_key(), 9)
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    let conversations: Vec<_> = changed(&ann)
+        .await
+        .iter()
+        .map(|changed| (changed.newest_change, changed.conversation))
+        .collect();
     assert_eq!(conversations, [(change(50), conversation_id(1))]);
     assert_eq!(changed(&ben).await, []);
-    assert_eq!(store.inbox_changes(&ann, OrderKey::MAX, 9).await.unwrap().unwrap(), []);
+    assert_eq!(
+        store
+            .inbox_changes(&ann, OrderKey::MAX, 9)
+            .await
+            .unwrap()
+            .unwrap(),
+        []
+    );
 }

@@ -7,12 +7,19 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
-    Attachment, Body, Content, ConversationId, Cut, Direction, Message, MessageId, MessageKind, Metadata, OrderKey, PageRequest, UserId,
+    Attachment, Body, Content, ConversationId, Cut, Direction, Message, MessageId, MessageKind,
+    Metadata, OrderKey, PageRequest, UserId,
 };
 use wideroom::store::{ImportRow, Store};
 
-use super::ask::{assert_newest, assert_page, history, is_in, make, only, requests, runner, send, send_all, slice, walk};
-use crate::support::words::{NOW, START, change, conversation_id, id, id_with, key, message_row, new, system, text, user, users};
+use super::ask::{
+    assert_newest, assert_page, history, is_in, make, only, requests, runner, send, send_all,
+    slice, walk,
+};
+use crate::support::words::{
+    NOW, START, change, conversation_id, id, id_with, key, message_row, new, system, text, user,
+    users,
+};
 
 pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
@@ -26,22 +33,64 @@ pub async fn appended_messages_are_read_back_whole(store: &dyn Store) {
         height: None,
     };
     let plain = text(conversation_id(1), id(1), &ann);
-    let long = Content { body: Body::parse("ж".repeat(Body::BYTES_MAX / 2), Body::BYTES_MAX, false).unwrap(), ..Content::default() };
+    let long = Content {
+        body: Body::parse("ж".repeat(Body::BYTES_MAX / 2), Body::BYTES_MAX, false).unwrap(),
+        ..Content::default()
+    };
     let full = Content {
         body: Body::default(),
         attachments: vec![attachment; Attachment::COUNT_MAX],
-        metadata: Some(Metadata::new(&serde_json::json!({ "z": 1, "a": [null, 0.5] }), Metadata::BYTES_MAX).unwrap()),
+        metadata: Some(
+            Metadata::new(
+                &serde_json::json!({ "z": 1, "a": [null, 0.5] }),
+                Metadata::BYTES_MAX,
+            )
+            .unwrap(),
+        ),
         edited_at: Some(NOW),
     };
-    let answer =
-        Message { reply_to: Some(id(1)), client_key: Some(key("~ key 1")), content: Some(full), ..text(conversation_id(1), id(2), &ben) };
-    let kinds =
-        [plain, answer, Message { content: Some(long), ..text(conversation_id(1), id(3), &ann) }, system(conversation_id(1), id(4), &ann)];
-    store.append_messages(conversation_id(1), &kinds.clone().map(new)).await.unwrap();
-    let page = store.history(conversation_id(1), &Cut::default(), &PageRequest::last(4)).await.unwrap();
-    assert_eq!(page.items.iter().rev().map(|message| (**message).clone()).collect::<Vec<_>>(), kinds);
+    let answer = Message {
+        reply_to: Some(id(1)),
+        client_key: Some(key("~ key 1")),
+        content: Some(full),
+        ..text(conversation_id(1), id(2), &ben)
+    };
+    let kinds = [
+        plain,
+        answer,
+        Message {
+            content: Some(long),
+            ..text(conversation_id(1), id(3), &ann)
+        },
+        system(conversation_id(1), id(4), &ann),
+    ];
+    store
+        .append_messages(conversation_id(1), &kinds.clone().map(new))
+        .await
+        .unwrap();
+    let page = store
+        .history(conversation_id(1), &Cut::default(), &PageRequest::last(4))
+        .await
+        .unwrap();
+    assert_eq!(
+        page.items
+            .iter()
+            .rev()
+            .map(|message| (**message).clone())
+            .collect::<Vec<_>>(),
+        kinds
+    );
     for message in kinds {
-        assert_eq!(only(store.messages(&[(conversation_id(1), message.id)]).await.unwrap()).as_deref(), Some(&message));
+        assert_eq!(
+            only(
+                store
+                    .messages(&[(conversation_id(1), message.id)])
+                    .await
+                    .unwrap()
+            )
+            .as_deref(),
+            Some(&message)
+        );
     }
 }
 
@@ -50,18 +99,50 @@ pub async fn history_is_read_newest_first(store: &dyn Store) {
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     send_all(store, conversation_id(1), 1..8, &ann).await;
     let read = async |request: PageRequest<OrderKey>| {
-        let page = store.history(conversation_id(1), &Cut::default(), &request).await.unwrap();
-        (page.items.iter().map(|message| message.id).collect::<Vec<_>>(), page.has_previous, page.has_next)
+        let page = store
+            .history(conversation_id(1), &Cut::default(), &request)
+            .await
+            .unwrap();
+        (
+            page.items
+                .iter()
+                .map(|message| message.id)
+                .collect::<Vec<_>>(),
+            page.has_previous,
+            page.has_next,
+        )
     };
     let at = |micros| id(micros).order_key();
-    assert_eq!(read(PageRequest::first(3)).await, ([7, 6, 5].map(id).to_vec(), false, true));
-    assert_eq!(read(PageRequest::first(3).after(at(5))).await, ([4, 3, 2].map(id).to_vec(), true, true));
-    assert_eq!(read(PageRequest::first(3).after(at(2))).await, ([id(1)].to_vec(), true, false));
-    assert_eq!(read(PageRequest::last(3)).await, ([3, 2, 1].map(id).to_vec(), true, false));
-    assert_eq!(read(PageRequest::last(3).before(at(3))).await, ([6, 5, 4].map(id).to_vec(), true, true));
-    assert_eq!(read(PageRequest::last(9).before(at(3))).await, ([7, 6, 5, 4].map(id).to_vec(), false, true));
+    assert_eq!(
+        read(PageRequest::first(3)).await,
+        ([7, 6, 5].map(id).to_vec(), false, true)
+    );
+    assert_eq!(
+        read(PageRequest::first(3).after(at(5))).await,
+        ([4, 3, 2].map(id).to_vec(), true, true)
+    );
+    assert_eq!(
+        read(PageRequest::first(3).after(at(2))).await,
+        ([id(1)].to_vec(), true, false)
+    );
+    assert_eq!(
+        read(PageRequest::last(3)).await,
+        ([3, 2, 1].map(id).to_vec(), true, false)
+    );
+    assert_eq!(
+        read(PageRequest::last(3).before(at(3))).await,
+        ([6, 5, 4].map(id).to_vec(), true, true)
+    );
+    assert_eq!(
+        read(PageRequest::last(9).before(at(3))).await,
+        ([7, 6, 5, 4].map(id).to_vec(), false, true)
+    );
     let window = PageRequest::first(2).after(at(6)).before(at(2));
-    assert_eq!(read(window).await, ([5, 4].map(id).to_vec(), false, true), "the flags speak of the window");
+    assert_eq!(
+        read(window).await,
+        ([5, 4].map(id).to_vec(), false, true),
+        "the flags speak of the window"
+    );
 }
 
 /// Ids of one microsecond in Cassandra's order, which compares signed bytes.
@@ -82,16 +163,31 @@ pub async fn ids_of_one_tick_are_in_the_order_of_signed_bytes(store: &dyn Store)
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     let ids = ids_of_one_tick(5);
-    store.append_messages(conversation_id(1), &ids.map(|id| new(text(conversation_id(1), id, &ann)))).await.unwrap();
+    store
+        .append_messages(
+            conversation_id(1),
+            &ids.map(|id| new(text(conversation_id(1), id, &ann))),
+        )
+        .await
+        .unwrap();
     let mut newest_first = ids.to_vec();
     newest_first.reverse();
     assert_eq!(history(store, conversation_id(1)).await, newest_first);
-    assert_eq!(store.last_messages(&[conversation_id(1)]).await.unwrap(), [Some(ids[6])]);
+    assert_eq!(
+        store.last_messages(&[conversation_id(1)]).await.unwrap(),
+        [Some(ids[6])]
+    );
     for pair in ids.windows(2) {
         let request = PageRequest::first(1).after(pair[1].order_key());
-        let page = store.history(conversation_id(1), &Cut::default(), &request).await.unwrap();
+        let page = store
+            .history(conversation_id(1), &Cut::default(), &request)
+            .await
+            .unwrap();
         assert_eq!(page.items[0].id, pair[0]);
-        let before = store.messages_at(&[(conversation_id(1), pair[1].order_key().before())]).await.unwrap();
+        let before = store
+            .messages_at(&[(conversation_id(1), pair[1].order_key().before())])
+            .await
+            .unwrap();
         assert_eq!(only(before).unwrap().id, pair[0]);
     }
 }
@@ -100,13 +196,31 @@ pub async fn a_page_of_none_is_empty(store: &dyn Store) {
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     send_all(store, conversation_id(1), 1..4, &ann).await;
-    for request in [PageRequest::first(0), PageRequest::last(0), PageRequest::first(0).after(id(2).order_key())] {
-        assert!(store.history(conversation_id(1), &Cut::default(), &request).await.unwrap().items.is_empty());
+    for request in [
+        PageRequest::first(0),
+        PageRequest::last(0),
+        PageRequest::first(0).after(id(2).order_key()),
+    ] {
+        assert!(
+            store
+                .history(conversation_id(1), &Cut::default(), &request)
+                .await
+                .unwrap()
+                .items
+                .is_empty()
+        );
     }
     for request in [PageRequest::first(0), PageRequest::last(0)] {
         assert!(store.inbox(&ann, &request).await.unwrap().items.is_empty());
     }
-    assert!(store.participants(conversation_id(1), &PageRequest::first(0)).await.unwrap().items.is_empty());
+    assert!(
+        store
+            .participants(conversation_id(1), &PageRequest::first(0))
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
 }
 
 pub async fn histories_of_neighbours_do_not_mix(store: &dyn Store) {
@@ -119,10 +233,34 @@ pub async fn histories_of_neighbours_do_not_mix(store: &dyn Store) {
     for (n, conversation) in conversations.iter().enumerate() {
         let expected: Vec<_> = (1..n as i64 + 2).rev().map(id).collect();
         assert_eq!(history(store, *conversation).await, expected);
-        let page = store.history(*conversation, &Cut::default(), &PageRequest::last(100)).await.unwrap();
-        assert_eq!((page.items.len(), page.has_previous, page.has_next), (n + 1, false, false));
-        assert_eq!(only(store.messages_at(&[(*conversation, OrderKey::MIN)]).await.unwrap()), None);
-        assert_eq!(only(store.messages_at(&[(*conversation, OrderKey::MAX)]).await.unwrap()).unwrap().id, expected[0]);
+        let page = store
+            .history(*conversation, &Cut::default(), &PageRequest::last(100))
+            .await
+            .unwrap();
+        assert_eq!(
+            (page.items.len(), page.has_previous, page.has_next),
+            (n + 1, false, false)
+        );
+        assert_eq!(
+            only(
+                store
+                    .messages_at(&[(*conversation, OrderKey::MIN)])
+                    .await
+                    .unwrap()
+            ),
+            None
+        );
+        assert_eq!(
+            only(
+                store
+                    .messages_at(&[(*conversation, OrderKey::MAX)])
+                    .await
+                    .unwrap()
+            )
+            .unwrap()
+            .id,
+            expected[0]
+        );
     }
 }
 
@@ -132,10 +270,33 @@ pub async fn the_message_at_a_place_is_the_newest_at_or_before_it(store: &dyn St
     for micros in [10, 20, 30] {
         send(store, conversation_id(1), micros, &ann).await;
     }
-    let places = [id(20).order_key(), id(20).order_key().before(), id(29).order_key(), id(9).order_key(), OrderKey::MAX, OrderKey::MIN];
-    let at = store.messages_at(&places.map(|place| (conversation_id(1), place))).await.unwrap();
-    let at: Vec<_> = at.into_iter().map(|message| message.map(|message| message.id)).collect();
-    assert_eq!(at, [Some(id(20)), Some(id(10)), Some(id(20)), None, Some(id(30)), None]);
+    let places = [
+        id(20).order_key(),
+        id(20).order_key().before(),
+        id(29).order_key(),
+        id(9).order_key(),
+        OrderKey::MAX,
+        OrderKey::MIN,
+    ];
+    let at = store
+        .messages_at(&places.map(|place| (conversation_id(1), place)))
+        .await
+        .unwrap();
+    let at: Vec<_> = at
+        .into_iter()
+        .map(|message| message.map(|message| message.id))
+        .collect();
+    assert_eq!(
+        at,
+        [
+            Some(id(20)),
+            Some(id(10)),
+            Some(id(20)),
+            None,
+            Some(id(30)),
+            None
+        ]
+    );
 }
 
 pub async fn messages_come_in_the_order_of_their_keys(store: &dyn Store) {
@@ -145,27 +306,72 @@ pub async fn messages_come_in_the_order_of_their_keys(store: &dyn Store) {
         send_all(store, conversation_id(number), 1..4, &ann).await;
     }
     send(store, conversation_id(2), 9, &ann).await;
-    let keys = [(2, 3), (1, 9), (1, 1), (2, 9), (3, 1), (2, 3)].map(|(number, micros)| (conversation_id(number), id(micros)));
+    let keys = [(2, 3), (1, 9), (1, 1), (2, 9), (3, 1), (2, 3)]
+        .map(|(number, micros)| (conversation_id(number), id(micros)));
     let answers = store.messages(&keys).await.unwrap();
-    let there: Vec<_> = answers.iter().map(|message| message.as_ref().map(|message| (message.conversation, message.id))).collect();
-    assert_eq!(there, [Some(keys[0]), None, Some(keys[2]), Some(keys[3]), None, Some(keys[5])]);
+    let there: Vec<_> = answers
+        .iter()
+        .map(|message| {
+            message
+                .as_ref()
+                .map(|message| (message.conversation, message.id))
+        })
+        .collect();
+    assert_eq!(
+        there,
+        [
+            Some(keys[0]),
+            None,
+            Some(keys[2]),
+            Some(keys[3]),
+            None,
+            Some(keys[5])
+        ]
+    );
 }
 
 pub async fn the_last_message_and_the_count_follow_each_send(store: &dyn Store) {
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     make(store, conversation_id(2), std::slice::from_ref(&ann)).await;
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [0]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [0]
+    );
     for micros in 1..=5 {
         send(store, conversation_id(1), micros, &ann).await;
-        let asked = [conversation_id(2), conversation_id(1), conversation_id(3), conversation_id(1)];
-        assert_eq!(store.last_messages(&asked).await.unwrap(), [None, Some(id(micros)), None, Some(id(micros))]);
-        assert_eq!(store.message_counts(&asked).await.unwrap(), [0, micros, 0, micros].map(i64::cast_unsigned));
+        let asked = [
+            conversation_id(2),
+            conversation_id(1),
+            conversation_id(3),
+            conversation_id(1),
+        ];
+        assert_eq!(
+            store.last_messages(&asked).await.unwrap(),
+            [None, Some(id(micros)), None, Some(id(micros))]
+        );
+        assert_eq!(
+            store.message_counts(&asked).await.unwrap(),
+            [0, micros, 0, micros].map(i64::cast_unsigned)
+        );
     }
-    store.append_messages(conversation_id(1), &[new(system(conversation_id(1), id(6), &ann))]).await.unwrap();
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [6], "a SYSTEM message counts");
+    store
+        .append_messages(
+            conversation_id(1),
+            &[new(system(conversation_id(1), id(6), &ann))],
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [6],
+        "a SYSTEM message counts"
+    );
     send_all(store, conversation_id(2), 1..3_001, &ann).await;
-    assert_eq!(store.message_counts(&[conversation_id(2)]).await.unwrap(), [3_000]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(2)]).await.unwrap(),
+        [3_000]
+    );
 }
 
 pub async fn the_newest_id_is_the_greatest_kept(store: &dyn Store) {
@@ -177,13 +383,24 @@ pub async fn the_newest_id_is_the_greatest_kept(store: &dyn Store) {
     send(store, conversation_id(2), 20, &ann).await;
     // The newest id over all conversations.
     assert_newest(store.newest_id().await.unwrap(), Some(id(50)));
-    let to = super::ask::MarkTo { epoch: 0, up_to: id(20).order_key(), receipt: true, change: change(60) };
+    let to = super::ask::MarkTo {
+        epoch: 0,
+        up_to: id(20).order_key(),
+        receipt: true,
+        change: change(60),
+    };
     super::ask::mark(store, &ann, conversation_id(2), to).await;
     // Changes have ids too.
     assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
-    store.import(&[message_row(text(conversation_id(1), id(55), &ann))]).await.unwrap();
+    store
+        .import(&[message_row(text(conversation_id(1), id(55), &ann))])
+        .await
+        .unwrap();
     assert_newest(store.newest_id().await.unwrap(), Some(change(60)));
-    store.import(&[message_row(text(conversation_id(1), id(70), &ann))]).await.unwrap();
+    store
+        .import(&[message_row(text(conversation_id(1), id(70), &ann))])
+        .await
+        .unwrap();
     // And what is imported.
     assert_newest(store.newest_id().await.unwrap(), Some(id(70)));
 }
@@ -191,7 +408,8 @@ pub async fn the_newest_id_is_the_greatest_kept(store: &dyn Store) {
 /// Ids of few ticks, so that many share one.
 fn any_id() -> impl Strategy<Value = MessageId> + Clone {
     let byte = prop::sample::select(vec![0_u8, 1, 0x7f, 0x80, 0xff]);
-    (0..6_i64, byte.clone(), byte.clone(), byte).prop_map(|(tick, a, b, c)| id_with(tick, [a, b, 0, 0, 0, 0, 0, c]))
+    (0..6_i64, byte.clone(), byte.clone(), byte)
+        .prop_map(|(tick, a, b, c)| id_with(tick, [a, b, 0, 0, 0, 0, 0, c]))
 }
 
 /// A place that is an id, or lies just before one, or where a tick begins.
@@ -220,7 +438,11 @@ fn any_history() -> impl Strategy<Value = Vec<MessageId>> {
 }
 
 /// A conversation of its own for each case, with these messages. Every other one is imported, in no order.
-async fn prepare(store: &dyn Store, number: u32, ids: &[MessageId]) -> (ConversationId, Vec<Arc<Message>>) {
+async fn prepare(
+    store: &dyn Store,
+    number: u32,
+    ids: &[MessageId],
+) -> (ConversationId, Vec<Arc<Message>>) {
     let ann: UserId = user("ann");
     let conversation = ConversationId(uuid::Uuid::new_v4());
     make(store, conversation, std::slice::from_ref(&ann)).await;
@@ -229,9 +451,18 @@ async fn prepare(store: &dyn Store, number: u32, ids: &[MessageId]) -> (Conversa
         let rows: Vec<ImportRow> = messages.iter().cloned().rev().map(message_row).collect();
         store.import(&rows).await.unwrap();
     } else if !ids.is_empty() {
-        store.append_messages(conversation, &messages.iter().cloned().map(new).collect::<Vec<_>>()).await.unwrap();
+        store
+            .append_messages(
+                conversation,
+                &messages.iter().cloned().map(new).collect::<Vec<_>>(),
+            )
+            .await
+            .unwrap();
     }
-    (conversation, messages.into_iter().rev().map(Arc::new).collect())
+    (
+        conversation,
+        messages.into_iter().rev().map(Arc::new).collect(),
+    )
 }
 
 pub fn pages_tile_the_history(runtime: &Runtime, store: &dyn Store) {
@@ -241,11 +472,25 @@ pub fn pages_tile_the_history(runtime: &Runtime, store: &dyn Store) {
         number.set(number.get() + 1);
         runtime.block_on(async {
             let (conversation, all) = prepare(store, number.get(), &ids).await;
-            let expected: Vec<_> = all.iter().filter(|message| is_in(&cut, &message.id.order_key())).cloned().collect();
-            let page = async |request: &PageRequest<OrderKey>| store.history(conversation, &cut, request).await.unwrap();
+            let expected: Vec<_> = all
+                .iter()
+                .filter(|message| is_in(&cut, &message.id.order_key()))
+                .cloned()
+                .collect();
+            let page = async |request: &PageRequest<OrderKey>| {
+                store.history(conversation, &cut, request).await.unwrap()
+            };
             let key = |message: &Arc<Message>| message.id.order_key();
-            assert_eq!(walk(Direction::Forward, &sizes, key, page).await, expected, "forward");
-            assert_eq!(walk(Direction::Backward, &sizes, key, page).await, expected, "backward");
+            assert_eq!(
+                walk(Direction::Forward, &sizes, key, page).await,
+                expected,
+                "forward"
+            );
+            assert_eq!(
+                walk(Direction::Backward, &sizes, key, page).await,
+                expected,
+                "backward"
+            );
         });
         Ok(())
     });
@@ -260,10 +505,24 @@ pub fn a_page_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
         runtime.block_on(async {
             let (conversation, all) = prepare(store, number.get(), &ids).await;
             for (cut, request) in asked {
-                let list: Vec<_> = all.iter().filter(|message| is_in(&cut, &message.id.order_key())).cloned().collect();
+                let list: Vec<_> = all
+                    .iter()
+                    .filter(|message| is_in(&cut, &message.id.order_key()))
+                    .cloned()
+                    .collect();
                 let answer = store.history(conversation, &cut, &request).await.unwrap();
-                let expected = slice(&list, |message| Reverse(message.id.order_key()), |key| Reverse(*key), &request);
-                assert!(answer.items.iter().all(|message| message.kind == MessageKind::Text));
+                let expected = slice(
+                    &list,
+                    |message| Reverse(message.id.order_key()),
+                    |key| Reverse(*key),
+                    &request,
+                );
+                assert!(
+                    answer
+                        .items
+                        .iter()
+                        .all(|message| message.kind == MessageKind::Text)
+                );
                 assert_page(&request, &answer, &expected);
             }
         });

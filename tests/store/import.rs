@@ -3,15 +3,18 @@
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash, Membership, MembershipState, Message,
-    OrderKey, Profile, Role, Timestamp, Unread, UserId,
+    Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash,
+    Membership, MembershipState, Message, OrderKey, Profile, Role, Timestamp, Unread, UserId,
 };
 use wideroom::store::{Created, EarlierSend, ImportPlaces, ImportRow, Imported, Store};
 
-use super::ask::{history, inbox, inbox_ids, make, only, participant, participants, row, runner, send, send_as, try_row, unread};
+use super::ask::{
+    history, inbox, inbox_ids, make, only, participant, participants, row, runner, send, send_as,
+    try_row, unread,
+};
 use crate::support::words::{
-    HOUR, NOW, START, change, conversation, conversation_id, crowd, deleted, direct, group_row, id, key, message_row, new, participant_row,
-    participant_row_at, text, user, users,
+    HOUR, NOW, START, change, conversation, conversation_id, crowd, deleted, direct, group_row, id,
+    key, message_row, new, participant_row, participant_row_at, text, user, users,
 };
 
 async fn import(store: &dyn Store, rows: &[ImportRow]) -> Vec<Imported> {
@@ -21,7 +24,12 @@ async fn import(store: &dyn Store, rows: &[ImportRow]) -> Vec<Imported> {
 }
 
 async fn import_all(store: &dyn Store, rows: &[ImportRow]) {
-    assert!(import(store, rows).await.iter().all(|fate| *fate == Imported::Added));
+    assert!(
+        import(store, rows)
+            .await
+            .iter()
+            .all(|fate| *fate == Imported::Added)
+    );
 }
 
 fn at(micros: i64) -> Timestamp {
@@ -30,10 +38,21 @@ fn at(micros: i64) -> Timestamp {
 
 /// One of each kind, and more of some.
 fn some_rows(ann: &UserId, ben: &UserId) -> Vec<ImportRow> {
-    let profile = Profile { display_name: Some("Ann".to_owned()), avatar_url: None, last_seen_at: Some(START) };
-    let places = ImportPlaces { read_up_to: Some(id(3)), delivered_up_to: Some(id(4)), ..ImportPlaces::default() };
+    let profile = Profile {
+        display_name: Some("Ann".to_owned()),
+        avatar_url: None,
+        last_seen_at: Some(START),
+    };
+    let places = ImportPlaces {
+        read_up_to: Some(id(3)),
+        delivered_up_to: Some(id(4)),
+        ..ImportPlaces::default()
+    };
     let mut rows = vec![
-        ImportRow::User { user: ann.clone(), profile },
+        ImportRow::User {
+            user: ann.clone(),
+            profile,
+        },
         group_row(conversation_id(1), Some(at(900))),
         participant_row_at(conversation_id(1), ann, places),
         participant_row(conversation_id(1), ben),
@@ -46,45 +65,138 @@ pub async fn importing_twice_is_importing_once(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     let rows = some_rows(&ann, &ben);
     import_all(store, &rows).await;
-    let before = (inbox(store, &ann).await, inbox(store, &ben).await, history(store, conversation_id(1)).await);
+    let before = (
+        inbox(store, &ann).await,
+        inbox(store, &ben).await,
+        history(store, conversation_id(1)).await,
+    );
     let seen = participant(store, conversation_id(1), &ann).await;
     for part in [&rows[..], &rows[4..], &rows[..2]] {
-        assert!(import(store, part).await.iter().all(|fate| *fate == Imported::Unchanged));
+        assert!(
+            import(store, part)
+                .await
+                .iter()
+                .all(|fate| *fate == Imported::Unchanged)
+        );
     }
     let doubled: Vec<_> = rows.iter().chain(&rows).cloned().collect();
-    assert!(import(store, &doubled).await.iter().all(|fate| *fate == Imported::Unchanged));
-    assert_eq!((inbox(store, &ann).await, inbox(store, &ben).await, history(store, conversation_id(1)).await), before);
+    assert!(
+        import(store, &doubled)
+            .await
+            .iter()
+            .all(|fate| *fate == Imported::Unchanged)
+    );
+    assert_eq!(
+        (
+            inbox(store, &ann).await,
+            inbox(store, &ben).await,
+            history(store, conversation_id(1)).await
+        ),
+        before
+    );
     assert_eq!(participant(store, conversation_id(1), &ann).await, seen);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [5]);
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [2]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [5]
+    );
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [2]
+    );
     // Twice in one call is once, too.
-    let twice = [text(conversation_id(1), id(50), &ben), text(conversation_id(1), id(50), &ann)].map(message_row);
-    assert_eq!(import(store, &twice).await, [Imported::Added, Imported::Unchanged]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [6]);
-    assert_eq!(only(store.messages(&[(conversation_id(1), id(50))]).await.unwrap()).unwrap().sender, ben);
+    let twice = [
+        text(conversation_id(1), id(50), &ben),
+        text(conversation_id(1), id(50), &ann),
+    ]
+    .map(message_row);
+    assert_eq!(
+        import(store, &twice).await,
+        [Imported::Added, Imported::Unchanged]
+    );
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [6]
+    );
+    assert_eq!(
+        only(
+            store
+                .messages(&[(conversation_id(1), id(50))])
+                .await
+                .unwrap()
+        )
+        .unwrap()
+        .sender,
+        ben
+    );
 }
 
 pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(store, &some_rows(&ann, &ben)).await;
-    let before = (inbox(store, &ann).await, participant(store, conversation_id(1), &ann).await);
+    let before = (
+        inbox(store, &ann).await,
+        participant(store, conversation_id(1), &ann).await,
+    );
     let seat = only(store.seats(&ann, &[conversation_id(1)]).await.unwrap()).unwrap();
     let profile = store.profiles(std::slice::from_ref(&ann)).await.unwrap();
-    let places = ImportPlaces { read_up_to: Some(id(5)), ..ImportPlaces::default() };
-    let left = Membership { state: MembershipState::Left, role: Role::Owner, since: Some(NOW) };
+    let places = ImportPlaces {
+        read_up_to: Some(id(5)),
+        ..ImportPlaces::default()
+    };
+    let left = Membership {
+        state: MembershipState::Left,
+        role: Role::Owner,
+        since: Some(NOW),
+    };
     let others = [
-        ImportRow::User { user: ann.clone(), profile: Profile::default() },
+        ImportRow::User {
+            user: ann.clone(),
+            profile: Profile::default(),
+        },
         group_row(conversation_id(1), Some(at(5_000))),
-        ImportRow::Conversation { conversation: conversation(conversation_id(1), ConversationKind::Direct, at(7)), last_activity: None },
-        ImportRow::Participant { conversation: conversation_id(1), user: ann.clone(), membership: left, places },
+        ImportRow::Conversation {
+            conversation: conversation(conversation_id(1), ConversationKind::Direct, at(7)),
+            last_activity: None,
+        },
+        ImportRow::Participant {
+            conversation: conversation_id(1),
+            user: ann.clone(),
+            membership: left,
+            places,
+        },
         message_row(deleted(conversation_id(1), id(2), &ann)),
     ];
-    assert_eq!(import(store, &others).await, [const { Imported::Unchanged }; 5]);
-    assert_eq!((inbox(store, &ann).await, participant(store, conversation_id(1), &ann).await), before);
+    assert_eq!(
+        import(store, &others).await,
+        [const { Imported::Unchanged }; 5]
+    );
+    assert_eq!(
+        (
+            inbox(store, &ann).await,
+            participant(store, conversation_id(1), &ann).await
+        ),
+        before
+    );
     let seat_now = only(store.seats(&ann, &[conversation_id(1)]).await.unwrap()).unwrap();
-    assert_eq!((seat_now.conversation, seat_now.membership), (seat.conversation, seat.membership));
+    assert_eq!(
+        (seat_now.conversation, seat_now.membership),
+        (seat.conversation, seat.membership)
+    );
     assert_eq!(store.profiles(&[ann]).await.unwrap(), profile);
-    assert_eq!(only(store.messages(&[(conversation_id(1), id(2))]).await.unwrap()).unwrap().sender, ben);
+    assert_eq!(
+        only(
+            store
+                .messages(&[(conversation_id(1), id(2))])
+                .await
+                .unwrap()
+        )
+        .unwrap()
+        .sender,
+        ben
+    );
     // Also where it was not an import that made it.
     make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
     send(store, conversation_id(2), 9, &ben).await;
@@ -94,79 +206,243 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
         message_row(deleted(conversation_id(2), id(9), &ben)),
     ];
     let before = inbox(store, &ben).await;
-    assert_eq!(import(store, &rows).await, [const { Imported::Unchanged }; 3]);
+    assert_eq!(
+        import(store, &rows).await,
+        [const { Imported::Unchanged }; 3]
+    );
     assert_eq!(inbox(store, &ben).await, before);
 }
 
 pub async fn messages_may_come_in_any_order(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    import_all(store, &[group_row(conversation_id(1), None), participant_row(conversation_id(1), &ann)]).await;
+    import_all(
+        store,
+        &[
+            group_row(conversation_id(1), None),
+            participant_row(conversation_id(1), &ann),
+        ],
+    )
+    .await;
     for micros in [5, 2, 9, 1, 7] {
-        import_all(store, &[message_row(text(conversation_id(1), id(micros), &ben))]).await;
+        import_all(
+            store,
+            &[message_row(text(conversation_id(1), id(micros), &ben))],
+        )
+        .await;
     }
-    import_all(store, &[8, 3, 4, 6].map(|micros| message_row(text(conversation_id(1), id(micros), &ben)))).await;
-    assert_eq!(history(store, conversation_id(1)).await, (1..10).rev().map(id).collect::<Vec<_>>());
+    import_all(
+        store,
+        &[8, 3, 4, 6].map(|micros| message_row(text(conversation_id(1), id(micros), &ben))),
+    )
+    .await;
+    assert_eq!(
+        history(store, conversation_id(1)).await,
+        (1..10).rev().map(id).collect::<Vec<_>>()
+    );
     let row = row(store, &ann, conversation_id(1)).await;
-    assert_eq!((row.last_message, row.last_activity, row.sent_up_to), (Some(id(9)), at(9), None));
-    assert_eq!(store.last_messages(&[conversation_id(1)]).await.unwrap(), [Some(id(9))]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [9]);
+    assert_eq!(
+        (row.last_message, row.last_activity, row.sent_up_to),
+        (Some(id(9)), at(9), None)
+    );
+    assert_eq!(
+        store.last_messages(&[conversation_id(1)]).await.unwrap(),
+        [Some(id(9))]
+    );
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [9]
+    );
     // A message sent in the meantime stays the last message.
     send(store, conversation_id(1), 50, &ann).await;
-    import_all(store, &[message_row(text(conversation_id(1), id(20), &ben))]).await;
-    assert_eq!(store.last_messages(&[conversation_id(1)]).await.unwrap(), [Some(id(50))]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [11]);
+    import_all(
+        store,
+        &[message_row(text(conversation_id(1), id(20), &ben))],
+    )
+    .await;
+    assert_eq!(
+        store.last_messages(&[conversation_id(1)]).await.unwrap(),
+        [Some(id(50))]
+    );
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [11]
+    );
     assert_eq!(inbox(store, &ann).await.len(), 1);
-    assert_eq!(history(store, conversation_id(1)).await[..3], [50, 20, 9].map(id));
+    assert_eq!(
+        history(store, conversation_id(1)).await[..3],
+        [50, 20, 9].map(id)
+    );
 }
 
 pub async fn participants_may_come_after_the_messages(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    import_all(store, &[group_row(conversation_id(1), None), group_row(conversation_id(2), Some(at(100)))]).await;
+    import_all(
+        store,
+        &[
+            group_row(conversation_id(1), None),
+            group_row(conversation_id(2), Some(at(100))),
+        ],
+    )
+    .await;
     for number in [1, 2] {
-        import_all(store, &[3, 1, 2].map(|micros| message_row(text(conversation_id(number), id(micros), &ben)))).await;
-        import_all(store, &[participant_row(conversation_id(number), &ann), participant_row(conversation_id(number), &ben)]).await;
+        import_all(
+            store,
+            &[3, 1, 2].map(|micros| message_row(text(conversation_id(number), id(micros), &ben))),
+        )
+        .await;
+        import_all(
+            store,
+            &[
+                participant_row(conversation_id(number), &ann),
+                participant_row(conversation_id(number), &ben),
+            ],
+        )
+        .await;
     }
     for user in [&ann, &ben] {
-        assert_eq!(inbox_ids(store, user).await, [conversation_id(2), conversation_id(1)]);
+        assert_eq!(
+            inbox_ids(store, user).await,
+            [conversation_id(2), conversation_id(1)]
+        );
         let first = row(store, user, conversation_id(1)).await;
-        assert_eq!((first.last_message, first.last_activity, first.sent_up_to), (Some(id(3)), at(3), None), "an import sends nothing");
-        assert_eq!(row(store, user, conversation_id(2)).await.last_activity, at(100));
+        assert_eq!(
+            (first.last_message, first.last_activity, first.sent_up_to),
+            (Some(id(3)), at(3), None),
+            "an import sends nothing"
+        );
+        assert_eq!(
+            row(store, user, conversation_id(2)).await.last_activity,
+            at(100)
+        );
     }
-    let question = unread(store, &ann, conversation_id(1), row(store, &ann, conversation_id(1)).await.read_up_to(), 9).await;
-    assert_eq!(question, Unread { count: 3, is_capped: false, first: Some(id(1)) });
+    let question = unread(
+        store,
+        &ann,
+        conversation_id(1),
+        row(store, &ann, conversation_id(1)).await.read_up_to(),
+        9,
+    )
+    .await;
+    assert_eq!(
+        question,
+        Unread {
+            count: 3,
+            is_capped: false,
+            first: Some(id(1))
+        }
+    );
 }
 
 pub async fn rows_without_their_conversation_are_not_kept(store: &dyn Store) {
     let ann = user("ann");
-    let rows = [participant_row(conversation_id(1), &ann), message_row(text(conversation_id(1), id(1), &ann))];
-    assert_eq!(import(store, &rows).await, [const { Imported::ConversationMissing }; 2]);
-    assert_eq!(only(store.messages(&[(conversation_id(1), id(1))]).await.unwrap()), None);
+    let rows = [
+        participant_row(conversation_id(1), &ann),
+        message_row(text(conversation_id(1), id(1), &ann)),
+    ];
+    assert_eq!(
+        import(store, &rows).await,
+        [const { Imported::ConversationMissing }; 2]
+    );
+    assert_eq!(
+        only(
+            store
+                .messages(&[(conversation_id(1), id(1))])
+                .await
+                .unwrap()
+        ),
+        None
+    );
     import_all(store, &[group_row(conversation_id(1), Some(at(1)))]).await;
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [0]);
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [0]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [0]
+    );
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [0]
+    );
     assert!(inbox_ids(store, &ann).await.is_empty());
     import_all(store, &rows).await;
     assert_eq!(history(store, conversation_id(1)).await, [id(1)]);
     // The conversation may come in the same call, but before them.
-    let late = [participant_row(conversation_id(2), &ann), group_row(conversation_id(2), None), participant_row(conversation_id(2), &ann)];
-    assert_eq!(import(store, &late).await, [Imported::ConversationMissing, Imported::Added, Imported::Added]);
+    let late = [
+        participant_row(conversation_id(2), &ann),
+        group_row(conversation_id(2), None),
+        participant_row(conversation_id(2), &ann),
+    ];
+    assert_eq!(
+        import(store, &late).await,
+        [
+            Imported::ConversationMissing,
+            Imported::Added,
+            Imported::Added
+        ]
+    );
 }
 
 pub async fn the_activity_that_was_given_wins_over_older_messages(store: &dyn Store) {
     let ann = user("ann");
-    import_all(store, &[group_row(conversation_id(1), Some(at(500))), participant_row(conversation_id(1), &ann)]).await;
-    import_all(store, &[group_row(conversation_id(2), Some(at(400))), participant_row(conversation_id(2), &ann)]).await;
-    import_all(store, &[message_row(text(conversation_id(1), id(10), &ann)), message_row(text(conversation_id(2), id(450), &ann))]).await;
-    let activity = async |number| row(store, &ann, conversation_id(number)).await.last_activity;
-    assert_eq!((activity(1).await, activity(2).await), (at(500), at(450)), "the later of the two");
-    assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1), conversation_id(2)]);
+    import_all(
+        store,
+        &[
+            group_row(conversation_id(1), Some(at(500))),
+            participant_row(conversation_id(1), &ann),
+        ],
+    )
+    .await;
+    import_all(
+        store,
+        &[
+            group_row(conversation_id(2), Some(at(400))),
+            participant_row(conversation_id(2), &ann),
+        ],
+    )
+    .await;
+    import_all(
+        store,
+        &[
+            message_row(text(conversation_id(1), id(10), &ann)),
+            message_row(text(conversation_id(2), id(450), &ann)),
+        ],
+    )
+    .await;
+    let activity = async |number| {
+        row(store, &ann, conversation_id(number))
+            .await
+            .last_activity
+    };
+    assert_eq!(
+        (activity(1).await, activity(2).await),
+        (at(500), at(450)),
+        "the later of the two"
+    );
+    assert_eq!(
+        inbox_ids(store, &ann).await,
+        [conversation_id(1), conversation_id(2)]
+    );
     send(store, conversation_id(2), 499, &ann).await;
-    assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1), conversation_id(2)]);
+    assert_eq!(
+        inbox_ids(store, &ann).await,
+        [conversation_id(1), conversation_id(2)]
+    );
     send(store, conversation_id(2), 501, &ann).await;
-    assert_eq!(inbox_ids(store, &ann).await, [conversation_id(2), conversation_id(1)]);
+    assert_eq!(
+        inbox_ids(store, &ann).await,
+        [conversation_id(2), conversation_id(1)]
+    );
     send(store, conversation_id(1), 600, &ann).await;
-    assert_eq!(activity(1).await, at(600), "a send is later than what was given");
-    assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1), conversation_id(2)]);
+    assert_eq!(
+        activity(1).await,
+        at(600),
+        "a send is later than what was given"
+    );
+    assert_eq!(
+        inbox_ids(store, &ann).await,
+        [conversation_id(1), conversation_id(2)]
+    );
 }
 
 pub async fn without_one_the_last_message_is_the_activity(store: &dyn Store) {
@@ -174,96 +450,255 @@ pub async fn without_one_the_last_message_is_the_activity(store: &dyn Store) {
     // As in the sample: the ids lie long before the conversation was made.
     let year = 365 * 24 * HOUR;
     for (number, micros) in [(1, 3), (2, 1), (3, 2)] {
-        import_all(store, &[group_row(conversation_id(number), None), participant_row(conversation_id(number), &ann)]).await;
-        import_all(store, &[message_row(text(conversation_id(number), id(micros - year), &ann))]).await;
-        assert_eq!(row(store, &ann, conversation_id(number)).await.last_activity, at(micros - year));
+        import_all(
+            store,
+            &[
+                group_row(conversation_id(number), None),
+                participant_row(conversation_id(number), &ann),
+            ],
+        )
+        .await;
+        import_all(
+            store,
+            &[message_row(text(
+                conversation_id(number),
+                id(micros - year),
+                &ann,
+            ))],
+        )
+        .await;
+        assert_eq!(
+            row(store, &ann, conversation_id(number))
+                .await
+                .last_activity,
+            at(micros - year)
+        );
     }
     assert_eq!(inbox_ids(store, &ann).await, [1, 3, 2].map(conversation_id));
 }
 
 fn direct_rows(id: ConversationId, one: &UserId, other: &UserId) -> [ImportRow; 3] {
-    let made = ImportRow::Conversation { conversation: conversation(id, ConversationKind::Direct, START), last_activity: Some(START) };
+    let made = ImportRow::Conversation {
+        conversation: conversation(id, ConversationKind::Direct, START),
+        last_activity: Some(START),
+    };
     [made, participant_row(id, one), participant_row(id, other)]
 }
 
 pub async fn a_pair_that_is_taken_refuses_another(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    store.create_conversation(&direct(&ann, &ben)).await.unwrap();
+    store
+        .create_conversation(&direct(&ann, &ben))
+        .await
+        .unwrap();
     let there = ConversationId::direct(&ann, &ben);
     let fates = import(store, &direct_rows(conversation_id(7), &ben, &ann)).await;
-    assert!(matches!(fates.last(), Some(Imported::Refused(_))), "{fates:?}");
-    assert_eq!(store.direct_conversation(&ann, &ben).await.unwrap(), Some(there));
+    assert!(
+        matches!(fates.last(), Some(Imported::Refused(_))),
+        "{fates:?}"
+    );
+    assert_eq!(
+        store.direct_conversation(&ann, &ben).await.unwrap(),
+        Some(there)
+    );
     assert_eq!(inbox_ids(store, &ann).await, [there]);
 }
 
 pub async fn an_imported_pair_is_found_and_made_no_second_time(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(store, &direct_rows(conversation_id(7), &ann, &ben)).await;
-    assert_eq!(store.direct_conversation(&ben, &ann).await.unwrap(), Some(conversation_id(7)));
-    let again = store.create_conversation(&direct(&ann, &ben)).await.unwrap();
+    assert_eq!(
+        store.direct_conversation(&ben, &ann).await.unwrap(),
+        Some(conversation_id(7))
+    );
+    let again = store
+        .create_conversation(&direct(&ann, &ben))
+        .await
+        .unwrap();
     assert!(matches!(again, Created::Existing(there) if there.id == conversation_id(7)));
     assert_eq!(inbox_ids(store, &ann).await, [conversation_id(7)]);
     // With oneself, as an export of ours brings it.
     let own = ConversationId::direct(&ann, &ann);
     import_all(store, &direct_rows(own, &ann, &ann)[..2]).await;
-    assert_eq!(store.direct_conversation(&ann, &ann).await.unwrap(), Some(own));
+    assert_eq!(
+        store.direct_conversation(&ann, &ann).await.unwrap(),
+        Some(own)
+    );
 }
 
 pub async fn markers_and_flags_are_kept(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    let flags = Flags { is_muted: true, is_pinned: true, archived_at: Some(at(77)) };
-    let places = ImportPlaces { read_up_to: Some(id(3)), delivered_up_to: Some(id(4)), flags, ..ImportPlaces::default() };
-    let owner = Membership { state: MembershipState::Joined, role: Role::Owner, since: Some(at(2)) };
+    let flags = Flags {
+        is_muted: true,
+        is_pinned: true,
+        archived_at: Some(at(77)),
+    };
+    let places = ImportPlaces {
+        read_up_to: Some(id(3)),
+        delivered_up_to: Some(id(4)),
+        flags,
+        ..ImportPlaces::default()
+    };
+    let owner = Membership {
+        state: MembershipState::Joined,
+        role: Role::Owner,
+        since: Some(at(2)),
+    };
     import_all(
         store,
         &[
             group_row(conversation_id(1), None),
-            ImportRow::Participant { conversation: conversation_id(1), user: ann.clone(), membership: owner, places },
+            ImportRow::Participant {
+                conversation: conversation_id(1),
+                user: ann.clone(),
+                membership: owner,
+                places,
+            },
             participant_row(conversation_id(1), &ben),
         ],
     )
     .await;
-    import_all(store, &(1..7).map(|micros| message_row(text(conversation_id(1), id(micros), &ben))).collect::<Vec<_>>()).await;
+    import_all(
+        store,
+        &(1..7)
+            .map(|micros| message_row(text(conversation_id(1), id(micros), &ben)))
+            .collect::<Vec<_>>(),
+    )
+    .await;
     let row_of_ann = row(store, &ann, conversation_id(1)).await;
-    assert_eq!((row_of_ann.read_up_to(), row_of_ann.flags), (id(3).order_key(), flags));
+    assert_eq!(
+        (row_of_ann.read_up_to(), row_of_ann.flags),
+        (id(3).order_key(), flags)
+    );
     let of_ann = participant(store, conversation_id(1), &ann).await.unwrap();
-    assert_eq!((of_ann.read_up_to, of_ann.delivered_up_to), (id(3).order_key(), id(4).order_key()));
+    assert_eq!(
+        (of_ann.read_up_to, of_ann.delivered_up_to),
+        (id(3).order_key(), id(4).order_key())
+    );
     assert_eq!(of_ann.membership, owner);
     let row_of_ben = row(store, &ben, conversation_id(1)).await;
-    assert_eq!((row_of_ben.read_up_to(), row_of_ben.flags), (OrderKey::MIN, Flags::default()));
-    assert_eq!(unread(store, &ann, conversation_id(1), row_of_ann.read_up_to(), 9).await.first, Some(id(4)));
+    assert_eq!(
+        (row_of_ben.read_up_to(), row_of_ben.flags),
+        (OrderKey::MIN, Flags::default())
+    );
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), row_of_ann.read_up_to(), 9)
+            .await
+            .first,
+        Some(id(4))
+    );
     send(store, conversation_id(1), 99, &ben).await;
-    assert_eq!(row(store, &ann, conversation_id(1)).await.flags, flags, "a send leaves flags alone");
+    assert_eq!(
+        row(store, &ann, conversation_id(1)).await.flags,
+        flags,
+        "a send leaves flags alone"
+    );
 }
 
 pub async fn a_mark_of_unread_puts_the_marker_before_its_message(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    let places = ImportPlaces { read_up_to: Some(id(5)), unread_from: Some(id(3)), ..ImportPlaces::default() };
-    import_all(store, &[group_row(conversation_id(1), None), participant_row_at(conversation_id(1), &ann, places)]).await;
-    import_all(store, &(1..7).map(|micros| message_row(text(conversation_id(1), id(micros), &ben))).collect::<Vec<_>>()).await;
+    let places = ImportPlaces {
+        read_up_to: Some(id(5)),
+        unread_from: Some(id(3)),
+        ..ImportPlaces::default()
+    };
+    import_all(
+        store,
+        &[
+            group_row(conversation_id(1), None),
+            participant_row_at(conversation_id(1), &ann, places),
+        ],
+    )
+    .await;
+    import_all(
+        store,
+        &(1..7)
+            .map(|micros| message_row(text(conversation_id(1), id(micros), &ben)))
+            .collect::<Vec<_>>(),
+    )
+    .await;
     let marker = row(store, &ann, conversation_id(1)).await;
     let question = unread(store, &ann, conversation_id(1), marker.read_up_to(), 9).await;
-    assert_eq!(question, Unread { count: 4, is_capped: false, first: Some(id(3)) });
-    assert_eq!(participant(store, conversation_id(1), &ann).await.unwrap().read_up_to, id(5).order_key(), "the receipt stays");
-    assert!(marker.marker.epoch > 0, "an import that is read again after it, of an earlier epoch, comes too late");
+    assert_eq!(
+        question,
+        Unread {
+            count: 4,
+            is_capped: false,
+            first: Some(id(3))
+        }
+    );
+    assert_eq!(
+        participant(store, conversation_id(1), &ann)
+            .await
+            .unwrap()
+            .read_up_to,
+        id(5).order_key(),
+        "the receipt stays"
+    );
+    assert!(
+        marker.marker.epoch > 0,
+        "an import that is read again after it, of an earlier epoch, comes too late"
+    );
 }
 
 pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    let left = Membership { state: MembershipState::Left, role: Role::Member, since: Some(at(4)) };
-    let row_of_ben =
-        ImportRow::Participant { conversation: conversation_id(1), user: ben.clone(), membership: left, places: ImportPlaces::default() };
-    import_all(store, &[group_row(conversation_id(1), Some(START)), participant_row(conversation_id(1), &ann), row_of_ben]).await;
+    let left = Membership {
+        state: MembershipState::Left,
+        role: Role::Member,
+        since: Some(at(4)),
+    };
+    let row_of_ben = ImportRow::Participant {
+        conversation: conversation_id(1),
+        user: ben.clone(),
+        membership: left,
+        places: ImportPlaces::default(),
+    };
+    import_all(
+        store,
+        &[
+            group_row(conversation_id(1), Some(START)),
+            participant_row(conversation_id(1), &ann),
+            row_of_ben,
+        ],
+    )
+    .await;
     import_all(store, &[message_row(text(conversation_id(1), id(3), &ben))]).await;
     let check = async |last: i64| {
-        assert_eq!(only(store.seats(&ben, &[conversation_id(1)]).await.unwrap()).unwrap().membership, left);
-        assert_eq!(participant(store, conversation_id(1), &ben).await.unwrap().membership, left);
-        assert_eq!(participants(store, conversation_id(1)).await, std::slice::from_ref(&ann));
-        assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [1]);
+        assert_eq!(
+            only(store.seats(&ben, &[conversation_id(1)]).await.unwrap())
+                .unwrap()
+                .membership,
+            left
+        );
+        assert_eq!(
+            participant(store, conversation_id(1), &ben)
+                .await
+                .unwrap()
+                .membership,
+            left
+        );
+        assert_eq!(
+            participants(store, conversation_id(1)).await,
+            std::slice::from_ref(&ann)
+        );
+        assert_eq!(
+            store
+                .participant_counts(&[conversation_id(1)])
+                .await
+                .unwrap(),
+            [1]
+        );
         assert_eq!(try_row(store, &ben, conversation_id(1)).await, None);
         assert!(inbox_ids(store, &ben).await.is_empty());
-        assert_eq!(store.inbox_changes(&ben, OrderKey::MIN, 9).await.unwrap(), Some(Vec::new()));
-        assert_eq!(row(store, &ann, conversation_id(1)).await.last_message, Some(id(last)));
+        assert_eq!(
+            store.inbox_changes(&ben, OrderKey::MIN, 9).await.unwrap(),
+            Some(Vec::new())
+        );
+        assert_eq!(
+            row(store, &ann, conversation_id(1)).await.last_message,
+            Some(id(last))
+        );
     };
     check(3).await;
     let audience = send_as(store, conversation_id(1), id(10), &ann).await;
@@ -275,85 +710,245 @@ pub async fn the_33rd_participant_makes_it_large(store: &dyn Store) {
     let people = crowd(35);
     make(store, conversation_id(2), &people[..1]).await;
     import_all(store, &[group_row(conversation_id(1), Some(at(2)))]).await;
-    let is_large = async || only(store.seats(&people[0], &[conversation_id(1)]).await.unwrap()).unwrap().conversation.is_large;
+    let is_large = async || {
+        only(
+            store
+                .seats(&people[0], &[conversation_id(1)])
+                .await
+                .unwrap(),
+        )
+        .unwrap()
+        .conversation
+        .is_large
+    };
     let fan_out = Conversation::FAN_OUT_MAX;
-    import_all(store, &people[..fan_out].iter().map(|user| participant_row(conversation_id(1), user)).collect::<Vec<_>>()).await;
+    import_all(
+        store,
+        &people[..fan_out]
+            .iter()
+            .map(|user| participant_row(conversation_id(1), user))
+            .collect::<Vec<_>>(),
+    )
+    .await;
     send(store, conversation_id(1), 10, &people[3]).await;
     assert!(!is_large().await);
-    assert!(store.large_conversations(&people[0]).await.unwrap().is_empty());
+    assert!(
+        store
+            .large_conversations(&people[0])
+            .await
+            .unwrap()
+            .is_empty()
+    );
     send(store, conversation_id(2), 15, &people[0]).await;
-    import_all(store, &[participant_row(conversation_id(1), &people[fan_out])]).await;
+    import_all(
+        store,
+        &[participant_row(conversation_id(1), &people[fan_out])],
+    )
+    .await;
     assert!(is_large().await);
-    assert_eq!(inbox_ids(store, &people[0]).await, [conversation_id(2), conversation_id(1)], "its place is what it was");
+    assert_eq!(
+        inbox_ids(store, &people[0]).await,
+        [conversation_id(2), conversation_id(1)],
+        "its place is what it was"
+    );
     for micros in [20, 30] {
-        assert!(send_as(store, conversation_id(1), id(micros), &people[7]).await.users.is_none());
-        import(store, &[participant_row(conversation_id(1), &people[33]), participant_row(conversation_id(1), &people[34])]).await;
+        assert!(
+            send_as(store, conversation_id(1), id(micros), &people[7])
+                .await
+                .users
+                .is_none()
+        );
+        import(
+            store,
+            &[
+                participant_row(conversation_id(1), &people[33]),
+                participant_row(conversation_id(1), &people[34]),
+            ],
+        )
+        .await;
         for user in [&people[0], &people[7], &people[32], &people[34]] {
-            assert_eq!(store.large_conversations(user).await.unwrap(), [conversation_id(1)]);
+            assert_eq!(
+                store.large_conversations(user).await.unwrap(),
+                [conversation_id(1)]
+            );
             let inbox = inbox(store, user).await;
             assert_eq!(
-                (inbox[0].conversation, inbox[0].last_message, inbox[0].last_activity),
+                (
+                    inbox[0].conversation,
+                    inbox[0].last_message,
+                    inbox[0].last_activity
+                ),
                 (conversation_id(1), Some(id(micros)), at(micros))
             );
-            assert_eq!(inbox.iter().filter(|row| row.conversation == conversation_id(1)).count(), 1);
+            assert_eq!(
+                inbox
+                    .iter()
+                    .filter(|row| row.conversation == conversation_id(1))
+                    .count(),
+                1
+            );
         }
     }
-    assert_eq!(row(store, &people[3], conversation_id(1)).await.sent_up_to, Some(id(10)));
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [35]);
+    assert_eq!(
+        row(store, &people[3], conversation_id(1)).await.sent_up_to,
+        Some(id(10))
+    );
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [35]
+    );
 }
 
 pub async fn a_deleted_message_is_counted_but_has_no_content(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let gone = deleted(conversation_id(1), id(9), &ben);
-    import_all(store, &[message_row(text(conversation_id(1), id(5), &ben)), message_row(gone.clone())]).await;
-    assert_eq!(only(store.messages(&[(conversation_id(1), id(9))]).await.unwrap()).as_deref(), Some(&gone));
-    assert_eq!(only(store.messages_at(&[(conversation_id(1), OrderKey::MAX)]).await.unwrap()).as_deref(), Some(&gone));
-    assert_eq!(store.last_messages(&[conversation_id(1)]).await.unwrap(), [Some(id(9))]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [2]);
+    import_all(
+        store,
+        &[
+            message_row(text(conversation_id(1), id(5), &ben)),
+            message_row(gone.clone()),
+        ],
+    )
+    .await;
+    assert_eq!(
+        only(
+            store
+                .messages(&[(conversation_id(1), id(9))])
+                .await
+                .unwrap()
+        )
+        .as_deref(),
+        Some(&gone)
+    );
+    assert_eq!(
+        only(
+            store
+                .messages_at(&[(conversation_id(1), OrderKey::MAX)])
+                .await
+                .unwrap()
+        )
+        .as_deref(),
+        Some(&gone)
+    );
+    assert_eq!(
+        store.last_messages(&[conversation_id(1)]).await.unwrap(),
+        [Some(id(9))]
+    );
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [2]
+    );
     assert_eq!(history(store, conversation_id(1)).await, [id(9), id(5)]);
     let unread = unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await;
-    assert_eq!(unread, Unread { count: 1, is_capped: false, first: Some(id(5)) });
+    assert_eq!(
+        unread,
+        Unread {
+            count: 1,
+            is_capped: false,
+            first: Some(id(5))
+        }
+    );
 }
 
 pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn Store) {
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    let message = |micros, text_of_key: &str| Message { client_key: Some(key(text_of_key)), ..text(conversation_id(1), id(micros), &ann) };
-    let (old, young) = (message(-25 * HOUR, "old"), Message { reply_to: Some(id(1)), ..message(-20 * HOUR, "young") });
-    let gone = Message { client_key: Some(key("gone")), ..deleted(conversation_id(1), id(-HOUR), &ann) };
+    let message = |micros, text_of_key: &str| Message {
+        client_key: Some(key(text_of_key)),
+        ..text(conversation_id(1), id(micros), &ann)
+    };
+    let (old, young) = (
+        message(-25 * HOUR, "old"),
+        Message {
+            reply_to: Some(id(1)),
+            ..message(-20 * HOUR, "young")
+        },
+    );
+    let gone = Message {
+        client_key: Some(key("gone")),
+        ..deleted(conversation_id(1), id(-HOUR), &ann)
+    };
     import_all(store, &[old, young.clone(), gone].map(message_row)).await;
     let keys = ["old", "young", "other"].map(|text| (ann.clone(), key(text)));
     let input_hash = InputHash::of_send(young.content.as_ref().unwrap(), young.reply_to);
-    let recognised = Some(EarlierSend { message: young.id, input_hash });
-    assert_eq!(store.earlier_sends(conversation_id(1), &keys).await.unwrap(), [None, recognised, None]);
+    let recognised = Some(EarlierSend {
+        message: young.id,
+        input_hash,
+    });
+    assert_eq!(
+        store
+            .earlier_sends(conversation_id(1), &keys)
+            .await
+            .unwrap(),
+        [None, recognised, None]
+    );
     // A retry of a deleted message creates no second message either, because no input has its hash.
-    let deleted = only(store.earlier_sends(conversation_id(1), &[(ann.clone(), key("gone"))]).await.unwrap());
+    let deleted = only(
+        store
+            .earlier_sends(conversation_id(1), &[(ann.clone(), key("gone"))])
+            .await
+            .unwrap(),
+    );
     assert_eq!(deleted.map(|send| send.message), Some(id(-HOUR)));
     // An older import does not overwrite the idempotency record of a live send.
     let live = message(7, "live");
     let kept = new(live.clone());
-    store.append_messages(conversation_id(1), std::slice::from_ref(&kept)).await.unwrap();
+    store
+        .append_messages(conversation_id(1), std::slice::from_ref(&kept))
+        .await
+        .unwrap();
     import(store, &[message_row(message(3, "live"))]).await;
-    let found = only(store.earlier_sends(conversation_id(1), &[(ann.clone(), key("live"))]).await.unwrap());
+    let found = only(
+        store
+            .earlier_sends(conversation_id(1), &[(ann.clone(), key("live"))])
+            .await
+            .unwrap(),
+    );
     assert_eq!(found.unwrap().message, live.id);
 }
 
 pub async fn profiles_are_kept(store: &dyn Store) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    let full =
-        Profile { display_name: Some("Ann Ü".to_owned()), avatar_url: Some("https://example.org/a".to_owned()), last_seen_at: Some(NOW) };
+    let full = Profile {
+        display_name: Some("Ann Ü".to_owned()),
+        avatar_url: Some("https://example.org/a".to_owned()),
+        last_seen_at: Some(NOW),
+    };
     let rows = [(&ann, &full), (&cat, &Profile::default())];
-    import_all(store, &rows.map(|(user, profile)| ImportRow::User { user: user.clone(), profile: profile.clone() })).await;
+    import_all(
+        store,
+        &rows.map(|(user, profile)| ImportRow::User {
+            user: user.clone(),
+            profile: profile.clone(),
+        }),
+    )
+    .await;
     let found = store.profiles(&[cat, ben, ann.clone(), ann]).await.unwrap();
-    assert_eq!(found, [Some(Profile::default()), None, Some(full.clone()), Some(full)]);
+    assert_eq!(
+        found,
+        [
+            Some(Profile::default()),
+            None,
+            Some(full.clone()),
+            Some(full)
+        ]
+    );
 }
 
 pub async fn each_row_has_its_own_fate(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(store, &direct_rows(conversation_id(7), &ann, &ben)).await;
     let [made, first, second] = direct_rows(conversation_id(8), &ann, &ben);
-    let mut rows = vec![participant_row(conversation_id(9), &ann), made, first, second];
+    let mut rows = vec![
+        participant_row(conversation_id(9), &ann),
+        made,
+        first,
+        second,
+    ];
     rows.extend([
         group_row(conversation_id(1), None),
         participant_row(conversation_id(1), &ann),
@@ -363,37 +958,97 @@ pub async fn each_row_has_its_own_fate(store: &dyn Store) {
     let fates = import(store, &rows).await;
     assert_eq!(fates[0], Imported::ConversationMissing);
     assert!(matches!(fates[3], Imported::Refused(_)), "{fates:?}");
-    assert_eq!(fates[4..], [Imported::Added, Imported::Added, Imported::Added, Imported::Unchanged]);
-    assert_eq!(history(store, conversation_id(1)).await, [id(4)], "what follows a refused row is kept");
+    assert_eq!(
+        fates[4..],
+        [
+            Imported::Added,
+            Imported::Added,
+            Imported::Added,
+            Imported::Unchanged
+        ]
+    );
+    assert_eq!(
+        history(store, conversation_id(1)).await,
+        [id(4)],
+        "what follows a refused row is kept"
+    );
     assert!(import(store, &[]).await.is_empty());
 }
 
 fn reaction_row(message: i64, emoji: &str, user: &UserId) -> ImportRow {
-    ImportRow::Reaction { conversation: conversation_id(1), message: id(message), emoji: Emoji::parse(emoji).unwrap(), user: user.clone() }
+    ImportRow::Reaction {
+        conversation: conversation_id(1),
+        message: id(message),
+        emoji: Emoji::parse(emoji).unwrap(),
+        user: user.clone(),
+    }
 }
 
 async fn reactions(store: &dyn Store, micros: i64) -> Vec<(String, Vec<UserId>)> {
-    let read = only(store.reactions(&user("nobody"), &[(conversation_id(1), id(micros))]).await.unwrap());
-    read.into_iter().map(|one| (one.emoji.to_string(), one.users)).collect()
+    let read = only(
+        store
+            .reactions(&user("nobody"), &[(conversation_id(1), id(micros))])
+            .await
+            .unwrap(),
+    );
+    read.into_iter()
+        .map(|one| (one.emoji.to_string(), one.users))
+        .collect()
 }
 
 pub async fn a_reaction_is_imported_once_and_waits_for_its_message(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     let row = || reaction_row(1, "👍", &ben);
-    assert_eq!(import(store, &[row()]).await, [Imported::ConversationMissing]);
-    import_all(store, &[group_row(conversation_id(1), None), participant_row(conversation_id(1), &ann)]).await;
+    assert_eq!(
+        import(store, &[row()]).await,
+        [Imported::ConversationMissing]
+    );
+    import_all(
+        store,
+        &[
+            group_row(conversation_id(1), None),
+            participant_row(conversation_id(1), &ann),
+        ],
+    )
+    .await;
     assert_eq!(import(store, &[row()]).await, [Imported::MessageMissing]);
     let said = message_row(text(conversation_id(1), id(1), &ann));
-    assert_eq!(import(store, &[row(), said, row(), row()]).await[2..], [Imported::Added, Imported::Unchanged]);
-    import_all(store, &[reaction_row(1, "👍", &ann), reaction_row(1, "🚀", &ann)]).await;
-    assert_eq!(import(store, &[row(), reaction_row(2, "👍", &ann)]).await, [Imported::Unchanged, Imported::MessageMissing]);
-    let [thumb, rocket] = [("👍".to_owned(), vec![ann.clone(), ben]), ("🚀".to_owned(), vec![ann])];
+    assert_eq!(
+        import(store, &[row(), said, row(), row()]).await[2..],
+        [Imported::Added, Imported::Unchanged]
+    );
+    import_all(
+        store,
+        &[reaction_row(1, "👍", &ann), reaction_row(1, "🚀", &ann)],
+    )
+    .await;
+    assert_eq!(
+        import(store, &[row(), reaction_row(2, "👍", &ann)]).await,
+        [Imported::Unchanged, Imported::MessageMissing]
+    );
+    let [thumb, rocket] = [
+        ("👍".to_owned(), vec![ann.clone(), ben]),
+        ("🚀".to_owned(), vec![ann]),
+    ];
     let mut expected = vec![thumb, rocket];
     expected.sort();
     assert_eq!(reactions(store, 1).await, expected);
-    let message = only(store.messages(&[(conversation_id(1), id(1))]).await.unwrap()).unwrap();
+    let message = only(
+        store
+            .messages(&[(conversation_id(1), id(1))])
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     assert!(message.has_reactions && message.content.is_some());
-    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap(), [], "an import is no event");
+    assert_eq!(
+        store
+            .changes(conversation_id(1), OrderKey::MIN, 9)
+            .await
+            .unwrap(),
+        [],
+        "an import is no event"
+    );
 }
 
 pub async fn a_reaction_that_was_taken_back_stays_so(store: &dyn Store) {
@@ -401,10 +1056,26 @@ pub async fn a_reaction_that_was_taken_back_stays_so(store: &dyn Store) {
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send(store, conversation_id(1), 1, &ann).await;
     for (micros, is_on) in [(2, true), (3, false)] {
-        let react = Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(1), user: ben.clone() };
-        store.react(conversation_id(1), &Emoji::parse("👍").unwrap(), is_on, &react).await.unwrap();
+        let react = Change {
+            id: change(micros),
+            kind: ChangeKind::ReactionsChanged,
+            message: id(1),
+            user: ben.clone(),
+        };
+        store
+            .react(
+                conversation_id(1),
+                &Emoji::parse("👍").unwrap(),
+                is_on,
+                &react,
+            )
+            .await
+            .unwrap();
     }
-    assert_eq!(import(store, &[reaction_row(1, "👍", &ben)]).await, [Imported::Unchanged]);
+    assert_eq!(
+        import(store, &[reaction_row(1, "👍", &ben)]).await,
+        [Imported::Unchanged]
+    );
     assert_eq!(reactions(store, 1).await, [("👍".to_owned(), Vec::new())]);
 }
 
@@ -417,8 +1088,15 @@ pub fn the_order_of_an_import_does_not_matter(runtime: &Runtime, store: &dyn Sto
         runtime.block_on(async {
             let conversation = ConversationId(uuid::Uuid::new_v4());
             let mut rows: Vec<ImportRow> = Vec::new();
-            let places = ImportPlaces { read_up_to: Some(id(2)), ..ImportPlaces::default() };
-            rows.extend(people.iter().map(|user| participant_row_at(conversation, user, places)));
+            let places = ImportPlaces {
+                read_up_to: Some(id(2)),
+                ..ImportPlaces::default()
+            };
+            rows.extend(
+                people
+                    .iter()
+                    .map(|user| participant_row_at(conversation, user, places)),
+            );
             rows.extend((0..6).map(|n| message_row(text(conversation, id(n), &people[0]))));
             rows.extend((1..6).map(|n| message_row(text(conversation, id(n), &people[0]))));
             import_all(store, &[group_row(conversation, given.map(at))]).await;
@@ -426,13 +1104,26 @@ pub fn the_order_of_an_import_does_not_matter(runtime: &Runtime, store: &dyn Sto
             for rows in rows.chunks(piece) {
                 import(store, rows).await;
             }
-            assert_eq!(history(store, conversation).await, (0..6).rev().map(id).collect::<Vec<_>>());
+            assert_eq!(
+                history(store, conversation).await,
+                (0..6).rev().map(id).collect::<Vec<_>>()
+            );
             assert_eq!(store.message_counts(&[conversation]).await.unwrap(), [6]);
             for user in &people {
                 let row = row(store, user, conversation).await;
-                assert_eq!((row.last_message, row.last_activity), (Some(id(5)), at(given.unwrap_or(0).max(5))));
+                assert_eq!(
+                    (row.last_message, row.last_activity),
+                    (Some(id(5)), at(given.unwrap_or(0).max(5)))
+                );
                 assert_eq!(row.read_up_to(), id(2).order_key());
-                assert_eq!(inbox(store, user).await.iter().filter(|row| row.conversation == conversation).count(), 1);
+                assert_eq!(
+                    inbox(store, user)
+                        .await
+                        .iter()
+                        .filter(|row| row.conversation == conversation)
+                        .count(),
+                    1
+                );
             }
         });
         Ok(())

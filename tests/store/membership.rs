@@ -2,38 +2,65 @@
 
 use futures_util::future::{join, join_all};
 use wideroom::model::{
-    Change, ChangeKind, Conversation, ConversationId, Flags, GroupName, Membership, MembershipState, Message, MessageKind, OrderKey,
-    PageRequest, ReadMarker, Role, TimeUuid, UserId,
+    Change, ChangeKind, Conversation, ConversationId, Flags, GroupName, Membership,
+    MembershipState, Message, MessageKind, OrderKey, PageRequest, ReadMarker, Role, TimeUuid,
+    UserId,
 };
-use wideroom::store::{Audience, FlagsChange, ImportRow, MembershipChange, Renaming, Store, Turn, TurnKind};
+use wideroom::store::{
+    Audience, FlagsChange, ImportRow, MembershipChange, Renaming, Store, Turn, TurnKind,
+};
 
 use super::ask::{
-    MarkTo, assert_newest, history, inbox, inbox_ids, make, mark, only, participant, participants, row, send, send_as, try_row, unread,
+    MarkTo, assert_newest, history, inbox, inbox_ids, make, mark, only, participant, participants,
+    row, send, send_as, try_row, unread,
 };
 use super::race::until_available;
-use crate::support::words::{START, change, conversation_id, crowd, group_row, id, new, system, text, users};
+use crate::support::words::{
+    START, change, conversation_id, crowd, group_row, id, new, system, text, users,
+};
 
 fn membership(state: MembershipState, role: Role, since: Option<i64>) -> Membership {
-    Membership { state, role, since: since.map(|micros| START.plus_micros(micros)) }
+    Membership {
+        state,
+        role,
+        since: since.map(|micros| START.plus_micros(micros)),
+    }
 }
 
 pub fn joins(user: &UserId, micros: i64) -> Turn {
     let membership = membership(MembershipState::Joined, Role::Member, Some(micros));
-    Turn { user: user.clone(), kind: TurnKind::Joins, membership }
+    Turn {
+        user: user.clone(),
+        kind: TurnKind::Joins,
+        membership,
+    }
 }
 
 pub fn leaves(user: &UserId, micros: i64) -> Turn {
     let membership = membership(MembershipState::Left, Role::Member, Some(micros));
-    Turn { user: user.clone(), kind: TurnKind::Leaves, membership }
+    Turn {
+        user: user.clone(),
+        kind: TurnKind::Leaves,
+        membership,
+    }
 }
 
 /// Turn that keeps the membership of a participant since the creation.
 fn stays(user: &UserId, role: Role) -> Turn {
-    Turn { user: user.clone(), kind: TurnKind::Stays, membership: membership(MembershipState::Joined, role, None) }
+    Turn {
+        user: user.clone(),
+        kind: TurnKind::Stays,
+        membership: membership(MembershipState::Joined, role, None),
+    }
 }
 
 /// A change whose message is of this microsecond, and whose changes lie just before.
-pub fn changing(conversation: ConversationId, micros: i64, seen: Option<TimeUuid>, turns: &[Turn]) -> MembershipChange {
+pub fn changing(
+    conversation: ConversationId,
+    micros: i64,
+    seen: Option<TimeUuid>,
+    turns: &[Turn],
+) -> MembershipChange {
     let message = system(conversation, id(micros), &turns[0].user);
     let kind = |kind: TurnKind| match kind {
         TurnKind::Joins => ChangeKind::ParticipantAdded,
@@ -41,25 +68,65 @@ pub fn changing(conversation: ConversationId, micros: i64, seen: Option<TimeUuid
         TurnKind::Stays => ChangeKind::RoleChanged,
     };
     let first = micros - i64::try_from(turns.len()).unwrap();
-    let change = |(at, turn): (i64, &Turn)| Change { id: id(at), kind: kind(turn.kind), message: message.id, user: turn.user.clone() };
+    let change = |(at, turn): (i64, &Turn)| Change {
+        id: id(at),
+        kind: kind(turn.kind),
+        message: message.id,
+        user: turn.user.clone(),
+    };
     let changes = (first..).zip(turns).map(change).collect();
-    MembershipChange { seen, turns: turns.to_vec(), changes, message: message.into() }
+    MembershipChange {
+        seen,
+        turns: turns.to_vec(),
+        changes,
+        message: message.into(),
+    }
 }
 
 async fn version(store: &dyn Store, conversation: ConversationId) -> Option<TimeUuid> {
-    store.members(conversation, &[]).await.unwrap().unwrap().version
+    store
+        .members(conversation, &[])
+        .await
+        .unwrap()
+        .unwrap()
+        .version
 }
 
 /// Changes the membership as it is now.
-pub async fn govern(store: &dyn Store, conversation: ConversationId, micros: i64, turns: &[Turn]) -> Audience {
+pub async fn govern(
+    store: &dyn Store,
+    conversation: ConversationId,
+    micros: i64,
+    turns: &[Turn],
+) -> Audience {
     let seen = version(store, conversation).await;
-    let kept = store.change_membership(conversation, &changing(conversation, micros, seen, turns)).await.unwrap();
+    let kept = store
+        .change_membership(conversation, &changing(conversation, micros, seen, turns))
+        .await
+        .unwrap();
     kept.expect("nobody was faster")
 }
 
-async fn changed(store: &dyn Store, user: &UserId, after: i64) -> Vec<(TimeUuid, ConversationId, bool)> {
-    let changed = store.inbox_changes(user, id(after).order_key(), 9).await.unwrap().unwrap();
-    changed.into_iter().map(|changed| (changed.newest_change, changed.conversation, changed.row.is_some())).collect()
+async fn changed(
+    store: &dyn Store,
+    user: &UserId,
+    after: i64,
+) -> Vec<(TimeUuid, ConversationId, bool)> {
+    let changed = store
+        .inbox_changes(user, id(after).order_key(), 9)
+        .await
+        .unwrap()
+        .unwrap();
+    changed
+        .into_iter()
+        .map(|changed| {
+            (
+                changed.newest_change,
+                changed.conversation,
+                changed.row.is_some(),
+            )
+        })
+        .collect()
 }
 
 pub async fn a_user_who_joins_sees_the_history_and_has_nothing_unread(store: &dyn Store) {
@@ -69,26 +136,79 @@ pub async fn a_user_who_joins_sees_the_history_and_has_nothing_unread(store: &dy
     send(store, conversation_id(1), 10, &ann).await;
     send(store, conversation_id(2), 15, &eve).await;
     let audience = govern(store, conversation_id(1), 20, &[joins(&eve, 20)]).await;
-    assert_eq!(audience.users.unwrap().to_vec(), [ann.clone(), ben.clone(), eve.clone()]);
-    assert_eq!(participants(store, conversation_id(1)).await, [ann.clone(), ben.clone(), eve.clone()]);
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [3]);
+    assert_eq!(
+        audience.users.unwrap().to_vec(),
+        [ann.clone(), ben.clone(), eve.clone()]
+    );
+    assert_eq!(
+        participants(store, conversation_id(1)).await,
+        [ann.clone(), ben.clone(), eve.clone()]
+    );
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [3]
+    );
     assert_eq!(history(store, conversation_id(1)).await, [id(20), id(10)]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [2]);
-    assert_eq!(inbox_ids(store, &eve).await, [conversation_id(1), conversation_id(2)]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [2]
+    );
+    assert_eq!(
+        inbox_ids(store, &eve).await,
+        [conversation_id(1), conversation_id(2)]
+    );
     let entry = row(store, &eve, conversation_id(1)).await;
-    assert_eq!((entry.last_message, entry.last_activity), (Some(id(20)), START.plus_micros(20)));
-    assert_eq!((entry.marker, entry.sent_up_to), (ReadMarker::at_joining(id(20)), None));
+    assert_eq!(
+        (entry.last_message, entry.last_activity),
+        (Some(id(20)), START.plus_micros(20))
+    );
+    assert_eq!(
+        (entry.marker, entry.sent_up_to),
+        (ReadMarker::at_joining(id(20)), None)
+    );
     assert!(!entry.may_be_unread());
     let there = participant(store, conversation_id(1), &eve).await.unwrap();
-    assert_eq!(there.membership, membership(MembershipState::Joined, Role::Member, Some(20)));
-    assert_eq!((there.read_up_to, there.delivered_up_to), (OrderKey::MIN, OrderKey::MIN), "they have read nothing of it");
-    assert_eq!(changed(store, &eve, 15).await, [(id(20), conversation_id(1), true)]);
+    assert_eq!(
+        there.membership,
+        membership(MembershipState::Joined, Role::Member, Some(20))
+    );
+    assert_eq!(
+        (there.read_up_to, there.delivered_up_to),
+        (OrderKey::MIN, OrderKey::MIN),
+        "they have read nothing of it"
+    );
+    assert_eq!(
+        changed(store, &eve, 15).await,
+        [(id(20), conversation_id(1), true)]
+    );
     // To the others it is a message that is not unread.
     let ben_s = row(store, &ben, conversation_id(1)).await;
-    assert_eq!((ben_s.last_message, ben_s.marker), (Some(id(20)), ReadMarker::default()));
-    assert_eq!(unread(store, &ben, conversation_id(1), OrderKey::MIN, 9).await.count, 1);
+    assert_eq!(
+        (ben_s.last_message, ben_s.marker),
+        (Some(id(20)), ReadMarker::default())
+    );
+    assert_eq!(
+        unread(store, &ben, conversation_id(1), OrderKey::MIN, 9)
+            .await
+            .count,
+        1
+    );
     send(store, conversation_id(1), 30, &ben).await;
-    assert_eq!(unread(store, &eve, conversation_id(1), row(store, &eve, conversation_id(1)).await.read_up_to(), 9).await.count, 1);
+    assert_eq!(
+        unread(
+            store,
+            &eve,
+            conversation_id(1),
+            row(store, &eve, conversation_id(1)).await.read_up_to(),
+            9
+        )
+        .await
+        .count,
+        1
+    );
     assert_newest(store.newest_id().await.unwrap(), Some(id(30)));
 }
 
@@ -99,17 +219,42 @@ pub async fn a_user_who_leaves_has_no_entry_and_no_changes(store: &dyn Store) {
     send(store, conversation_id(1), 10, &ann).await;
     let audience = govern(store, conversation_id(1), 20, &[leaves(&ben, 20)]).await;
     assert_eq!(audience.users.unwrap().to_vec(), std::slice::from_ref(&ann));
-    assert_eq!(participants(store, conversation_id(1)).await, std::slice::from_ref(&ann));
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [1]);
+    assert_eq!(
+        participants(store, conversation_id(1)).await,
+        std::slice::from_ref(&ann)
+    );
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [1]
+    );
     let seat = only(store.seats(&ben, &[conversation_id(1)]).await.unwrap()).unwrap();
-    assert_eq!(seat.membership, membership(MembershipState::Left, Role::Member, Some(20)));
-    assert_eq!(participant(store, conversation_id(1), &ben).await.unwrap().membership, seat.membership);
-    assert_eq!(changed(store, &ben, 10).await, [(id(20), conversation_id(1), false)]);
+    assert_eq!(
+        seat.membership,
+        membership(MembershipState::Left, Role::Member, Some(20))
+    );
+    assert_eq!(
+        participant(store, conversation_id(1), &ben)
+            .await
+            .unwrap()
+            .membership,
+        seat.membership
+    );
+    assert_eq!(
+        changed(store, &ben, 10).await,
+        [(id(20), conversation_id(1), false)]
+    );
     let told = send_as(store, conversation_id(1), id(30), &ann).await;
     assert_eq!(told.users.unwrap().to_vec(), std::slice::from_ref(&ann));
     assert_eq!(try_row(store, &ben, conversation_id(1)).await, None);
     assert_eq!(inbox_ids(store, &ben).await, [conversation_id(2)]);
-    assert_eq!(changed(store, &ben, 20).await, [], "what was sent later is no news to them");
+    assert_eq!(
+        changed(store, &ben, 20).await,
+        [],
+        "what was sent later is no news to them"
+    );
     assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1)]);
 }
 
@@ -121,8 +266,25 @@ pub async fn a_user_who_rejoins_has_nothing_unread(store: &dyn Store) {
     }
     // As a mark of unread leaves it: in a later epoch, at the beginning.
     let epoch = START.plus_micros(15).micros().cast_unsigned();
-    mark(store, &ben, conversation_id(1), MarkTo { epoch, up_to: OrderKey::MIN, receipt: false, change: change(15) }).await;
-    let mute = FlagsChange { conversation: conversation_id(1), muted: Some(true), pinned: None, archive: None, change: change(16) };
+    mark(
+        store,
+        &ben,
+        conversation_id(1),
+        MarkTo {
+            epoch,
+            up_to: OrderKey::MIN,
+            receipt: false,
+            change: change(15),
+        },
+    )
+    .await;
+    let mute = FlagsChange {
+        conversation: conversation_id(1),
+        muted: Some(true),
+        pinned: None,
+        archive: None,
+        change: change(16),
+    };
     store.set_flags(&ben, &mute).await.unwrap();
     govern(store, conversation_id(1), 20, &[leaves(&ben, 20)]).await;
     send(store, conversation_id(1), 30, &ann).await;
@@ -130,11 +292,26 @@ pub async fn a_user_who_rejoins_has_nothing_unread(store: &dyn Store) {
     let entry = row(store, &ben, conversation_id(1)).await;
     assert_eq!(entry.marker, ReadMarker::at_joining(id(40)));
     assert!(!entry.may_be_unread());
-    assert_eq!(entry.flags, Flags { is_muted: true, ..Flags::default() });
+    assert_eq!(
+        entry.flags,
+        Flags {
+            is_muted: true,
+            ..Flags::default()
+        }
+    );
     assert_eq!(inbox_ids(store, &ben).await, [conversation_id(1)]);
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [2]);
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [2]
+    );
     let back = participant(store, conversation_id(1), &ben).await.unwrap();
-    assert_eq!(back.membership, membership(MembershipState::Joined, Role::Member, Some(40)));
+    assert_eq!(
+        back.membership,
+        membership(MembershipState::Joined, Role::Member, Some(40))
+    );
     assert!(!back.receives(id(30), &ann), "it was not sent to them");
 }
 
@@ -144,19 +321,50 @@ pub async fn a_change_decided_on_an_older_membership_is_not_persisted(store: &dy
     let seen = version(store, conversation_id(1)).await;
     assert_eq!(seen, Some(change(0)), "of its making");
     send(store, conversation_id(1), 5, &ann).await;
-    assert_eq!(version(store, conversation_id(1)).await, seen, "a send changes no membership");
+    assert_eq!(
+        version(store, conversation_id(1)).await,
+        seen,
+        "a send changes no membership"
+    );
     let (first, late) = (
         changing(conversation_id(1), 10, seen, &[joins(&ben, 10)]),
-        changing(conversation_id(1), 20, seen, &[leaves(&ann, 20), joins(&eve, 20)]),
+        changing(
+            conversation_id(1),
+            20,
+            seen,
+            &[leaves(&ann, 20), joins(&eve, 20)],
+        ),
     );
-    assert!(store.change_membership(conversation_id(1), &first).await.unwrap().is_some());
+    assert!(
+        store
+            .change_membership(conversation_id(1), &first)
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(version(store, conversation_id(1)).await, Some(id(10)));
-    assert!(store.change_membership(conversation_id(1), &late).await.unwrap().is_none());
-    assert_eq!(participants(store, conversation_id(1)).await, [ann.clone(), ben]);
+    assert!(
+        store
+            .change_membership(conversation_id(1), &late)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        participants(store, conversation_id(1)).await,
+        [ann.clone(), ben]
+    );
     assert_eq!(try_row(store, &eve, conversation_id(1)).await, None);
     assert_eq!(history(store, conversation_id(1)).await, [id(10), id(5)]);
     assert_newest(store.newest_id().await.unwrap(), Some(id(10)));
-    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap().len(), 1);
+    assert_eq!(
+        store
+            .changes(conversation_id(1), OrderKey::MIN, 9)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 pub async fn the_same_change_once_more_changes_nothing(store: &dyn Store) {
@@ -165,34 +373,109 @@ pub async fn the_same_change_once_more_changes_nothing(store: &dyn Store) {
     let join = changing(conversation_id(1), 10, Some(change(0)), &[joins(&ben, 10)]);
     let name = renaming(conversation_id(1), 20, "again", &ann);
     for _ in 0..2 {
-        assert_eq!(store.change_membership(conversation_id(1), &join).await.unwrap().unwrap().users.unwrap().len(), 2);
+        assert_eq!(
+            store
+                .change_membership(conversation_id(1), &join)
+                .await
+                .unwrap()
+                .unwrap()
+                .users
+                .unwrap()
+                .len(),
+            2
+        );
     }
     for _ in 0..2 {
-        assert_eq!(store.rename_conversation(conversation_id(1), &name).await.unwrap().users.unwrap().len(), 2);
+        assert_eq!(
+            store
+                .rename_conversation(conversation_id(1), &name)
+                .await
+                .unwrap()
+                .users
+                .unwrap()
+                .len(),
+            2
+        );
     }
     assert_eq!(history(store, conversation_id(1)).await, [id(20), id(10)]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [2]);
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [2]);
-    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap().len(), 2);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [2]
+    );
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [2]
+    );
+    assert_eq!(
+        store
+            .changes(conversation_id(1), OrderKey::MIN, 9)
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 pub async fn changes_of_membership_stand_in_the_log(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let made = changing(conversation_id(1), 20, Some(change(0)), &[joins(&eve, 20), leaves(&ben, 20), stays(&ann, Role::Admin)]);
-    store.change_membership(conversation_id(1), &made).await.unwrap().unwrap();
-    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap(), made.changes);
-    assert_eq!(store.changes(conversation_id(1), made.changes[0].id.order_key(), 1).await.unwrap(), made.changes[1..2]);
-    assert_eq!(only(store.newest_events(&[conversation_id(1)]).await.unwrap()), Some(id(20)), "the message is the last of it");
-    let kept = only(store.messages(&[(conversation_id(1), id(20))]).await.unwrap()).unwrap();
+    let made = changing(
+        conversation_id(1),
+        20,
+        Some(change(0)),
+        &[joins(&eve, 20), leaves(&ben, 20), stays(&ann, Role::Admin)],
+    );
+    store
+        .change_membership(conversation_id(1), &made)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        store
+            .changes(conversation_id(1), OrderKey::MIN, 9)
+            .await
+            .unwrap(),
+        made.changes
+    );
+    assert_eq!(
+        store
+            .changes(conversation_id(1), made.changes[0].id.order_key(), 1)
+            .await
+            .unwrap(),
+        made.changes[1..2]
+    );
+    assert_eq!(
+        only(store.newest_events(&[conversation_id(1)]).await.unwrap()),
+        Some(id(20)),
+        "the message is the last of it"
+    );
+    let kept = only(
+        store
+            .messages(&[(conversation_id(1), id(20))])
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(*kept, *made.message);
     assert_eq!(kept.kind, MessageKind::System);
 }
 
 fn renaming(conversation: ConversationId, micros: i64, name: &str, actor: &UserId) -> Renaming {
     let message: Message = system(conversation, id(micros), actor);
-    let change = Change { id: id(micros - 1), kind: ChangeKind::ConversationRenamed, message: message.id, user: actor.clone() };
-    Renaming { name: GroupName::parse(name).unwrap(), change, message: message.into() }
+    let change = Change {
+        id: id(micros - 1),
+        kind: ChangeKind::ConversationRenamed,
+        message: message.id,
+        user: actor.clone(),
+    };
+    Renaming {
+        name: GroupName::parse(name).unwrap(),
+        change,
+        message: message.into(),
+    }
 }
 
 pub async fn another_name_is_kept_with_its_message(store: &dyn Store) {
@@ -200,65 +483,182 @@ pub async fn another_name_is_kept_with_its_message(store: &dyn Store) {
     for (number, count) in [(1, 2), (2, 40)] {
         make(store, conversation_id(number), &people[..count]).await;
         let to = renaming(conversation_id(number), 20, "Räder & Äpfel", &people[0]);
-        let audience = store.rename_conversation(conversation_id(number), &to).await.unwrap();
-        assert_eq!(audience.users.map(|users| users.len()), (count == 2).then_some(2));
-        let seat = only(store.seats(&people[1], &[conversation_id(number)]).await.unwrap()).unwrap();
-        assert_eq!(seat.conversation.name.as_ref().unwrap().as_str(), "Räder & Äpfel");
+        let audience = store
+            .rename_conversation(conversation_id(number), &to)
+            .await
+            .unwrap();
+        assert_eq!(
+            audience.users.map(|users| users.len()),
+            (count == 2).then_some(2)
+        );
+        let seat = only(
+            store
+                .seats(&people[1], &[conversation_id(number)])
+                .await
+                .unwrap(),
+        )
+        .unwrap();
+        assert_eq!(
+            seat.conversation.name.as_ref().unwrap().as_str(),
+            "Räder & Äpfel"
+        );
         assert_eq!(seat.conversation.is_large, count == 40);
-        assert_eq!(store.changes(conversation_id(number), OrderKey::MIN, 9).await.unwrap(), [to.change]);
+        assert_eq!(
+            store
+                .changes(conversation_id(number), OrderKey::MIN, 9)
+                .await
+                .unwrap(),
+            [to.change]
+        );
         let entry = row(store, &people[1], conversation_id(number)).await;
-        assert_eq!((entry.last_message, entry.last_activity), (Some(id(20)), START.plus_micros(20)));
-        assert_eq!(inbox(store, &people[1]).await.iter().filter(|entry| entry.conversation == conversation_id(number)).count(), 1);
-        assert_eq!(version(store, conversation_id(number)).await, Some(change(0)), "no matter of membership");
+        assert_eq!(
+            (entry.last_message, entry.last_activity),
+            (Some(id(20)), START.plus_micros(20))
+        );
+        assert_eq!(
+            inbox(store, &people[1])
+                .await
+                .iter()
+                .filter(|entry| entry.conversation == conversation_id(number))
+                .count(),
+            1
+        );
+        assert_eq!(
+            version(store, conversation_id(number)).await,
+            Some(change(0)),
+            "no matter of membership"
+        );
     }
-    assert!(store.rename_conversation(conversation_id(9), &renaming(conversation_id(9), 30, "x", &people[0])).await.is_err());
-    assert!(store.members(conversation_id(9), &people).await.unwrap().is_none());
+    assert!(
+        store
+            .rename_conversation(
+                conversation_id(9),
+                &renaming(conversation_id(9), 30, "x", &people[0])
+            )
+            .await
+            .is_err()
+    );
+    assert!(
+        store
+            .members(conversation_id(9), &people)
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 pub async fn the_33rd_who_joins_makes_it_large_for_good(store: &dyn Store) {
     let people = crowd(60);
-    make(store, conversation_id(1), &people[..Conversation::FAN_OUT_MAX]).await;
+    make(
+        store,
+        conversation_id(1),
+        &people[..Conversation::FAN_OUT_MAX],
+    )
+    .await;
     make(store, conversation_id(2), &people).await;
     send(store, conversation_id(1), 10, &people[0]).await;
     send(store, conversation_id(2), 15, &people[0]).await;
     let more: Vec<_> = people[32..50].iter().map(|user| joins(user, 50)).collect();
     let audience = govern(store, conversation_id(1), 50, &more).await;
-    assert_eq!(audience.users.unwrap().len(), 50, "named once more, so that they know where to listen");
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [50]);
+    assert_eq!(
+        audience.users.unwrap().len(),
+        50,
+        "named once more, so that they know where to listen"
+    );
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [50]
+    );
     for user in &people[..50] {
-        assert_eq!(inbox_ids(store, user).await, [conversation_id(1), conversation_id(2)], "{user}");
+        assert_eq!(
+            inbox_ids(store, user).await,
+            [conversation_id(1), conversation_id(2)],
+            "{user}"
+        );
         let mut large = store.large_conversations(user).await.unwrap();
         large.sort_unstable();
         assert_eq!(large, [conversation_id(1), conversation_id(2)]);
     }
     assert_eq!(inbox_ids(store, &people[50]).await, [conversation_id(2)]);
-    assert_eq!(send_as(store, conversation_id(1), id(60), &people[40]).await.users, None);
+    assert_eq!(
+        send_as(store, conversation_id(1), id(60), &people[40])
+            .await
+            .users,
+        None
+    );
     // Down to two, it stays large.
     let less: Vec<_> = people[2..50].iter().map(|user| leaves(user, 200)).collect();
-    assert_eq!(govern(store, conversation_id(1), 200, &less).await.users, None);
+    assert_eq!(
+        govern(store, conversation_id(1), 200, &less).await.users,
+        None
+    );
     assert_eq!(participants(store, conversation_id(1)).await, people[..2]);
-    let seat = only(store.seats(&people[1], &[conversation_id(1)]).await.unwrap()).unwrap();
+    let seat = only(
+        store
+            .seats(&people[1], &[conversation_id(1)])
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     assert!(seat.conversation.is_large);
     assert_eq!(inbox_ids(store, &people[40]).await, [conversation_id(2)]);
-    assert_eq!(store.large_conversations(&people[40]).await.unwrap(), [conversation_id(2)]);
-    assert_eq!(changed(store, &people[40], 60).await, [(id(200), conversation_id(1), false)]);
+    assert_eq!(
+        store.large_conversations(&people[40]).await.unwrap(),
+        [conversation_id(2)]
+    );
+    assert_eq!(
+        changed(store, &people[40], 60).await,
+        [(id(200), conversation_id(1), false)]
+    );
     send(store, conversation_id(1), 210, &people[0]).await;
     assert_eq!(changed(store, &people[40], 200).await, []);
     // A user who rejoins has no unread messages.
-    assert_eq!(govern(store, conversation_id(1), 220, &[joins(&people[40], 220)]).await.users, None);
+    assert_eq!(
+        govern(store, conversation_id(1), 220, &[joins(&people[40], 220)])
+            .await
+            .users,
+        None
+    );
     let entry = row(store, &people[40], conversation_id(1)).await;
-    assert_eq!((entry.last_message, entry.may_be_unread()), (Some(id(220)), false));
-    assert_eq!(changed(store, &people[40], 200).await, [(id(220), conversation_id(1), true)]);
+    assert_eq!(
+        (entry.last_message, entry.may_be_unread()),
+        (Some(id(220)), false)
+    );
+    assert_eq!(
+        changed(store, &people[40], 200).await,
+        [(id(220), conversation_id(1), true)]
+    );
 }
 
 async fn owners(store: &dyn Store, conversation: ConversationId) -> Vec<UserId> {
-    let page = store.participants(conversation, &PageRequest::first(1_000)).await.unwrap();
-    let listed: Vec<_> = page.items.iter().filter(|one| one.membership.role == Role::Owner).map(|one| one.user.clone()).collect();
+    let page = store
+        .participants(conversation, &PageRequest::first(1_000))
+        .await
+        .unwrap();
+    let listed: Vec<_> = page
+        .items
+        .iter()
+        .filter(|one| one.membership.role == Role::Owner)
+        .map(|one| one.user.clone())
+        .collect();
     for one in &page.items {
-        assert_eq!(participant(store, conversation, &one.user).await.as_ref(), Some(one));
+        assert_eq!(
+            participant(store, conversation, &one.user).await.as_ref(),
+            Some(one)
+        );
         let seat = only(store.seats(&one.user, &[conversation]).await.unwrap()).unwrap();
-        assert_eq!(seat.membership, one.membership, "a role is the same wherever it is told");
-        let members = store.members(conversation, std::slice::from_ref(&one.user)).await.unwrap().unwrap();
+        assert_eq!(
+            seat.membership, one.membership,
+            "a role is the same wherever it is told"
+        );
+        let members = store
+            .members(conversation, std::slice::from_ref(&one.user))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(members.memberships, [Some(one.membership)]);
     }
     listed
@@ -276,54 +676,126 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
             membership: membership(MembershipState::Joined, role, Some(since)),
             places: Default::default(),
         };
-        let mut rows = vec![group_row(group, None), member(&eve, Role::Member, 1), member(&ben, Role::Member, 1)];
+        let mut rows = vec![
+            group_row(group, None),
+            member(&eve, Role::Member, 1),
+            member(&ben, Role::Member, 1),
+        ];
         rows.push(member(&ann, Role::Member, 2));
-        rows.extend(others.iter().filter(|_| number == 2).map(|user| member(user, Role::Member, 3)));
+        rows.extend(
+            others
+                .iter()
+                .filter(|_| number == 2)
+                .map(|user| member(user, Role::Member, 3)),
+        );
         store.import(&rows).await.unwrap();
         assert_eq!(version(store, group).await, None);
-        assert_eq!(owners(store, group).await, std::slice::from_ref(&ben), "the oldest, and of two the first by name");
-        let without_ben = store.members(group, std::slice::from_ref(&ben)).await.unwrap().unwrap();
+        assert_eq!(
+            owners(store, group).await,
+            std::slice::from_ref(&ben),
+            "the oldest, and of two the first by name"
+        );
+        let without_ben = store
+            .members(group, std::slice::from_ref(&ben))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(without_ben.successor.unwrap().0, eve);
-        assert_eq!(without_ben.participant_count, if number == 2 { 43 } else { 3 });
+        assert_eq!(
+            without_ben.participant_count,
+            if number == 2 { 43 } else { 3 }
+        );
         govern(
             store,
             group,
             10,
-            &[Turn { membership: membership(MembershipState::Joined, Role::Admin, Some(2)), ..stays(&ann, Role::Admin) }],
+            &[Turn {
+                membership: membership(MembershipState::Joined, Role::Admin, Some(2)),
+                ..stays(&ann, Role::Admin)
+            }],
         )
         .await;
-        assert_eq!(owners(store, group).await, std::slice::from_ref(&ann), "an ADMIN before all others");
+        assert_eq!(
+            owners(store, group).await,
+            std::slice::from_ref(&ann),
+            "an ADMIN before all others"
+        );
         govern(store, group, 20, &[leaves(&ann, 20)]).await;
         assert_eq!(owners(store, group).await, std::slice::from_ref(&ben));
         govern(
             store,
             group,
             30,
-            &[Turn { membership: membership(MembershipState::Joined, Role::Owner, Some(1)), ..stays(&eve, Role::Owner) }],
+            &[Turn {
+                membership: membership(MembershipState::Joined, Role::Owner, Some(1)),
+                ..stays(&eve, Role::Owner)
+            }],
         )
         .await;
-        assert_eq!(owners(store, group).await, std::slice::from_ref(&eve), "who was made one");
-        let without = async |users: &[UserId]| store.members(group, users).await.unwrap().unwrap().successor.map(|(next, _)| next);
+        assert_eq!(
+            owners(store, group).await,
+            std::slice::from_ref(&eve),
+            "who was made one"
+        );
+        let without = async |users: &[UserId]| {
+            store
+                .members(group, users)
+                .await
+                .unwrap()
+                .unwrap()
+                .successor
+                .map(|(next, _)| next)
+        };
         assert_eq!(without(std::slice::from_ref(&ben)).await, None, "eve is");
         assert_eq!(without(std::slice::from_ref(&eve)).await, Some(ben.clone()));
         if number == 1 {
-            assert_eq!(without(&[eve.clone(), ben.clone(), ann.clone()]).await, None, "nobody else is there");
+            assert_eq!(
+                without(&[eve.clone(), ben.clone(), ann.clone()]).await,
+                None,
+                "nobody else is there"
+            );
         }
     }
-    store.create_conversation(&crate::support::words::direct(&ann, &ben)).await.unwrap();
-    assert!(owners(store, ConversationId::direct(&ann, &ben)).await.is_empty(), "two who talk have none");
+    store
+        .create_conversation(&crate::support::words::direct(&ann, &ben))
+        .await
+        .unwrap();
+    assert!(
+        owners(store, ConversationId::direct(&ann, &ben))
+            .await
+            .is_empty(),
+        "two who talk have none"
+    );
 }
 
 pub async fn one_of_two_concurrent_membership_changes_is_persisted(store: &dyn Store) {
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
     for round in 1..=10_u8 {
         make(store, conversation_id(round), std::slice::from_ref(&ann)).await;
-        let changes = [(10, &ben), (20, &eve)].map(|(at, user)| changing(conversation_id(round), at, Some(change(0)), &[joins(user, at)]));
-        let kept = join_all(changes.iter().map(|change| store.change_membership(conversation_id(round), change))).await;
-        let kept: Vec<_> = kept.into_iter().map(|kept| kept.unwrap().is_some()).collect();
+        let changes = [(10, &ben), (20, &eve)].map(|(at, user)| {
+            changing(
+                conversation_id(round),
+                at,
+                Some(change(0)),
+                &[joins(user, at)],
+            )
+        });
+        let kept = join_all(
+            changes
+                .iter()
+                .map(|change| store.change_membership(conversation_id(round), change)),
+        )
+        .await;
+        let kept: Vec<_> = kept
+            .into_iter()
+            .map(|kept| kept.unwrap().is_some())
+            .collect();
         assert_eq!(kept.iter().filter(|kept| **kept).count(), 1, "{kept:?}");
         let there = if kept[0] { &ben } else { &eve };
-        assert_eq!(participants(store, conversation_id(round)).await, [ann.clone(), there.clone()]);
+        assert_eq!(
+            participants(store, conversation_id(round)).await,
+            [ann.clone(), there.clone()]
+        );
     }
 }
 
@@ -335,21 +807,46 @@ pub async fn a_send_at_the_moment_of_joining_misses_nobody(store: &dyn Store) {
     let sends = async {
         for micros in 1..=40 {
             let message = [new(text(conversation_id(1), id(micros * 10), &people[0]))];
-            until_available(async || store.append_messages(conversation_id(1), &message).await).await;
+            until_available(async || store.append_messages(conversation_id(1), &message).await)
+                .await;
         }
     };
     let turns = async {
         for (n, user) in (0..).zip(&people[3..]) {
             let at = 1_000 + n * 10;
-            let change = changing(conversation_id(1), at, version(store, conversation_id(1)).await, &[joins(user, at)]);
-            assert!(until_available(async || store.change_membership(conversation_id(1), &change).await).await.is_some());
+            let change = changing(
+                conversation_id(1),
+                at,
+                version(store, conversation_id(1)).await,
+                &[joins(user, at)],
+            );
+            assert!(
+                until_available(async || store
+                    .change_membership(conversation_id(1), &change)
+                    .await)
+                .await
+                .is_some()
+            );
         }
     };
     join(sends, turns).await;
-    assert_eq!(store.participant_counts(&[conversation_id(1)]).await.unwrap(), [36]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [40 + 33]);
+    assert_eq!(
+        store
+            .participant_counts(&[conversation_id(1)])
+            .await
+            .unwrap(),
+        [36]
+    );
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [40 + 33]
+    );
     for user in &people {
         let rows = inbox(store, user).await;
-        assert_eq!(rows.iter().map(|row| row.last_message).collect::<Vec<_>>(), [Some(id(1_320))], "{user}");
+        assert_eq!(
+            rows.iter().map(|row| row.last_message).collect::<Vec<_>>(),
+            [Some(id(1_320))],
+            "{user}"
+        );
     }
 }

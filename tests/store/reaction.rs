@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use wideroom::model::{Change, ChangeKind, ConversationId, Emoji, Message, MessageId, OrderKey, Reaction, Revision, UserId};
+use wideroom::model::{
+    Change, ChangeKind, ConversationId, Emoji, Message, MessageId, OrderKey, Reaction, Revision,
+    UserId,
+};
 use wideroom::store::Store;
 
 use super::ask::{inbox_ids, make, only, row, send};
@@ -13,7 +16,13 @@ fn emoji(text: &str) -> Emoji {
 }
 
 /// To the message of the first microsecond in the first conversation.
-async fn react(store: &dyn Store, micros: i64, by: &UserId, text: &str, is_on: bool) -> Option<Arc<Message>> {
+async fn react(
+    store: &dyn Store,
+    micros: i64,
+    by: &UserId,
+    text: &str,
+    is_on: bool,
+) -> Option<Arc<Message>> {
     react_to(store, conversation_id(1), id(1), micros, by, text, is_on).await
 }
 
@@ -26,17 +35,36 @@ async fn react_to(
     text: &str,
     is_on: bool,
 ) -> Option<Arc<Message>> {
-    let change = Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message, user: by.clone() };
-    store.react(conversation, &emoji(text), is_on, &change).await.unwrap()
+    let change = Change {
+        id: change(micros),
+        kind: ChangeKind::ReactionsChanged,
+        message,
+        user: by.clone(),
+    };
+    store
+        .react(conversation, &emoji(text), is_on, &change)
+        .await
+        .unwrap()
 }
 
 async fn read(store: &dyn Store, viewer: &UserId) -> Vec<Reaction> {
-    only(store.reactions(viewer, &[(conversation_id(1), id(1))]).await.unwrap())
+    only(
+        store
+            .reactions(viewer, &[(conversation_id(1), id(1))])
+            .await
+            .unwrap(),
+    )
 }
 
 fn reaction(text: &str, users: &[&UserId], has_viewer: bool) -> Reaction {
     let count = u32::try_from(users.len()).unwrap();
-    Reaction { emoji: emoji(text), count, is_capped: false, has_viewer, users: users.iter().copied().cloned().collect() }
+    Reaction {
+        emoji: emoji(text),
+        count,
+        is_capped: false,
+        has_viewer,
+        users: users.iter().copied().cloned().collect(),
+    }
 }
 
 async fn said(store: &dyn Store, people: &[UserId]) {
@@ -63,8 +91,14 @@ pub async fn a_reaction_is_on_until_it_is_off(store: &dyn Store) {
 pub async fn reactions_come_by_emoji_and_their_users_by_name(store: &dyn Store) {
     let [ann, anna, ben] = users(["ann", "anna", "ben"]);
     said(store, &[ann.clone(), anna.clone(), ben.clone()]).await;
-    for (micros, (by, text)) in (2..).zip([(&ben, "🚀"), (&anna, "❤"), (&ben, "👍🏽"), (&ann, "🚀"), (&ben, "👍"), (&anna, "🚀")])
-    {
+    for (micros, (by, text)) in (2..).zip([
+        (&ben, "🚀"),
+        (&anna, "❤"),
+        (&ben, "👍🏽"),
+        (&ann, "🚀"),
+        (&ben, "👍"),
+        (&anna, "🚀"),
+    ]) {
         react(store, micros, by, text, true).await.unwrap();
     }
     let mut expected = vec![
@@ -82,19 +116,50 @@ pub async fn a_message_says_whether_there_are_any(store: &dyn Store) {
     said(store, &[ann.clone(), ben.clone()]).await;
     send(store, conversation_id(1), 2, &ann).await;
     let marks = async || {
-        let messages = store.messages(&[(conversation_id(1), id(1)), (conversation_id(1), id(2))]).await.unwrap();
-        messages.into_iter().map(|message| message.unwrap().has_reactions).collect::<Vec<_>>()
+        let messages = store
+            .messages(&[(conversation_id(1), id(1)), (conversation_id(1), id(2))])
+            .await
+            .unwrap();
+        messages
+            .into_iter()
+            .map(|message| message.unwrap().has_reactions)
+            .collect::<Vec<_>>()
     };
     assert_eq!(marks().await, [false, false]);
-    let before = only(store.messages(&[(conversation_id(1), id(1))]).await.unwrap()).unwrap();
+    let before = only(
+        store
+            .messages(&[(conversation_id(1), id(1))])
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     let reacted = react(store, 3, &ben, "👍", true).await.unwrap();
-    assert_eq!(*reacted, Message { has_reactions: true, ..before.as_ref().clone() }, "nothing else of it is another");
+    assert_eq!(
+        *reacted,
+        Message {
+            has_reactions: true,
+            ..before.as_ref().clone()
+        },
+        "nothing else of it is another"
+    );
     assert_eq!(marks().await, [true, false]);
     react(store, 4, &ben, "👍", false).await.unwrap();
-    assert_eq!(marks().await, [true, false], "what was once there is looked for again");
-    let edit = Change { id: change(5), kind: ChangeKind::MessageEdited, message: id(1), user: ann.clone() };
+    assert_eq!(
+        marks().await,
+        [true, false],
+        "what was once there is looked for again"
+    );
+    let edit = Change {
+        id: change(5),
+        kind: ChangeKind::MessageEdited,
+        message: id(1),
+        user: ann.clone(),
+    };
     let content = crate::support::words::content("better");
-    store.revise_message(conversation_id(1), &Revision::Content(content), &edit).await.unwrap();
+    store
+        .revise_message(conversation_id(1), &Revision::Content(content), &edit)
+        .await
+        .unwrap();
     assert_eq!(marks().await, [true, false], "an edit does not unsay it");
 }
 
@@ -103,29 +168,80 @@ pub async fn a_reaction_is_logged_and_shows_in_no_inbox(store: &dyn Store) {
     said(store, &[ann.clone(), ben.clone()]).await;
     make(store, conversation_id(2), &[ann.clone(), ben.clone()]).await;
     send(store, conversation_id(2), 2, &ann).await;
-    let before = (inbox_ids(store, &ann).await, row(store, &ann, conversation_id(1)).await);
+    let before = (
+        inbox_ids(store, &ann).await,
+        row(store, &ann, conversation_id(1)).await,
+    );
     react(store, 3, &ben, "👍", true).await.unwrap();
     react(store, 4, &ben, "👍", false).await.unwrap();
-    let entry = |micros| Change { id: change(micros), kind: ChangeKind::ReactionsChanged, message: id(1), user: ben.clone() };
-    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap(), [entry(3), entry(4)]);
-    assert_eq!(store.newest_events(&[conversation_id(1)]).await.unwrap(), [Some(change(4))]);
-    assert_eq!((inbox_ids(store, &ann).await, row(store, &ann, conversation_id(1)).await), before);
+    let entry = |micros| Change {
+        id: change(micros),
+        kind: ChangeKind::ReactionsChanged,
+        message: id(1),
+        user: ben.clone(),
+    };
+    assert_eq!(
+        store
+            .changes(conversation_id(1), OrderKey::MIN, 9)
+            .await
+            .unwrap(),
+        [entry(3), entry(4)]
+    );
+    assert_eq!(
+        store.newest_events(&[conversation_id(1)]).await.unwrap(),
+        [Some(change(4))]
+    );
+    assert_eq!(
+        (
+            inbox_ids(store, &ann).await,
+            row(store, &ann, conversation_id(1)).await
+        ),
+        before
+    );
     for who in [&ann, &ben] {
-        assert_eq!(store.inbox_changes(who, change(2).order_key(), 9).await.unwrap(), Some(Vec::new()));
+        assert_eq!(
+            store
+                .inbox_changes(who, change(2).order_key(), 9)
+                .await
+                .unwrap(),
+            Some(Vec::new())
+        );
     }
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [1]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [1]
+    );
 }
 
 pub async fn a_deleted_or_missing_message_takes_no_reaction(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     said(store, &[ann.clone(), ben.clone()]).await;
-    assert!(react_to(store, conversation_id(1), id(9), 2, &ben, "👍", true).await.is_none());
+    assert!(
+        react_to(store, conversation_id(1), id(9), 2, &ben, "👍", true)
+            .await
+            .is_none()
+    );
     react(store, 3, &ben, "👍", true).await.unwrap();
-    let deletion = Change { id: change(4), kind: ChangeKind::MessageDeleted, message: id(1), user: ann.clone() };
-    let deleted = store.revise_message(conversation_id(1), &Revision::Deletion, &deletion).await.unwrap().unwrap();
+    let deletion = Change {
+        id: change(4),
+        kind: ChangeKind::MessageDeleted,
+        message: id(1),
+        user: ann.clone(),
+    };
+    let deleted = store
+        .revise_message(conversation_id(1), &Revision::Deletion, &deletion)
+        .await
+        .unwrap()
+        .unwrap();
     let reacted = react(store, 5, &ann, "🚀", true).await.unwrap();
     assert_eq!(reacted, deleted.message);
-    assert_eq!(store.changes(conversation_id(1), change(4).order_key(), 9).await.unwrap(), []);
+    assert_eq!(
+        store
+            .changes(conversation_id(1), change(4).order_key(), 9)
+            .await
+            .unwrap(),
+        []
+    );
 }
 
 pub async fn the_same_reaction_again_changes_nothing(store: &dyn Store) {
@@ -134,7 +250,14 @@ pub async fn the_same_reaction_again_changes_nothing(store: &dyn Store) {
     let first = react(store, 2, &ben, "👍", true).await;
     assert_eq!(react(store, 2, &ben, "👍", true).await, first);
     assert_eq!(read(store, &ben).await, [reaction("👍", &[&ben], true)]);
-    assert_eq!(store.changes(conversation_id(1), OrderKey::MIN, 9).await.unwrap().len(), 1);
+    assert_eq!(
+        store
+            .changes(conversation_id(1), OrderKey::MIN, 9)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 pub async fn reactions_come_in_the_order_of_their_messages(store: &dyn Store) {
@@ -145,9 +268,15 @@ pub async fn reactions_come_in_the_order_of_their_messages(store: &dyn Store) {
             send(store, conversation_id(number), micros, &ann).await;
         }
     }
-    react_to(store, conversation_id(1), id(2), 4, &ben, "👍", true).await.unwrap();
-    react_to(store, conversation_id(2), id(2), 4, &ben, "🚀", true).await.unwrap();
-    react_to(store, conversation_id(2), id(3), 5, &ann, "❤", true).await.unwrap();
+    react_to(store, conversation_id(1), id(2), 4, &ben, "👍", true)
+        .await
+        .unwrap();
+    react_to(store, conversation_id(2), id(2), 4, &ben, "🚀", true)
+        .await
+        .unwrap();
+    react_to(store, conversation_id(2), id(3), 5, &ann, "❤", true)
+        .await
+        .unwrap();
     let asked = [
         (conversation_id(2), id(3)),
         (conversation_id(1), id(1)),
@@ -158,7 +287,14 @@ pub async fn reactions_come_in_the_order_of_their_messages(store: &dyn Store) {
     ];
     let answers = store.reactions(&ann, &asked).await.unwrap();
     let thumb = || vec![reaction("👍", &[&ben], false)];
-    let expected = [vec![reaction("❤", &[&ann], true)], vec![], thumb(), vec![], vec![reaction("🚀", &[&ben], false)], thumb()];
+    let expected = [
+        vec![reaction("❤", &[&ann], true)],
+        vec![],
+        thumb(),
+        vec![],
+        vec![reaction("🚀", &[&ben], false)],
+        thumb(),
+    ];
     assert_eq!(answers, expected);
 }
 
@@ -174,8 +310,14 @@ pub async fn more_users_than_are_counted_make_it_capped(store: &dyn Store) {
     for (viewer, has_viewer) in [(&ann, false), (&people[0], true), (&people[1_000], true)] {
         let read = read(store, viewer).await;
         let thumb = read.iter().find(|one| one.emoji == emoji("👍")).unwrap();
-        assert_eq!((thumb.count, thumb.is_capped, thumb.has_viewer), (Reaction::COUNT_MAX, true, has_viewer));
+        assert_eq!(
+            (thumb.count, thumb.is_capped, thumb.has_viewer),
+            (Reaction::COUNT_MAX, true, has_viewer)
+        );
         assert_eq!(thumb.users, people[..Reaction::USERS_MAX]);
-        assert_eq!(read.iter().find(|one| one.emoji == emoji("🚀")), Some(&reaction("🚀", &[&ann], *viewer == ann)));
+        assert_eq!(
+            read.iter().find(|one| one.emoji == emoji("🚀")),
+            Some(&reaction("🚀", &[&ann], *viewer == ann))
+        );
     }
 }

@@ -6,7 +6,9 @@ use tokio::runtime::Runtime;
 use wideroom::model::{Membership, MembershipState, OrderKey, PageRequest, Role, UserId};
 use wideroom::store::{ImportPlaces, ImportRow, Store};
 
-use super::ask::{assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice};
+use super::ask::{
+    assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice,
+};
 use crate::support::words::{START, change, conversation_id, crowd, group_row, id, user, users};
 
 pub async fn a_delivery_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) {
@@ -17,18 +19,41 @@ pub async fn a_delivery_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) 
         send_all(store, conversation_id(number), 1..10, &people[1]).await;
         let mut greatest = 0;
         for micros in [3, 1, 7, 5, 7] {
-            store.mark_delivered(&people[0], conversation_id(number), id(micros).order_key()).await.unwrap();
+            store
+                .mark_delivered(&people[0], conversation_id(number), id(micros).order_key())
+                .await
+                .unwrap();
             greatest = greatest.max(micros);
-            let place = participant(store, conversation_id(number), &people[0]).await.unwrap();
-            assert_eq!((place.delivered_up_to, place.read_up_to), (id(greatest).order_key(), OrderKey::MIN));
+            let place = participant(store, conversation_id(number), &people[0])
+                .await
+                .unwrap();
+            assert_eq!(
+                (place.delivered_up_to, place.read_up_to),
+                (id(greatest).order_key(), OrderKey::MIN)
+            );
         }
         // From many devices at once.
-        let marks = [8, 4, 9, 6]
-            .map(async |micros| store.mark_delivered(&people[0], conversation_id(number), id(micros).order_key()).await.unwrap());
+        let marks = [8, 4, 9, 6].map(async |micros| {
+            store
+                .mark_delivered(&people[0], conversation_id(number), id(micros).order_key())
+                .await
+                .unwrap()
+        });
         join_all(marks).await;
-        let page = store.participants(conversation_id(number), &PageRequest::first(2)).await.unwrap();
-        assert_eq!(page.items[0].delivered_up_to, id(9).order_key(), "lists say the same");
-        assert_eq!(page.items[1].delivered_up_to, OrderKey::MIN, "it is their own");
+        let page = store
+            .participants(conversation_id(number), &PageRequest::first(2))
+            .await
+            .unwrap();
+        assert_eq!(
+            page.items[0].delivered_up_to,
+            id(9).order_key(),
+            "lists say the same"
+        );
+        assert_eq!(
+            page.items[1].delivered_up_to,
+            OrderKey::MIN,
+            "it is their own"
+        );
     }
 }
 
@@ -37,16 +62,34 @@ pub async fn a_delivery_changes_no_inbox(store: &dyn Store) {
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send_all(store, conversation_id(1), 1..5, &ben).await;
     let before = row(store, &ann, conversation_id(1)).await;
-    store.mark_delivered(&ann, conversation_id(1), id(4).order_key()).await.unwrap();
+    store
+        .mark_delivered(&ann, conversation_id(1), id(4).order_key())
+        .await
+        .unwrap();
     assert_eq!(row(store, &ann, conversation_id(1)).await, before);
-    assert_eq!(store.inbox_changes(&ann, id(4).order_key(), 9).await.unwrap(), Some(Vec::new()));
+    assert_eq!(
+        store
+            .inbox_changes(&ann, id(4).order_key(), 9)
+            .await
+            .unwrap(),
+        Some(Vec::new())
+    );
 }
 
 /// One who came at a time, or was there from the beginning.
 fn came(number: u8, user: &UserId, state: MembershipState, since: Option<i64>) -> ImportRow {
     let since = since.map(|micros| START.plus_micros(micros));
-    let membership = Membership { state, since, ..Membership::joined(Role::Member) };
-    ImportRow::Participant { conversation: conversation_id(number), user: user.clone(), membership, places: ImportPlaces::default() }
+    let membership = Membership {
+        state,
+        since,
+        ..Membership::joined(Role::Member)
+    };
+    ImportRow::Participant {
+        conversation: conversation_id(number),
+        user: user.clone(),
+        membership,
+        places: ImportPlaces::default(),
+    }
 }
 
 pub async fn receivers_were_there_and_still_are(store: &dyn Store) {
@@ -62,26 +105,70 @@ pub async fn receivers_were_there_and_still_are(store: &dyn Store) {
     ];
     store.import(&rows).await.unwrap();
     let names = async |micros: i64, sender: &UserId| {
-        let page = store.receivers(conversation_id(1), id(micros), sender, &PageRequest::first(9)).await.unwrap();
-        page.items.into_iter().map(|one| one.user).collect::<Vec<_>>()
+        let page = store
+            .receivers(
+                conversation_id(1),
+                id(micros),
+                sender,
+                &PageRequest::first(9),
+            )
+            .await
+            .unwrap();
+        page.items
+            .into_iter()
+            .map(|one| one.user)
+            .collect::<Vec<_>>()
     };
     assert_eq!(names(9, &eve).await, std::slice::from_ref(&ann));
-    assert_eq!(names(10, &eve).await, [ann.clone(), ben.clone()], "one who came at that moment was there");
+    assert_eq!(
+        names(10, &eve).await,
+        [ann.clone(), ben.clone()],
+        "one who came at that moment was there"
+    );
     assert_eq!(names(19, &ann).await, std::slice::from_ref(&ben));
     assert_eq!(names(30, &ben).await, [ann, dan]);
-    assert!(store.receivers(conversation_id(2), id(9), &ben, &PageRequest::first(9)).await.unwrap().items.is_empty());
-    assert_newest(store.newest_id().await.unwrap().filter(|newest| *newest > change(0)), None);
+    assert!(
+        store
+            .receivers(conversation_id(2), id(9), &ben, &PageRequest::first(9))
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    assert_newest(
+        store
+            .newest_id()
+            .await
+            .unwrap()
+            .filter(|newest| *newest > change(0)),
+        None,
+    );
 }
 
 pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
-    let names: Vec<_> = (0..40).map(|n| user(&format!("{}{n}", ["a", "é", "Z", "aa"][n % 4]))).collect();
+    let names: Vec<_> = (0..40)
+        .map(|n| user(&format!("{}{n}", ["a", "é", "Z", "aa"][n % 4])))
+        .collect();
     let list = runtime.block_on(async {
-        store.import(&[group_row(conversation_id(1), None)]).await.unwrap();
+        store
+            .import(&[group_row(conversation_id(1), None)])
+            .await
+            .unwrap();
         let mut there = Vec::new();
         // In runs of some who came later, so that a page has much to step over.
         for (n, name) in (0..).zip(&names) {
-            let (state, is_late) = (if n % 11 == 3 { MembershipState::Left } else { MembershipState::Joined }, n / 5 % 2 == 1);
-            store.import(&[came(1, name, state, is_late.then_some(60))]).await.unwrap();
+            let (state, is_late) = (
+                if n % 11 == 3 {
+                    MembershipState::Left
+                } else {
+                    MembershipState::Joined
+                },
+                n / 5 % 2 == 1,
+            );
+            store
+                .import(&[came(1, name, state, is_late.then_some(60))])
+                .await
+                .unwrap();
             if state == MembershipState::Joined && !is_late && *name != names[1] {
                 there.push(name);
             }
@@ -97,8 +184,15 @@ pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &d
     let mut cursors = names.clone();
     cursors.extend([user("a"), user("\u{10ffff}"), user("!")]);
     let outcome = runner(200).run(&requests(prop::sample::select(cursors)), |request| {
-        let answer = runtime.block_on(store.receivers(conversation_id(1), id(50), &names[1], &request)).unwrap();
-        let expected = slice(&list, |one| one.user.as_str().to_owned(), |user: &UserId| user.as_str().to_owned(), &request);
+        let answer = runtime
+            .block_on(store.receivers(conversation_id(1), id(50), &names[1], &request))
+            .unwrap();
+        let expected = slice(
+            &list,
+            |one| one.user.as_str().to_owned(),
+            |user: &UserId| user.as_str().to_owned(),
+            &request,
+        );
         assert_page(&request, &answer, &expected);
         Ok(())
     });

@@ -1,22 +1,44 @@
 //! Sends: what one of them changes all at once, who is told, and how a retry is recognised.
 
-use wideroom::model::{ConversationId, Cut, IdempotencyKey, InputHash, Message, OrderKey, PageRequest, Timestamp, UserId};
+use wideroom::model::{
+    ConversationId, Cut, IdempotencyKey, InputHash, Message, OrderKey, PageRequest, Timestamp,
+    UserId,
+};
 use wideroom::store::{EarlierSend, Error, NewMessage, Store};
 
 use super::Stage;
-use super::ask::{assert_healthy, history, inbox, inbox_ids, make, only, row, send, send_as, unread};
-use crate::support::words::{HOUR, NOW, START, content, conversation_id, crowd, id, key, new, text, user, users};
+use super::ask::{
+    assert_healthy, history, inbox, inbox_ids, make, only, row, send, send_as, unread,
+};
+use crate::support::words::{
+    HOUR, NOW, START, content, conversation_id, crowd, id, key, new, text, user, users,
+};
 
 pub async fn a_send_raises_the_conversation_for_everyone(store: &dyn Store) {
     let people = users(["ann", "ben", "cat"]);
     for number in 1..=3 {
         make(store, conversation_id(number), &people).await;
     }
-    for (micros, number, order) in [(10, 1, [1, 3, 2]), (20, 2, [2, 1, 3]), (30, 2, [2, 1, 3]), (40, 1, [1, 2, 3])] {
-        send(store, conversation_id(number), micros, &people[usize::from(number)]).await;
+    for (micros, number, order) in [
+        (10, 1, [1, 3, 2]),
+        (20, 2, [2, 1, 3]),
+        (30, 2, [2, 1, 3]),
+        (40, 1, [1, 2, 3]),
+    ] {
+        send(
+            store,
+            conversation_id(number),
+            micros,
+            &people[usize::from(number)],
+        )
+        .await;
         for user in &people {
             let inbox = inbox(store, user).await;
-            assert_eq!(inbox.iter().map(|row| row.conversation).collect::<Vec<_>>(), order.map(conversation_id), "{user} at {micros}");
+            assert_eq!(
+                inbox.iter().map(|row| row.conversation).collect::<Vec<_>>(),
+                order.map(conversation_id),
+                "{user} at {micros}"
+            );
             assert_eq!(inbox[0].last_message, Some(id(micros)));
             assert_eq!(inbox[0].last_activity, START.plus_micros(micros));
             assert_eq!(row(store, user, conversation_id(number)).await, inbox[0]);
@@ -26,18 +48,34 @@ pub async fn a_send_raises_the_conversation_for_everyone(store: &dyn Store) {
 
 pub async fn the_audience_is_who_is_in_it_now(store: &dyn Store) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    make(store, conversation_id(1), &[cat.clone(), ann.clone(), ben.clone()]).await;
+    make(
+        store,
+        conversation_id(1),
+        &[cat.clone(), ann.clone(), ben.clone()],
+    )
+    .await;
     make(store, conversation_id(2), std::slice::from_ref(&ben)).await;
     let sorted = |users: Option<std::sync::Arc<[UserId]>>| {
         let mut users = users.expect("it is not large").to_vec();
         users.sort();
         users
     };
-    assert_eq!(sorted(send_as(store, conversation_id(1), id(1), &ann).await.users), [ann, ben.clone(), cat]);
-    assert_eq!(sorted(send_as(store, conversation_id(2), id(1), &ben).await.users), [ben]);
+    assert_eq!(
+        sorted(send_as(store, conversation_id(1), id(1), &ann).await.users),
+        [ann, ben.clone(), cat]
+    );
+    assert_eq!(
+        sorted(send_as(store, conversation_id(2), id(1), &ben).await.users),
+        [ben]
+    );
     let people = crowd(33);
     make(store, conversation_id(3), &people).await;
-    assert!(send_as(store, conversation_id(3), id(1), &people[0]).await.users.is_none());
+    assert!(
+        send_as(store, conversation_id(3), id(1), &people[0])
+            .await
+            .users
+            .is_none()
+    );
 }
 
 pub async fn sending_reads_ones_own(store: &dyn Store) {
@@ -54,9 +92,24 @@ pub async fn sending_reads_ones_own(store: &dyn Store) {
         let of_other = row(store, other, conversation_id(number)).await;
         assert_eq!(of_other.sent_up_to, Some(id(1)));
         assert!(of_other.may_be_unread());
-        assert_eq!(unread(store, other, conversation_id(number), of_other.read_up_to(), 9).await.first, Some(id(2)));
+        assert_eq!(
+            unread(
+                store,
+                other,
+                conversation_id(number),
+                of_other.read_up_to(),
+                9
+            )
+            .await
+            .first,
+            Some(id(2))
+        );
         send(store, conversation_id(number), 3, other).await;
-        assert_eq!(row(store, sender, conversation_id(number)).await.sent_up_to, Some(id(2)), "another's send is not one's own");
+        assert_eq!(
+            row(store, sender, conversation_id(number)).await.sent_up_to,
+            Some(id(2)),
+            "another's send is not one's own"
+        );
     }
 }
 
@@ -64,39 +117,89 @@ pub async fn a_batch_is_kept_whole(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let sender = |micros: i64| if micros % 3 == 0 { &ben } else { &ann };
-    let batch: Vec<_> = (1..=64).map(|micros| new(text(conversation_id(1), id(micros), sender(micros)))).collect();
-    store.append_messages(conversation_id(1), &batch).await.unwrap();
-    assert_eq!(history(store, conversation_id(1)).await, (1..=64).rev().map(id).collect::<Vec<_>>());
+    let batch: Vec<_> = (1..=64)
+        .map(|micros| new(text(conversation_id(1), id(micros), sender(micros))))
+        .collect();
+    store
+        .append_messages(conversation_id(1), &batch)
+        .await
+        .unwrap();
+    assert_eq!(
+        history(store, conversation_id(1)).await,
+        (1..=64).rev().map(id).collect::<Vec<_>>()
+    );
     for (user, sent) in [(&ann, 64), (&ben, 63)] {
         let row = row(store, user, conversation_id(1)).await;
-        assert_eq!((row.last_message, row.sent_up_to), (Some(id(64)), Some(id(sent))));
-        assert_eq!(inbox(store, user).await, [row], "one entry, for the newest message");
+        assert_eq!(
+            (row.last_message, row.sent_up_to),
+            (Some(id(64)), Some(id(sent)))
+        );
+        assert_eq!(
+            inbox(store, user).await,
+            [row],
+            "one entry, for the newest message"
+        );
     }
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [64]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [64]
+    );
 }
 
 pub async fn an_append_to_nowhere_is_refused(store: &dyn Store) {
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
-    let refused = store.append_messages(conversation_id(2), &[new(text(conversation_id(2), id(1), &ann))]).await;
+    let refused = store
+        .append_messages(
+            conversation_id(2),
+            &[new(text(conversation_id(2), id(1), &ann))],
+        )
+        .await;
     assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
-    assert_eq!(only(store.messages(&[(conversation_id(2), id(1))]).await.unwrap()), None);
-    assert_eq!(store.message_counts(&[conversation_id(2)]).await.unwrap(), [0]);
+    assert_eq!(
+        only(
+            store
+                .messages(&[(conversation_id(2), id(1))])
+                .await
+                .unwrap()
+        ),
+        None
+    );
+    assert_eq!(
+        store.message_counts(&[conversation_id(2)]).await.unwrap(),
+        [0]
+    );
     assert_eq!(inbox_ids(store, &ann).await, [conversation_id(1)]);
     assert_healthy(store);
     send(store, conversation_id(1), 2, &ann).await;
 }
 
 fn with_key(message: Message, text: &str) -> NewMessage {
-    new(Message { client_key: Some(key(text)), ..message })
+    new(Message {
+        client_key: Some(key(text)),
+        ..message
+    })
 }
 
 fn earlier(message: &NewMessage) -> Option<EarlierSend> {
-    Some(EarlierSend { message: message.message.id, input_hash: message.input_hash.unwrap() })
+    Some(EarlierSend {
+        message: message.message.id,
+        input_hash: message.input_hash.unwrap(),
+    })
 }
 
-async fn find(store: &dyn Store, conversation: ConversationId, user: &UserId, text: &str) -> Option<EarlierSend> {
-    only(store.earlier_sends(conversation, &[(user.clone(), key(text))]).await.unwrap())
+async fn find(
+    store: &dyn Store,
+    conversation: ConversationId,
+    user: &UserId,
+    text: &str,
+) -> Option<EarlierSend> {
+    only(
+        store
+            .earlier_sends(conversation, &[(user.clone(), key(text))])
+            .await
+            .unwrap(),
+    )
 }
 
 pub async fn an_earlier_send_is_found_by_its_key(store: &dyn Store) {
@@ -108,17 +211,55 @@ pub async fn an_earlier_send_is_found_by_its_key(store: &dyn Store) {
     let first = with_key(text(conversation_id(1), id(1), &ann), "key");
     let second = with_key(text(conversation_id(1), id(2), &ann), "key2");
     let third = with_key(text(conversation_id(1), id(3), &ben), &longest);
-    store.append_messages(conversation_id(1), &[first.clone(), second.clone(), third.clone()]).await.unwrap();
+    store
+        .append_messages(
+            conversation_id(1),
+            &[first.clone(), second.clone(), third.clone()],
+        )
+        .await
+        .unwrap();
     let elsewhere = with_key(text(conversation_id(2), id(4), &ann), "key2");
-    store.append_messages(conversation_id(2), std::slice::from_ref(&elsewhere)).await.unwrap();
+    store
+        .append_messages(conversation_id(2), std::slice::from_ref(&elsewhere))
+        .await
+        .unwrap();
 
-    let keys = [(&ann, "key2"), (&ann, "none"), (&ben, "key"), (&ann, "key"), (&ben, &*longest), (&ann, "key2"), (&ann, "ke")];
+    let keys = [
+        (&ann, "key2"),
+        (&ann, "none"),
+        (&ben, "key"),
+        (&ann, "key"),
+        (&ben, &*longest),
+        (&ann, "key2"),
+        (&ann, "ke"),
+    ];
     let keys = keys.map(|(user, text)| (user.clone(), key(text)));
-    let found = store.earlier_sends(conversation_id(1), &keys).await.unwrap();
-    assert_eq!(found, [earlier(&second), None, None, earlier(&first), earlier(&third), earlier(&second), None]);
-    assert_eq!(find(store, conversation_id(2), &ann, "key2").await, earlier(&elsewhere), "each conversation has its own keys");
+    let found = store
+        .earlier_sends(conversation_id(1), &keys)
+        .await
+        .unwrap();
+    assert_eq!(
+        found,
+        [
+            earlier(&second),
+            None,
+            None,
+            earlier(&first),
+            earlier(&third),
+            earlier(&second),
+            None
+        ]
+    );
+    assert_eq!(
+        find(store, conversation_id(2), &ann, "key2").await,
+        earlier(&elsewhere),
+        "each conversation has its own keys"
+    );
     assert_eq!(find(store, conversation_id(2), &ann, "key").await, None);
-    assert_ne!(first.input_hash, Some(InputHash::of_send(&content("something else"), None)));
+    assert_ne!(
+        first.input_hash,
+        Some(InputHash::of_send(&content("something else"), None))
+    );
 }
 
 pub async fn a_second_message_under_a_key_is_not_kept(store: &dyn Store) {
@@ -126,25 +267,53 @@ pub async fn a_second_message_under_a_key_is_not_kept(store: &dyn Store) {
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let first = with_key(text(conversation_id(1), id(1), &ann), "key");
     assert_eq!(append(store, std::slice::from_ref(&first)).await, []);
-    let [second, other] = [with_key(text(conversation_id(1), id(2), &ann), "key"), with_key(text(conversation_id(1), id(3), &ben), "key")];
-    let taken = append(store, &[new(text(conversation_id(1), id(1_000), &ann)), second, other]).await;
+    let [second, other] = [
+        with_key(text(conversation_id(1), id(2), &ann), "key"),
+        with_key(text(conversation_id(1), id(3), &ben), "key"),
+    ];
+    let taken = append(
+        store,
+        &[
+            new(text(conversation_id(1), id(1_000), &ann)),
+            second,
+            other,
+        ],
+    )
+    .await;
     assert_eq!(taken, [(1, earlier(&first).unwrap())]);
-    assert_eq!(history(store, conversation_id(1)).await, [id(1_000), id(3), id(1)], "the others are kept");
-    assert_eq!(find(store, conversation_id(1), &ann, "key").await, earlier(&first));
+    assert_eq!(
+        history(store, conversation_id(1)).await,
+        [id(1_000), id(3), id(1)],
+        "the others are kept"
+    );
+    assert_eq!(
+        find(store, conversation_id(1), &ann, "key").await,
+        earlier(&first)
+    );
 }
 
 pub async fn the_same_messages_again_change_nothing(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
-    let batch = [with_key(text(conversation_id(1), id(1), &ann), "key"), new(text(conversation_id(1), id(2), &ben))];
+    let batch = [
+        with_key(text(conversation_id(1), id(1), &ann), "key"),
+        new(text(conversation_id(1), id(2), &ben)),
+    ];
     assert_eq!(append(store, &batch).await, []);
     assert_eq!(append(store, &batch).await, []);
     assert_eq!(history(store, conversation_id(1)).await, [id(2), id(1)]);
-    assert_eq!(store.message_counts(&[conversation_id(1)]).await.unwrap(), [2]);
+    assert_eq!(
+        store.message_counts(&[conversation_id(1)]).await.unwrap(),
+        [2]
+    );
 }
 
 async fn append(store: &dyn Store, messages: &[NewMessage]) -> Vec<(usize, EarlierSend)> {
-    store.append_messages(conversation_id(1), messages).await.unwrap().taken
+    store
+        .append_messages(conversation_id(1), messages)
+        .await
+        .unwrap()
+        .taken
 }
 
 pub async fn a_send_is_forgotten_as_a_retry_after_a_day(stage: &Stage) {
@@ -152,18 +321,41 @@ pub async fn a_send_is_forgotten_as_a_retry_after_a_day(stage: &Stage) {
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     let now = NOW.micros() - START.micros();
     let first = with_key(text(conversation_id(1), id(now), &ann), "key");
-    store.append_messages(conversation_id(1), std::slice::from_ref(&first)).await.unwrap();
+    store
+        .append_messages(conversation_id(1), std::slice::from_ref(&first))
+        .await
+        .unwrap();
     stage.clock.set(NOW.plus_micros(23 * HOUR));
-    assert_eq!(find(store, conversation_id(1), &ann, "key").await, earlier(&first));
+    assert_eq!(
+        find(store, conversation_id(1), &ann, "key").await,
+        earlier(&first)
+    );
     let second = with_key(text(conversation_id(1), id(now + 23 * HOUR), &ann), "other");
-    store.append_messages(conversation_id(1), std::slice::from_ref(&second)).await.unwrap();
+    store
+        .append_messages(conversation_id(1), std::slice::from_ref(&second))
+        .await
+        .unwrap();
     stage.clock.set(NOW.plus_micros(25 * HOUR));
     assert_eq!(find(store, conversation_id(1), &ann, "key").await, None);
-    assert_eq!(find(store, conversation_id(1), &ann, "other").await, earlier(&second));
+    assert_eq!(
+        find(store, conversation_id(1), &ann, "other").await,
+        earlier(&second)
+    );
     let again = with_key(text(conversation_id(1), id(now + 25 * HOUR), &ann), "key");
-    store.append_messages(conversation_id(1), std::slice::from_ref(&again)).await.unwrap();
-    assert_eq!(find(store, conversation_id(1), &ann, "key").await, earlier(&again), "a forgotten key can be used again");
-    assert_eq!(history(store, conversation_id(1)).await.len(), 3, "the message itself is never forgotten");
+    store
+        .append_messages(conversation_id(1), std::slice::from_ref(&again))
+        .await
+        .unwrap();
+    assert_eq!(
+        find(store, conversation_id(1), &ann, "key").await,
+        earlier(&again),
+        "a forgotten key can be used again"
+    );
+    assert_eq!(
+        history(store, conversation_id(1)).await.len(),
+        3,
+        "the message itself is never forgotten"
+    );
 }
 
 /// So many conversations, tasks and sends, all at the same time.
@@ -172,35 +364,67 @@ const SENDS: i64 = 30;
 
 pub async fn appends_to_many_conversations_at_once_lose_nothing(store: &dyn Store) {
     let people = crowd(6);
-    let conversations: Vec<_> = (1..=TASKS).map(|n| conversation_id(u8::try_from(n).unwrap())).collect();
-    let members = |n: usize| [&people[n % 6], &people[(n + 1) % 6], &people[(n + 3) % 6]].map(Clone::clone);
+    let conversations: Vec<_> = (1..=TASKS)
+        .map(|n| conversation_id(u8::try_from(n).unwrap()))
+        .collect();
+    let members =
+        |n: usize| [&people[n % 6], &people[(n + 1) % 6], &people[(n + 3) % 6]].map(Clone::clone);
     for (n, conversation) in conversations.iter().enumerate() {
         make(store, *conversation, &members(n)).await;
     }
     // The ids of different conversations are mixed in time, so that the inboxes are reordered all along.
     let at = |task: usize, send: i64| 1 + send * TASKS + (task as i64 * 7) % TASKS;
-    let tasks = conversations.iter().enumerate().map(async |(task, conversation)| {
-        for n in 0..SENDS {
-            let sender = &members(task)[usize::try_from(n).unwrap() % 3];
-            send(store, *conversation, at(task, n), sender).await;
-            assert_eq!(row(store, sender, *conversation).await.last_message, Some(id(at(task, n))), "what was kept is seen");
-        }
-    });
+    let tasks = conversations
+        .iter()
+        .enumerate()
+        .map(async |(task, conversation)| {
+            for n in 0..SENDS {
+                let sender = &members(task)[usize::try_from(n).unwrap() % 3];
+                send(store, *conversation, at(task, n), sender).await;
+                assert_eq!(
+                    row(store, sender, *conversation).await.last_message,
+                    Some(id(at(task, n))),
+                    "what was kept is seen"
+                );
+            }
+        });
     futures_util::future::join_all(tasks).await;
     for (task, conversation) in conversations.iter().enumerate() {
         let expected: Vec<_> = (0..SENDS).rev().map(|n| id(at(task, n))).collect();
         assert_eq!(history(store, *conversation).await, expected);
     }
-    assert!(store.message_counts(&conversations).await.unwrap().iter().all(|count| *count == SENDS.cast_unsigned()));
+    assert!(
+        store
+            .message_counts(&conversations)
+            .await
+            .unwrap()
+            .iter()
+            .all(|count| *count == SENDS.cast_unsigned())
+    );
     for user in &people {
         let mut expected: Vec<(Timestamp, ConversationId)> = Vec::new();
-        for (task, conversation) in conversations.iter().enumerate().filter(|(task, _)| members(*task).contains(user)) {
+        for (task, conversation) in conversations
+            .iter()
+            .enumerate()
+            .filter(|(task, _)| members(*task).contains(user))
+        {
             expected.push((START.plus_micros(at(task, SENDS - 1)), *conversation));
         }
         expected.sort_unstable_by(|one, other| other.cmp(one));
-        let inbox: Vec<_> = inbox(store, user).await.iter().map(|row| (row.last_activity, row.conversation)).collect();
+        let inbox: Vec<_> = inbox(store, user)
+            .await
+            .iter()
+            .map(|row| (row.last_activity, row.conversation))
+            .collect();
         assert_eq!(inbox, expected);
     }
-    let page = store.history(conversations[0], &Cut::<OrderKey>::default(), &PageRequest::first(5)).await.unwrap();
+    let page = store
+        .history(
+            conversations[0],
+            &Cut::<OrderKey>::default(),
+            &PageRequest::first(5),
+        )
+        .await
+        .unwrap();
     assert!(page.has_next && !page.has_previous);
 }

@@ -30,14 +30,22 @@ impl Stage {
     /// The naive one beside an engine, in the same case: with the same users and conversations.
     pub fn oracle() -> Self {
         let clock = Arc::new(ManualClock::at(NOW));
-        Self { store: Box::new(Naive::new(clock.clone())), clock, folder: None }
+        Self {
+            store: Box::new(Naive::new(clock.clone())),
+            clock,
+            folder: None,
+        }
     }
 
     pub async fn embedded() -> Option<Self> {
         new_salt();
         let clock = Arc::new(ManualClock::at(NOW));
         let folder = tempfile::tempdir().unwrap();
-        Some(Self { store: open(&folder, &clock).await, clock, folder: Some(folder) })
+        Some(Self {
+            store: open(&folder, &clock).await,
+            clock,
+            folder: Some(folder),
+        })
     }
 
     /// In one keyspace with the other cases of its run: to make the tables takes seconds.
@@ -45,7 +53,11 @@ impl Stage {
         let address = keyspace().await?;
         new_salt_among_others();
         let clock = Arc::new(ManualClock::at(NOW));
-        Some(Self { store: Box::new(Cql::open(address, clock.clone()).await.unwrap()), clock, folder: None })
+        Some(Self {
+            store: Box::new(Cql::open(address, clock.clone()).await.unwrap()),
+            clock,
+            folder: None,
+        })
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -54,11 +66,25 @@ impl Stage {
 
     /// Closes the store and opens it again, where it is one that outlives its process.
     pub async fn reopened(self) -> Self {
-        let Self { store, clock, folder } = self;
-        let Some(folder) = folder else { return Self { store, clock, folder } };
+        let Self {
+            store,
+            clock,
+            folder,
+        } = self;
+        let Some(folder) = folder else {
+            return Self {
+                store,
+                clock,
+                folder,
+            };
+        };
         store.close().await.unwrap();
         drop(store);
-        Self { store: open(&folder, &clock).await, clock, folder: Some(folder) }
+        Self {
+            store: open(&folder, &clock).await,
+            clock,
+            folder: Some(folder),
+        }
     }
 
     pub async fn close(self) {
@@ -67,9 +93,14 @@ impl Stage {
 }
 
 async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn Store> {
-    let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+    let options = Options {
+        free_bytes_min: 0,
+        ..Options::new(folder.path())
+    };
     // As it is served.
-    Box::new(Measured::new(Arc::new(Embedded::open(options, clock.clone()).await.unwrap())))
+    Box::new(Measured::new(Arc::new(
+        Embedded::open(options, clock.clone()).await.unwrap(),
+    )))
 }
 
 /// The keyspace of this run, with its tables. `None` where no Cassandra can be had.

@@ -4,22 +4,61 @@ use wideroom::model::{OrderKey, ReadMarker, Unread};
 use wideroom::store::{MarkerMove, Store, UnreadQuestion};
 
 use super::ask::{MarkTo, make, mark, participant, row, send, send_all, unread};
-use crate::support::words::{START, change, conversation_id, crowd, deleted, id, message_row, new, system, text, user, users};
+use crate::support::words::{
+    START, change, conversation_id, crowd, deleted, id, message_row, new, system, text, user, users,
+};
 
 pub async fn messages_of_others_after_the_place_are_unread(store: &dyn Store) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
-    make(store, conversation_id(1), &[ann.clone(), ben.clone(), cat.clone()]).await;
+    make(
+        store,
+        conversation_id(1),
+        &[ann.clone(), ben.clone(), cat.clone()],
+    )
+    .await;
     send_all(store, conversation_id(1), 1..6, &ben).await;
     send_all(store, conversation_id(1), 6..8, &cat).await;
     let none = Unread::default();
-    let some = |count, first| Unread { count, is_capped: false, first: Some(id(first)) };
-    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, 99).await, some(7, 1));
-    assert_eq!(unread(store, &ann, conversation_id(1), id(3).order_key(), 99).await, some(4, 4));
-    assert_eq!(unread(store, &ann, conversation_id(1), id(3).order_key().before(), 99).await, some(5, 3));
-    assert_eq!(unread(store, &ann, conversation_id(1), id(7).order_key(), 99).await, none);
-    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MAX, 99).await, none);
-    assert_eq!(unread(store, &cat, conversation_id(1), id(5).order_key(), 99).await, none);
-    assert_eq!(unread(store, &ben, conversation_id(1), OrderKey::MIN, 99).await, some(2, 6));
+    let some = |count, first| Unread {
+        count,
+        is_capped: false,
+        first: Some(id(first)),
+    };
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), OrderKey::MIN, 99).await,
+        some(7, 1)
+    );
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), id(3).order_key(), 99).await,
+        some(4, 4)
+    );
+    assert_eq!(
+        unread(
+            store,
+            &ann,
+            conversation_id(1),
+            id(3).order_key().before(),
+            99
+        )
+        .await,
+        some(5, 3)
+    );
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), id(7).order_key(), 99).await,
+        none
+    );
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), OrderKey::MAX, 99).await,
+        none
+    );
+    assert_eq!(
+        unread(store, &cat, conversation_id(1), id(5).order_key(), 99).await,
+        none
+    );
+    assert_eq!(
+        unread(store, &ben, conversation_id(1), OrderKey::MIN, 99).await,
+        some(2, 6)
+    );
 }
 
 pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn Store) {
@@ -27,17 +66,33 @@ pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn Sto
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let rows = [1, 2, 7].map(|micros| message_row(deleted(conversation_id(1), id(micros), &ben)));
     store.import(&rows).await.unwrap();
-    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await, Unread::default());
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await,
+        Unread::default()
+    );
     let sends = [
         system(conversation_id(1), id(10), &ben),
         text(conversation_id(1), id(11), &ann),
         text(conversation_id(1), id(12), &ben),
         system(conversation_id(1), id(13), &ben),
     ];
-    store.append_messages(conversation_id(1), &sends.map(new)).await.unwrap();
-    let expected = Unread { count: 1, is_capped: false, first: Some(id(12)) };
-    assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await, expected);
-    assert_eq!(unread(store, &ann, conversation_id(1), id(12).order_key(), 9).await, Unread::default());
+    store
+        .append_messages(conversation_id(1), &sends.map(new))
+        .await
+        .unwrap();
+    let expected = Unread {
+        count: 1,
+        is_capped: false,
+        first: Some(id(12)),
+    };
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), OrderKey::MIN, 9).await,
+        expected
+    );
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), id(12).order_key(), 9).await,
+        Unread::default()
+    );
 }
 
 /// As many as the cap is a count; one more is needed for "or more".
@@ -45,31 +100,92 @@ pub async fn a_count_of_exactly_the_cap_is_not_capped(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send_all(store, conversation_id(1), 1..100, &ben).await;
-    let from = async |micros: i64, cap| unread(store, &ann, conversation_id(1), id(micros).order_key(), cap).await;
+    let from = async |micros: i64, cap| {
+        unread(store, &ann, conversation_id(1), id(micros).order_key(), cap).await
+    };
     let first = Some(id(1));
     // Twice, as the second answer may come from memory.
     for _ in 0..2 {
-        assert_eq!(from(0, Unread::CAP).await, Unread { count: 99, is_capped: false, first });
+        assert_eq!(
+            from(0, Unread::CAP).await,
+            Unread {
+                count: 99,
+                is_capped: false,
+                first
+            }
+        );
     }
-    assert_eq!(from(0, 100).await, Unread { count: 99, is_capped: false, first });
-    assert_eq!(from(0, 98).await, Unread { count: 98, is_capped: true, first });
-    assert_eq!(from(0, 0).await, Unread { count: 0, is_capped: true, first });
+    assert_eq!(
+        from(0, 100).await,
+        Unread {
+            count: 99,
+            is_capped: false,
+            first
+        }
+    );
+    assert_eq!(
+        from(0, 98).await,
+        Unread {
+            count: 98,
+            is_capped: true,
+            first
+        }
+    );
+    assert_eq!(
+        from(0, 0).await,
+        Unread {
+            count: 0,
+            is_capped: true,
+            first
+        }
+    );
     assert_eq!(from(99, 0).await, Unread::default());
     // Messages that never count as unread do not exceed the cap either.
     store
         .append_messages(
             conversation_id(1),
-            &[new(system(conversation_id(1), id(100), &ben)), new(text(conversation_id(1), id(101), &ann))],
+            &[
+                new(system(conversation_id(1), id(100), &ben)),
+                new(text(conversation_id(1), id(101), &ann)),
+            ],
         )
         .await
         .unwrap();
-    assert_eq!(from(0, Unread::CAP).await, Unread { count: 99, is_capped: false, first });
+    assert_eq!(
+        from(0, Unread::CAP).await,
+        Unread {
+            count: 99,
+            is_capped: false,
+            first
+        }
+    );
     send(store, conversation_id(1), 102, &ben).await;
     for _ in 0..2 {
-        assert_eq!(from(0, Unread::CAP).await, Unread { count: 99, is_capped: true, first });
+        assert_eq!(
+            from(0, Unread::CAP).await,
+            Unread {
+                count: 99,
+                is_capped: true,
+                first
+            }
+        );
     }
-    assert_eq!(from(0, 100).await, Unread { count: 100, is_capped: false, first });
-    assert_eq!(from(1, Unread::CAP).await, Unread { count: 99, is_capped: false, first: Some(id(2)) });
+    assert_eq!(
+        from(0, 100).await,
+        Unread {
+            count: 100,
+            is_capped: false,
+            first
+        }
+    );
+    assert_eq!(
+        from(1, Unread::CAP).await,
+        Unread {
+            count: 99,
+            is_capped: false,
+            first: Some(id(2))
+        }
+    );
 }
 
 /// The bound of rows and the greatest cap meet: 999 unread in 999 rows are a count, and in a thousand rows there may be more.
@@ -78,11 +194,41 @@ pub async fn the_bound_of_rows_caps_a_count_too(store: &dyn Store) {
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let all = i64::try_from(Unread::ROWS_MAX).unwrap();
     send_all(store, conversation_id(1), 1..all, &ben).await;
-    let from = async |micros: i64| unread(store, &ann, conversation_id(1), id(micros).order_key(), Unread::CAP_MAX).await;
-    assert_eq!(from(0).await, Unread { count: 999, is_capped: false, first: Some(id(1)) });
+    let from = async |micros: i64| {
+        unread(
+            store,
+            &ann,
+            conversation_id(1),
+            id(micros).order_key(),
+            Unread::CAP_MAX,
+        )
+        .await
+    };
+    assert_eq!(
+        from(0).await,
+        Unread {
+            count: 999,
+            is_capped: false,
+            first: Some(id(1))
+        }
+    );
     send(store, conversation_id(1), all, &ann).await;
-    assert_eq!(from(0).await, Unread { count: 999, is_capped: true, first: Some(id(1)) });
-    assert_eq!(from(1).await, Unread { count: 998, is_capped: false, first: Some(id(2)) });
+    assert_eq!(
+        from(0).await,
+        Unread {
+            count: 999,
+            is_capped: true,
+            first: Some(id(1))
+        }
+    );
+    assert_eq!(
+        from(1).await,
+        Unread {
+            count: 998,
+            is_capped: false,
+            first: Some(id(2))
+        }
+    );
 }
 
 pub async fn the_cap_ends_the_count(store: &dyn Store) {
@@ -90,12 +236,31 @@ pub async fn the_cap_ends_the_count(store: &dyn Store) {
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send_all(store, conversation_id(1), 1..121, &ben).await;
     for cap in [1, 50, Unread::CAP, 119] {
-        let expected = Unread { count: cap, is_capped: true, first: Some(id(1)) };
-        assert_eq!(unread(store, &ann, conversation_id(1), OrderKey::MIN, cap).await, expected);
+        let expected = Unread {
+            count: cap,
+            is_capped: true,
+            first: Some(id(1)),
+        };
+        assert_eq!(
+            unread(store, &ann, conversation_id(1), OrderKey::MIN, cap).await,
+            expected
+        );
     }
     let after = id(20).order_key();
-    assert_eq!(unread(store, &ann, conversation_id(1), after, 101).await, Unread { count: 100, is_capped: false, first: Some(id(21)) });
-    assert_eq!(unread(store, &ann, conversation_id(1), after, Unread::CAP_MAX).await.count, 100);
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), after, 101).await,
+        Unread {
+            count: 100,
+            is_capped: false,
+            first: Some(id(21))
+        }
+    );
+    assert_eq!(
+        unread(store, &ann, conversation_id(1), after, Unread::CAP_MAX)
+            .await
+            .count,
+        100
+    );
 }
 
 pub async fn no_more_rows_are_looked_at_than_may_be(store: &dyn Store) {
@@ -104,29 +269,96 @@ pub async fn no_more_rows_are_looked_at_than_may_be(store: &dyn Store) {
     let own = i64::try_from(Unread::ROWS_MAX).unwrap();
     send_all(store, conversation_id(1), 1..own + 1, &ann).await;
     send_all(store, conversation_id(1), own + 1..own + 11, &ben).await;
-    let from = async |micros: i64| unread(store, &ann, conversation_id(1), id(micros).order_key(), 99).await;
-    assert_eq!(from(0).await, Unread { count: 0, is_capped: true, first: None }, "as many were looked at, and none was found");
-    assert_eq!(from(5).await, Unread { count: 5, is_capped: true, first: Some(id(own + 1)) });
-    assert_eq!(from(11).await, Unread { count: 10, is_capped: false, first: Some(id(own + 1)) }, "999 rows are all that there is");
-    assert_eq!(from(own).await, Unread { count: 10, is_capped: false, first: Some(id(own + 1)) });
+    let from = async |micros: i64| {
+        unread(store, &ann, conversation_id(1), id(micros).order_key(), 99).await
+    };
+    assert_eq!(
+        from(0).await,
+        Unread {
+            count: 0,
+            is_capped: true,
+            first: None
+        },
+        "as many were looked at, and none was found"
+    );
+    assert_eq!(
+        from(5).await,
+        Unread {
+            count: 5,
+            is_capped: true,
+            first: Some(id(own + 1))
+        }
+    );
+    assert_eq!(
+        from(11).await,
+        Unread {
+            count: 10,
+            is_capped: false,
+            first: Some(id(own + 1))
+        },
+        "999 rows are all that there is"
+    );
+    assert_eq!(
+        from(own).await,
+        Unread {
+            count: 10,
+            is_capped: false,
+            first: Some(id(own + 1))
+        }
+    );
     send_all(store, conversation_id(1), own + 11..own + 100, &ben).await;
-    assert_eq!(from(20).await, Unread { count: 20, is_capped: true, first: Some(id(own + 1)) }, "sends since then change it");
+    assert_eq!(
+        from(20).await,
+        Unread {
+            count: 20,
+            is_capped: true,
+            first: Some(id(own + 1))
+        },
+        "sends since then change it"
+    );
 }
 
 pub async fn answers_come_in_the_order_of_their_questions(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     for number in 1..=3 {
         make(store, conversation_id(number), &[ann.clone(), ben.clone()]).await;
-        send_all(store, conversation_id(number), 1..i64::from(number) + 1, &ben).await;
+        send_all(
+            store,
+            conversation_id(number),
+            1..i64::from(number) + 1,
+            &ben,
+        )
+        .await;
     }
-    let question = |number, micros| UnreadQuestion { conversation: conversation_id(number), after: id(micros).order_key() };
-    let asked = [question(3, 0), question(1, 0), question(9, 0), question(3, 2), question(2, 0), question(3, 0)];
-    let counts: Vec<_> = store.unread(&ann, &asked, 99).await.unwrap().into_iter().map(|unread| unread.count).collect();
+    let question = |number, micros| UnreadQuestion {
+        conversation: conversation_id(number),
+        after: id(micros).order_key(),
+    };
+    let asked = [
+        question(3, 0),
+        question(1, 0),
+        question(9, 0),
+        question(3, 2),
+        question(2, 0),
+        question(3, 0),
+    ];
+    let counts: Vec<_> = store
+        .unread(&ann, &asked, 99)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|unread| unread.count)
+        .collect();
     assert_eq!(counts, [3, 1, 0, 1, 2, 3]);
 }
 
 fn move_to(epoch: u64, micros: i64) -> MarkTo {
-    MarkTo { epoch, up_to: id(micros).order_key(), receipt: true, change: change(1_000 + micros) }
+    MarkTo {
+        epoch,
+        up_to: id(micros).order_key(),
+        receipt: true,
+        change: change(1_000 + micros),
+    }
 }
 
 pub async fn a_marker_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) {
@@ -136,21 +368,45 @@ pub async fn a_marker_is_a_maximum_in_any_order_of_arrival(store: &dyn Store) {
         send_all(store, conversation_id(number), 1..10, &people[1]).await;
         let mut greatest = 0;
         for micros in [3, 1, 7, 5, 7, 2] {
-            mark(store, &people[0], conversation_id(number), move_to(0, micros)).await;
+            mark(
+                store,
+                &people[0],
+                conversation_id(number),
+                move_to(0, micros),
+            )
+            .await;
             greatest = greatest.max(micros);
             let row = row(store, &people[0], conversation_id(number)).await;
-            assert_eq!(row.marker, ReadMarker { epoch: 0, up_to: id(greatest).order_key() });
+            assert_eq!(
+                row.marker,
+                ReadMarker {
+                    epoch: 0,
+                    up_to: id(greatest).order_key()
+                }
+            );
             assert_eq!(row.read_up_to(), id(greatest).order_key());
-            let receipt = participant(store, conversation_id(number), &people[0]).await.unwrap();
+            let receipt = participant(store, conversation_id(number), &people[0])
+                .await
+                .unwrap();
             assert_eq!(receipt.read_up_to, id(greatest).order_key());
         }
         let row = row(store, &people[0], conversation_id(number)).await;
-        assert_eq!((row.last_message, row.last_activity), (Some(id(9)), START.plus_micros(9)), "a mark is no activity");
+        assert_eq!(
+            (row.last_message, row.last_activity),
+            (Some(id(9)), START.plus_micros(9)),
+            "a mark is no activity"
+        );
     }
     // From many devices at once.
-    let moves = [4, 9, 8, 6].map(|micros| mark(store, &people[0], conversation_id(1), move_to(0, micros)));
+    let moves =
+        [4, 9, 8, 6].map(|micros| mark(store, &people[0], conversation_id(1), move_to(0, micros)));
     futures_util::future::join_all(moves).await;
-    assert_eq!(row(store, &people[0], conversation_id(1)).await.read_up_to(), id(9).order_key());
+    assert_eq!(
+        row(store, &people[0], conversation_id(1))
+            .await
+            .read_up_to(),
+        id(9).order_key()
+    );
 }
 
 pub async fn a_later_epoch_wins(store: &dyn Store) {
@@ -159,17 +415,38 @@ pub async fn a_later_epoch_wins(store: &dyn Store) {
     send_all(store, conversation_id(1), 1..10, &ben).await;
     mark(store, &ann, conversation_id(1), move_to(0, 9)).await;
     let epoch = START.plus_micros(50).micros().cast_unsigned();
-    let back = MarkTo { receipt: false, ..move_to(epoch, 3) };
+    let back = MarkTo {
+        receipt: false,
+        ..move_to(epoch, 3)
+    };
     mark(store, &ann, conversation_id(1), back).await;
-    let marker = ReadMarker { epoch, up_to: id(3).order_key() };
+    let marker = ReadMarker {
+        epoch,
+        up_to: id(3).order_key(),
+    };
     assert_eq!(row(store, &ann, conversation_id(1)).await.marker, marker);
     mark(store, &ann, conversation_id(1), move_to(0, 8)).await;
     mark(store, &ann, conversation_id(1), move_to(epoch - 1, 9)).await;
-    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, marker, "an earlier epoch comes too late");
+    assert_eq!(
+        row(store, &ann, conversation_id(1)).await.marker,
+        marker,
+        "an earlier epoch comes too late"
+    );
     mark(store, &ann, conversation_id(1), move_to(epoch, 5)).await;
-    assert_eq!(row(store, &ann, conversation_id(1)).await.marker.up_to, id(5).order_key());
-    let far = ReadMarker { epoch: u64::MAX, up_to: OrderKey::MIN };
-    let to = MarkerMove { conversation: conversation_id(1), marker: far, read_up_to: None, change: change(2_000) };
+    assert_eq!(
+        row(store, &ann, conversation_id(1)).await.marker.up_to,
+        id(5).order_key()
+    );
+    let far = ReadMarker {
+        epoch: u64::MAX,
+        up_to: OrderKey::MIN,
+    };
+    let to = MarkerMove {
+        conversation: conversation_id(1),
+        marker: far,
+        read_up_to: None,
+        change: change(2_000),
+    };
     store.move_read_marker(&ann, &to).await.unwrap();
     assert_eq!(row(store, &ann, conversation_id(1)).await.marker, far);
 }
@@ -178,19 +455,53 @@ pub async fn receipts_never_go_back(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send_all(store, conversation_id(1), 1..10, &ben).await;
-    let receipt = async || participant(store, conversation_id(1), &ann).await.unwrap().read_up_to;
+    let receipt = async || {
+        participant(store, conversation_id(1), &ann)
+            .await
+            .unwrap()
+            .read_up_to
+    };
     mark(store, &ann, conversation_id(1), move_to(0, 6)).await;
-    mark(store, &ann, conversation_id(1), MarkTo { receipt: false, ..move_to(40, 2) }).await;
-    assert_eq!(row(store, &ann, conversation_id(1)).await.marker.up_to, id(2).order_key());
-    assert_eq!(receipt().await, id(6).order_key(), "marking unread takes no receipt back");
+    mark(
+        store,
+        &ann,
+        conversation_id(1),
+        MarkTo {
+            receipt: false,
+            ..move_to(40, 2)
+        },
+    )
+    .await;
+    assert_eq!(
+        row(store, &ann, conversation_id(1)).await.marker.up_to,
+        id(2).order_key()
+    );
+    assert_eq!(
+        receipt().await,
+        id(6).order_key(),
+        "marking unread takes no receipt back"
+    );
     mark(store, &ann, conversation_id(1), move_to(40, 4)).await;
     assert_eq!(receipt().await, id(6).order_key());
     // A marker that comes too late may still bring a receipt.
     mark(store, &ann, conversation_id(1), move_to(0, 8)).await;
     assert_eq!(receipt().await, id(8).order_key());
-    assert_eq!(row(store, &ann, conversation_id(1)).await.marker, ReadMarker { epoch: 40, up_to: id(4).order_key() });
-    let page = store.participants(conversation_id(1), &wideroom::model::PageRequest::first(9)).await.unwrap();
-    assert_eq!(page.items[0].read_up_to, id(8).order_key(), "lists say the same");
+    assert_eq!(
+        row(store, &ann, conversation_id(1)).await.marker,
+        ReadMarker {
+            epoch: 40,
+            up_to: id(4).order_key()
+        }
+    );
+    let page = store
+        .participants(conversation_id(1), &wideroom::model::PageRequest::first(9))
+        .await
+        .unwrap();
+    assert_eq!(
+        page.items[0].read_up_to,
+        id(8).order_key(),
+        "lists say the same"
+    );
 }
 
 pub async fn a_marker_is_its_users_alone(store: &dyn Store) {
@@ -205,7 +516,13 @@ pub async fn a_marker_is_its_users_alone(store: &dyn Store) {
         let row = row(store, user, conversation_id(number)).await;
         assert_eq!(row.marker, ReadMarker::default());
         assert!(row.may_be_unread());
-        assert_eq!(participant(store, conversation_id(number), user).await.unwrap().read_up_to, OrderKey::MIN);
+        assert_eq!(
+            participant(store, conversation_id(number), user)
+                .await
+                .unwrap()
+                .read_up_to,
+            OrderKey::MIN
+        );
     }
 }
 
@@ -213,8 +530,22 @@ pub async fn a_system_message_moves_no_marker(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send(store, conversation_id(1), 1, &ben).await;
-    store.append_messages(conversation_id(1), &[new(system(conversation_id(1), id(2), &ann))]).await.unwrap();
+    store
+        .append_messages(
+            conversation_id(1),
+            &[new(system(conversation_id(1), id(2), &ann))],
+        )
+        .await
+        .unwrap();
     let row = row(store, &ann, conversation_id(1)).await;
-    assert_eq!((row.last_message, row.last_activity), (Some(id(2)), START.plus_micros(2)), "it is activity");
-    assert_eq!(row.read_up_to(), OrderKey::MIN, "what came before it is still to be read");
+    assert_eq!(
+        (row.last_message, row.last_activity),
+        (Some(id(2)), START.plus_micros(2)),
+        "it is activity"
+    );
+    assert_eq!(
+        row.read_up_to(),
+        OrderKey::MIN,
+        "what came before it is still to be read"
+    );
 }

@@ -27,19 +27,28 @@ impl Server {
         let line = server.logs("listens for metrics, health and backups");
         let (_, address) = line.split_once("address").unwrap();
         let address = address.trim_matches(|char: char| !char.is_ascii_digit());
-        (server, Admin { address: address.parse().unwrap_or_else(|_| panic!("{line}")) })
+        (
+            server,
+            Admin {
+                address: address.parse().unwrap_or_else(|_| panic!("{line}")),
+            },
+        )
     }
 }
 
 impl Admin {
     /// The status and the body.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
-        self.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"))
+        self.exchange(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
+        ))
     }
 
     /// The same, under another name.
     pub(crate) fn ask_of(&self, host: &str, method: &str, path: &str) -> (u16, String) {
-        self.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+        self.exchange(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ))
     }
 
     fn exchange(&self, request: &str) -> (u16, String) {
@@ -49,7 +58,10 @@ impl Admin {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        (
+            head.split(' ').nth(1).unwrap().parse().unwrap(),
+            body.to_owned(),
+        )
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
@@ -59,7 +71,8 @@ impl Admin {
     /// The value of one series, as it is named in the text.
     pub(crate) fn series(&self, name: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics");
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
     /// Waits until the body is so.
@@ -70,7 +83,10 @@ impl Admin {
             if is_so(&body) {
                 return (status, body);
             }
-            assert!(Instant::now() < deadline, "{path} still answers {status}: {body}");
+            assert!(
+                Instant::now() < deadline,
+                "{path} still answers {status}: {body}"
+            );
             std::thread::sleep(LOOK_EVERY);
         }
     }
@@ -83,7 +99,10 @@ impl Admin {
             if found == status {
                 return body;
             }
-            assert!(Instant::now() < deadline, "{path} still answers {found}: {body}");
+            assert!(
+                Instant::now() < deadline,
+                "{path} still answers {found}: {body}"
+            );
             std::thread::sleep(LOOK_EVERY);
         }
     }

@@ -20,13 +20,23 @@ pub(crate) type WebSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Awaits a future under the deadline that all tests share.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it happens in time")
+    tokio::time::timeout(PATIENCE, what)
+        .await
+        .expect("it happens in time")
 }
 
 /// One HTTP request on a connection of its own: its status, headers and JSON.
-pub(crate) async fn http(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+pub(crate) async fn http(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Reply {
     let mut connection = connect(address).await.unwrap();
-    exchange(&mut connection, method, path, headers, body).await.unwrap()
+    exchange(&mut connection, method, path, headers, body)
+        .await
+        .unwrap()
 }
 
 type Connection = SendRequest<Full<Bytes>>;
@@ -38,13 +48,24 @@ pub(crate) struct Cut;
 async fn connect(address: SocketAddr) -> Result<Connection, Cut> {
     let stream = soon(TcpStream::connect(address)).await.map_err(|_| Cut)?;
     stream.set_nodelay(true).map_err(|_| Cut)?;
-    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| Cut)?;
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|_| Cut)?;
     tokio::spawn(connection);
     Ok(sender)
 }
 
-async fn exchange(connection: &mut Connection, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Reply, Cut> {
-    let mut request = hyper::Request::builder().method(method).uri(path).header("host", "localhost");
+async fn exchange(
+    connection: &mut Connection,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Result<Reply, Cut> {
+    let mut request = hyper::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost");
     // With this header the server answers errors with an HTTP status.
     if headers.iter().all(|(name, _)| *name != "accept") {
         request = request.header("accept", "application/graphql-response+json");
@@ -53,11 +74,19 @@ async fn exchange(connection: &mut Connection, method: &str, path: &str, headers
         request = request.header(*name, *value);
     }
     soon(connection.ready()).await.map_err(|_| Cut)?;
-    let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
-    let response = soon(connection.send_request(request)).await.map_err(|_| Cut)?;
+    let request = request
+        .body(Full::new(Bytes::copy_from_slice(body)))
+        .unwrap();
+    let response = soon(connection.send_request(request))
+        .await
+        .map_err(|_| Cut)?;
     let (head, body) = response.into_parts();
     let bytes = soon(body.collect()).await.map_err(|_| Cut)?.to_bytes();
-    Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: serde_json::from_slice(&bytes).unwrap() })
+    Ok(Reply {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body: serde_json::from_slice(&bytes).unwrap(),
+    })
 }
 
 /// A user over HTTP, on one connection.
@@ -68,38 +97,66 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) async fn connect(address: SocketAddr, token: &str) -> Result<Self, Cut> {
-        Ok(Self { connection: connect(address).await?, authorization: format!("Bearer {token}") })
+        Ok(Self {
+            connection: connect(address).await?,
+            authorization: format!("Bearer {token}"),
+        })
     }
 
     pub(crate) async fn ask(&mut self, document: &str, variables: &Value) -> Result<Reply, Cut> {
-        self.post(json!({ "query": document, "variables": variables }).to_string().as_bytes()).await
+        self.post(
+            json!({ "query": document, "variables": variables })
+                .to_string()
+                .as_bytes(),
+        )
+        .await
     }
 
     /// Any body, said to be JSON.
     pub(crate) async fn post(&mut self, body: &[u8]) -> Result<Reply, Cut> {
-        let headers = [("content-type", "application/json"), ("authorization", self.authorization.as_str())];
+        let headers = [
+            ("content-type", "application/json"),
+            ("authorization", self.authorization.as_str()),
+        ];
         exchange(&mut self.connection, "POST", "/graphql", &headers, body).await
     }
 
     /// The data of an answer without errors.
     pub(crate) async fn data(&mut self, document: &str, variables: &Value) -> Result<Value, Cut> {
         let mut reply = self.ask(document, variables).await?;
-        assert!(reply.body.get("errors").is_none(), "{} for {variables}", reply.body);
+        assert!(
+            reply.body.get("errors").is_none(),
+            "{} for {variables}",
+            reply.body
+        );
         Ok(reply.body["data"].take())
     }
 }
 
-pub(crate) async fn try_socket(address: SocketAddr, subprotocol: Option<&str>) -> Result<WebSocket, tungstenite::Error> {
-    let headers: Vec<_> = subprotocol.map(|subprotocol| ("sec-websocket-protocol", subprotocol)).into_iter().collect();
+pub(crate) async fn try_socket(
+    address: SocketAddr,
+    subprotocol: Option<&str>,
+) -> Result<WebSocket, tungstenite::Error> {
+    let headers: Vec<_> = subprotocol
+        .map(|subprotocol| ("sec-websocket-protocol", subprotocol))
+        .into_iter()
+        .collect();
     try_socket_with(address, &headers).await
 }
 
-pub(crate) async fn try_socket_with(address: SocketAddr, headers: &[(&'static str, &str)]) -> Result<WebSocket, tungstenite::Error> {
-    let mut request = format!("ws://{address}/graphql/ws").into_client_request().unwrap();
+pub(crate) async fn try_socket_with(
+    address: SocketAddr,
+    headers: &[(&'static str, &str)],
+) -> Result<WebSocket, tungstenite::Error> {
+    let mut request = format!("ws://{address}/graphql/ws")
+        .into_client_request()
+        .unwrap();
     for (name, value) in headers {
         request.headers_mut().insert(*name, value.parse().unwrap());
     }
-    soon(tokio_tungstenite::connect_async(request)).await.map(|(socket, _)| socket)
+    soon(tokio_tungstenite::connect_async(request))
+        .await
+        .map(|(socket, _)| socket)
 }
 
 pub(crate) struct Reply {
@@ -110,19 +167,27 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn header(&self, name: &'static str) -> &str {
-        self.headers.get(HeaderName::from_static(name)).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(HeaderName::from_static(name))
+            .map_or("", |value| value.to_str().unwrap())
     }
 
     pub(crate) fn outcome(&self) -> &str {
-        self.body["errors"][0]["extensions"]["outcome"].as_str().unwrap_or_default()
+        self.body["errors"][0]["extensions"]["outcome"]
+            .as_str()
+            .unwrap_or_default()
     }
 
     pub(crate) fn code(&self) -> &str {
-        self.body["errors"][0]["extensions"]["code"].as_str().unwrap_or_default()
+        self.body["errors"][0]["extensions"]["code"]
+            .as_str()
+            .unwrap_or_default()
     }
 
     pub(crate) fn message(&self) -> &str {
-        self.body["errors"][0]["message"].as_str().unwrap_or_default()
+        self.body["errors"][0]["message"]
+            .as_str()
+            .unwrap_or_default()
     }
 }
 
@@ -132,7 +197,11 @@ pub(crate) struct Socket(pub(crate) WebSocket);
 impl Socket {
     /// Knocks, and is let in.
     pub(crate) async fn connect(address: SocketAddr, token: &str) -> Self {
-        let mut socket = Self(try_socket(address, Some("graphql-transport-ws")).await.unwrap());
+        let mut socket = Self(
+            try_socket(address, Some("graphql-transport-ws"))
+                .await
+                .unwrap(),
+        );
         socket.init(Some(token)).await;
         socket
     }
@@ -140,7 +209,8 @@ impl Socket {
     /// Introduces itself, and waits to be let in.
     pub(crate) async fn init(&mut self, token: Option<&str>) {
         let payload = token.map(|token| json!({ "Authorization": format!("Bearer {token}") }));
-        self.say(&json!({ "type": "connection_init", "payload": payload })).await;
+        self.say(&json!({ "type": "connection_init", "payload": payload }))
+            .await;
         assert_eq!(self.hear().await, json!({ "type": "connection_ack" }));
     }
 
@@ -153,13 +223,16 @@ impl Socket {
     }
 
     pub(crate) async fn subscribe(&mut self, id: &str, query: &str) {
-        self.say(&json!({ "type": "subscribe", "id": id, "payload": { "query": query } })).await;
+        self.say(&json!({ "type": "subscribe", "id": id, "payload": { "query": query } }))
+            .await;
     }
 
     /// The next message. Nothing else may come.
     pub(crate) async fn hear(&mut self) -> Value {
         let message = soon(self.0.next()).await.unwrap().unwrap();
-        let Message::Text(text) = message else { panic!("{message:?}") };
+        let Message::Text(text) = message else {
+            panic!("{message:?}")
+        };
         serde_json::from_str(&text).unwrap()
     }
 
@@ -188,7 +261,9 @@ impl Socket {
     pub(crate) async fn closed(&mut self) -> (u16, String) {
         loop {
             match soon(self.0.next()).await {
-                Some(Ok(Message::Close(Some(frame)))) => return (frame.code.into(), frame.reason.to_string()),
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return (frame.code.into(), frame.reason.to_string());
+                }
                 Some(Ok(_)) => {}
                 other => panic!("no closing frame, but {other:?}"),
             }

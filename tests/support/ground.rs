@@ -48,7 +48,11 @@ impl Ground {
     /// On a busy machine a cluster answers when it can, and that is not what is tested here.
     pub(crate) fn bounds(&self, bounds: Bounds) -> Bounds {
         match self.cluster {
-            Some(_) => Bounds { begin_wait: Duration::from_secs(20), settle_wait: Duration::from_secs(30), ..bounds },
+            Some(_) => Bounds {
+                begin_wait: Duration::from_secs(20),
+                settle_wait: Duration::from_secs(30),
+                ..bounds
+            },
             None => bounds,
         }
     }
@@ -57,7 +61,12 @@ impl Ground {
         if let Some(keyspace) = &self.cluster {
             return Arc::new(Cql::open(keyspace.address(), clock).await.unwrap());
         }
-        let options = Options { path: self.folder().to_owned(), cache_bytes: 16 << 20, free_bytes_min: 0, accept_loss: false };
+        let options = Options {
+            path: self.folder().to_owned(),
+            cache_bytes: 16 << 20,
+            free_bytes_min: 0,
+            accept_loss: false,
+        };
         Arc::new(Embedded::open(options, clock).await.unwrap())
     }
 }
@@ -70,23 +79,46 @@ impl Keyspace {
             keyspace.truncate().await;
             return keyspace;
         }
-        let keyspace = Self { authority, name: format!("world_{}", uuid::Uuid::new_v4().simple()) };
+        let keyspace = Self {
+            authority,
+            name: format!("world_{}", uuid::Uuid::new_v4().simple()),
+        };
         migrate(&keyspace.address(), Some(1), clock).await.unwrap();
         keyspace
     }
 
     fn address(&self) -> Address {
-        format!("cql://{}/{}?timeout=30s", self.authority, self.name).parse().unwrap()
+        format!("cql://{}/{}?timeout=30s", self.authority, self.name)
+            .parse()
+            .unwrap()
     }
 
     async fn truncate(&self) {
         let session = session(&self.authority).await;
         let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
-        let tables = session.query_unpaged(tables, (&self.name,)).await.unwrap().into_rows_result().unwrap();
-        let names: Vec<_> =
-            tables.rows::<(String,)>().unwrap().map(|row| row.unwrap().0).filter(|name| name != "schema_migrations").collect();
-        let texts: Vec<_> = names.iter().map(|name| format!("TRUNCATE \"{}\".\"{name}\"", self.name)).collect();
-        try_join_all(texts.iter().map(|text| session.query_unpaged(text.as_str(), ()))).await.unwrap();
+        let tables = session
+            .query_unpaged(tables, (&self.name,))
+            .await
+            .unwrap()
+            .into_rows_result()
+            .unwrap();
+        let names: Vec<_> = tables
+            .rows::<(String,)>()
+            .unwrap()
+            .map(|row| row.unwrap().0)
+            .filter(|name| name != "schema_migrations")
+            .collect();
+        let texts: Vec<_> = names
+            .iter()
+            .map(|name| format!("TRUNCATE \"{}\".\"{name}\"", self.name))
+            .collect();
+        try_join_all(
+            texts
+                .iter()
+                .map(|text| session.query_unpaged(text.as_str(), ())),
+        )
+        .await
+        .unwrap();
     }
 }
 

@@ -18,12 +18,24 @@ pub(crate) struct Nats {
 impl Nats {
     /// `None` where there is no program of this name, which fails a landing.
     pub(crate) fn start() -> Option<Self> {
-        if Command::new("nats-server").arg("--version").stdout(Stdio::null()).status().is_err() {
-            assert!(std::env::var("CI").is_err(), "nats-server is missing: apt-get install nats-server");
+        if Command::new("nats-server")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .status()
+            .is_err()
+        {
+            assert!(
+                std::env::var("CI").is_err(),
+                "nats-server is missing: apt-get install nats-server"
+            );
             println!("SKIPPED: nats-server is not installed (apt-get install nats-server)");
             return None;
         }
-        let mut nats = Self { port: free_port(), monitor: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())), running: None };
+        let mut nats = Self {
+            port: free_port(),
+            monitor: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
+            running: None,
+        };
         nats.start_again();
         Some(nats)
     }
@@ -47,8 +59,17 @@ impl Nats {
 
     pub(crate) fn start_again(&mut self) {
         let mut command = Command::new("nats-server");
-        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-m", &self.monitor.port().to_string()]);
-        self.running = Some(Running::spawn(command.stdout(Stdio::null()).stderr(Stdio::null())));
+        command.args([
+            "-a",
+            "127.0.0.1",
+            "-p",
+            &self.port.to_string(),
+            "-m",
+            &self.monitor.port().to_string(),
+        ]);
+        self.running = Some(Running::spawn(
+            command.stdout(Stdio::null()).stderr(Stdio::null()),
+        ));
         let start = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             assert!(start.elapsed() < START_MAX, "nats-server does not listen");
@@ -59,5 +80,9 @@ impl Nats {
 
 /// One that nobody listened on just now.
 fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }

@@ -27,7 +27,10 @@ impl Node {
         match FOLDER.get_or_init(install) {
             Ok(folder) => Some(Self { folder }),
             Err(missing) => {
-                assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "the clients cannot be tested: {missing}");
+                assert!(
+                    std::env::var_os("CI").is_none_or(|value| value != "true"),
+                    "the clients cannot be tested: {missing}"
+                );
                 // Not eprintln!, which is kept from sight in a test that passes.
                 let _ = writeln!(std::io::stderr(), "the clients are not tested: {missing}");
                 None
@@ -51,8 +54,17 @@ impl Node {
     #[track_caller]
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
         let mut command = Command::new("node");
-        let mut node = Running::spawn(command.arg(program).args(arguments).current_dir(self.folder).stdin(Stdio::null()));
-        assert!(ends_well_within(&mut node, RUNS_WITHIN), "{program}: see above");
+        let mut node = Running::spawn(
+            command
+                .arg(program)
+                .args(arguments)
+                .current_dir(self.folder)
+                .stdin(Stdio::null()),
+        );
+        assert!(
+            ends_well_within(&mut node, RUNS_WITHIN),
+            "{program}: see above"
+        );
     }
 }
 
@@ -64,19 +76,37 @@ fn install() -> Result<PathBuf, String> {
         }
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (source, work) = (root.join("tests/clients"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients"));
-    let is_installed = std::fs::read(work.join("node_modules/.installed")).ok() == std::fs::read(source.join(LOCK)).ok();
-    let copied = copy(&source, &work).and_then(|()| std::fs::copy(root.join("schema.graphql"), work.join("schema.graphql")));
+    let (source, work) = (
+        root.join("tests/clients"),
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients"),
+    );
+    let is_installed = std::fs::read(work.join("node_modules/.installed")).ok()
+        == std::fs::read(source.join(LOCK)).ok();
+    let copied = copy(&source, &work)
+        .and_then(|()| std::fs::copy(root.join("schema.graphql"), work.join("schema.graphql")));
     copied.map_err(|error| error.to_string())?;
     if !is_installed {
-        let install =
-            ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--fetch-retries=1", "--loglevel=error"];
+        let install = [
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--no-update-notifier",
+            "--fetch-retries=1",
+            "--loglevel=error",
+        ];
         let mut npm = Command::new("npm");
-        let mut npm = Running::spawn(npm.args(install).current_dir(&work).stdout(Stdio::null()).stderr(Stdio::null()));
+        let mut npm = Running::spawn(
+            npm.args(install)
+                .current_dir(&work)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null()),
+        );
         if !ends_well_within(&mut npm, INSTALLS_WITHIN) {
             return Err("npm could not install the clients".to_owned());
         }
-        std::fs::copy(source.join(LOCK), work.join("node_modules/.installed")).map_err(|error| error.to_string())?;
+        std::fs::copy(source.join(LOCK), work.join("node_modules/.installed"))
+            .map_err(|error| error.to_string())?;
     }
     Ok(work)
 }
@@ -84,8 +114,13 @@ fn install() -> Result<PathBuf, String> {
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
-        let (source, target) = (entry.as_ref().map(std::fs::DirEntry::path), entry.as_ref().map(|entry| to.join(entry.file_name())));
-        let (Ok(source), Ok(target)) = (source, target) else { continue };
+        let (source, target) = (
+            entry.as_ref().map(std::fs::DirEntry::path),
+            entry.as_ref().map(|entry| to.join(entry.file_name())),
+        );
+        let (Ok(source), Ok(target)) = (source, target) else {
+            continue;
+        };
         if source.is_dir() {
             copy(&source, &target)?;
         } else {

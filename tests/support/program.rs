@@ -26,12 +26,18 @@ pub(crate) struct Ended {
 
 impl Program {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), store: None }
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            store: None,
+        }
     }
 
     /// On a store that others may share.
     pub(crate) fn on(store: String) -> Self {
-        Self { store: Some(store), ..Self::new() }
+        Self {
+            store: Some(store),
+            ..Self::new()
+        }
     }
 
     /// As `--store` has it.
@@ -52,9 +58,15 @@ impl Program {
     /// A command that has not begun, in a folder of its own.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideroom"));
-        command.args(arguments).current_dir(self.dir.path()).env_clear().env("WIDEROOM_DATA", self.data());
+        command
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .env_clear()
+            .env("WIDEROOM_DATA", self.data());
         // How much disk the machine that runs the tests has left is not what is tested.
-        command.env("WIDEROOM_FREE_DISK_MIN", "1MiB").stdin(Stdio::null());
+        command
+            .env("WIDEROOM_FREE_DISK_MIN", "1MiB")
+            .stdin(Stdio::null());
         // Many servers run here at once.
         command.env("WIDEROOM_ADMIN_LISTEN", "off");
         if let Some(store) = &self.store {
@@ -69,7 +81,12 @@ impl Program {
 
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Ended {
         let mut command = self.command(arguments);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         // One that is refused does not read its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait_with_output().unwrap().into()
@@ -83,14 +100,20 @@ impl Program {
     /// The same with a life of its own.
     pub(crate) fn token_for(&self, name: &str, life: Duration) -> String {
         let user = UserId::parse(name).unwrap();
-        Auth::open(&self.data()).unwrap().issue(&user, life, SystemClock.now())
+        Auth::open(&self.data())
+            .unwrap()
+            .issue(&user, life, SystemClock.now())
     }
 }
 
 impl From<Output> for Ended {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 }
 
@@ -98,7 +121,12 @@ impl Ended {
     /// Failed with this exit code and this one line on stderr.
     #[track_caller]
     pub(crate) fn failed(&self, code: i32, line: &str) {
-        assert_eq!((self.code, self.stderr.as_str()), (Some(code), format!("wideroom: {line}\n").as_str()), "{}", self.stdout);
+        assert_eq!(
+            (self.code, self.stderr.as_str()),
+            (Some(code), format!("wideroom: {line}\n").as_str()),
+            "{}",
+            self.stdout
+        );
     }
 
     #[track_caller]
@@ -120,12 +148,23 @@ impl Running {
         let child = command.spawn().unwrap();
         let mut guard = Command::new("sh");
         guard.args(["-c", "read -r _; kill -9 \"$0\"", &child.id().to_string()]);
-        let guard = guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let guard = guard
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         Self { child, guard }
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([name, &self.child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// SIGKILL, and nothing of it is left.

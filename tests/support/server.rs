@@ -41,7 +41,12 @@ impl Server {
         // Both are read to their end, so that the server never waits for a full pipe.
         let log = std::thread::spawn(move || {
             let tell = |line: &String| drop(lines.send(line.clone()));
-            stderr.lines().map_while(Result::ok).inspect(tell).map(|line| line + "\n").collect()
+            stderr
+                .lines()
+                .map_while(Result::ok)
+                .inspect(tell)
+                .map(|line| line + "\n")
+                .collect()
         });
         let mut stdout = BufReader::new(process.child.stdout.take().unwrap());
         let (sender, first_line) = mpsc::channel();
@@ -53,7 +58,13 @@ impl Server {
         });
         let line = first_line.recv_timeout(DEADLINE).unwrap_or_default();
         match line.trim().strip_prefix("Wideroom listens on ") {
-            Some(url) => Self { process, url: url.to_owned(), stdout, log, logged },
+            Some(url) => Self {
+                process,
+                url: url.to_owned(),
+                stdout,
+                log,
+                logged,
+            },
             None => {
                 process.kill();
                 panic!("the server did not start: {line}{}", log.join().unwrap())
@@ -72,8 +83,16 @@ impl Server {
     /// Resident memory of the server's process.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1_024
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<u64>()
+            .unwrap()
+            * 1_024
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -83,7 +102,10 @@ impl Server {
     /// Waits until its log says this: the whole line.
     pub(crate) fn logs(&self, part: &str) -> String {
         loop {
-            let line = self.logged.recv_timeout(DEADLINE).expect("the log says it in time");
+            let line = self
+                .logged
+                .recv_timeout(DEADLINE)
+                .expect("the log says it in time");
             if line.contains(part) {
                 return line;
             }
@@ -106,7 +128,11 @@ impl Server {
             assert!(Instant::now() < deadline, "it does not end");
             std::thread::sleep(LOOK_EVERY);
         };
-        (status.code(), self.stdout.join().unwrap(), self.log.join().unwrap())
+        (
+            status.code(),
+            self.stdout.join().unwrap(),
+            self.log.join().unwrap(),
+        )
     }
 }
 

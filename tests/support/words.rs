@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use uuid::Uuid;
 use wideroom::model::{
-    Body, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Membership, Message, MessageId,
-    MessageKind, Role, TimeUuid, Timestamp, UserId,
+    Body, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey,
+    InputHash, Membership, Message, MessageId, MessageKind, Role, TimeUuid, Timestamp, UserId,
 };
 use wideroom::store::{ImportPlaces, ImportRow, NewConversation, NewMessage};
 
@@ -52,7 +52,8 @@ pub fn salted(name: &str) -> String {
 
 /// Prefix of constant length, so that tests can build names of maximum length. Empty without a salt.
 fn prefix() -> String {
-    SALT.get().map_or_else(String::new, |salt| format!("{salt:07x}."))
+    SALT.get()
+        .map_or_else(String::new, |salt| format!("{salt:07x}."))
 }
 
 pub fn user(name: &str) -> UserId {
@@ -78,7 +79,9 @@ pub fn crowd(count: usize) -> Vec<UserId> {
 pub fn conversation_id(number: u8) -> ConversationId {
     // The number comes first, so that first bytes of all kinds are met.
     let [a, b, c, d] = SALT.get().unwrap_or_default().to_be_bytes();
-    ConversationId(Uuid::from_bytes([number, 0x5a, a, b, c, d, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, number]))
+    ConversationId(Uuid::from_bytes([
+        number, 0x5a, a, b, c, d, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, number,
+    ]))
 }
 
 /// The id of a message.
@@ -97,7 +100,10 @@ pub fn id_with(micros: i64, rest: [u8; 8]) -> MessageId {
 }
 
 pub fn content(text: &str) -> Content {
-    Content { body: Body::parse(text.to_owned(), Body::BYTES_MAX, false).unwrap(), ..Content::default() }
+    Content {
+        body: Body::parse(text.to_owned(), Body::BYTES_MAX, false).unwrap(),
+        ..Content::default()
+    }
 }
 
 /// A TEXT message without anything special.
@@ -116,25 +122,51 @@ pub fn text(conversation: ConversationId, id: MessageId, sender: &UserId) -> Mes
 }
 
 pub fn system(conversation: ConversationId, id: MessageId, sender: &UserId) -> Message {
-    Message { kind: MessageKind::System, ..text(conversation, id, sender) }
+    Message {
+        kind: MessageKind::System,
+        ..text(conversation, id, sender)
+    }
 }
 
 pub fn deleted(conversation: ConversationId, id: MessageId, sender: &UserId) -> Message {
-    Message { content: None, deleted_at: Some(NOW), ..text(conversation, id, sender) }
+    Message {
+        content: None,
+        deleted_at: Some(NOW),
+        ..text(conversation, id, sender)
+    }
 }
 
 /// A message on its way in, with the hash of its input where it has a key.
 pub fn new(message: Message) -> NewMessage {
-    let input_hash = message.client_key.as_ref().and(message.content.as_ref()).map(|content| InputHash::of_send(content, message.reply_to));
-    NewMessage { message: Arc::new(message), input_hash }
+    let input_hash = message
+        .client_key
+        .as_ref()
+        .and(message.content.as_ref())
+        .map(|content| InputHash::of_send(content, message.reply_to));
+    NewMessage {
+        message: Arc::new(message),
+        input_hash,
+    }
 }
 
 pub fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::parse(text).unwrap()
 }
 
-pub fn conversation(id: ConversationId, kind: ConversationKind, created_at: Timestamp) -> Conversation {
-    Conversation { id, kind, name: None, created_at, created_by: None, input_hash: None, is_large: false }
+pub fn conversation(
+    id: ConversationId,
+    kind: ConversationKind,
+    created_at: Timestamp,
+) -> Conversation {
+    Conversation {
+        id,
+        kind,
+        name: None,
+        created_at,
+        created_by: None,
+        input_hash: None,
+        is_large: false,
+    }
 }
 
 /// A group that was made at [`START`], its first participant being the owner.
@@ -142,7 +174,11 @@ pub fn group(id: ConversationId, people: &[UserId]) -> NewConversation {
     let role = |n| if n == 0 { Role::Owner } else { Role::Member };
     NewConversation {
         conversation: conversation(id, ConversationKind::Group, START),
-        participants: people.iter().enumerate().map(|(n, user)| (user.clone(), role(n))).collect(),
+        participants: people
+            .iter()
+            .enumerate()
+            .map(|(n, user)| (user.clone(), role(n)))
+            .collect(),
         change: change(0),
     }
 }
@@ -154,12 +190,19 @@ pub fn direct(one: &UserId, other: &UserId) -> NewConversation {
         participants.push((other.clone(), Role::Member));
     }
     let id = ConversationId::direct(one, other);
-    NewConversation { conversation: conversation(id, ConversationKind::Direct, START), participants, change: change(0) }
+    NewConversation {
+        conversation: conversation(id, ConversationKind::Direct, START),
+        participants,
+        change: change(0),
+    }
 }
 
 /// An import line of a group that was made at [`START`].
 pub fn group_row(id: ConversationId, last_activity: Option<Timestamp>) -> ImportRow {
-    ImportRow::Conversation { conversation: conversation(id, ConversationKind::Group, START), last_activity }
+    ImportRow::Conversation {
+        conversation: conversation(id, ConversationKind::Group, START),
+        last_activity,
+    }
 }
 
 /// An import line of one who is in it now.
@@ -167,8 +210,17 @@ pub fn participant_row(conversation: ConversationId, user: &UserId) -> ImportRow
     participant_row_at(conversation, user, ImportPlaces::default())
 }
 
-pub fn participant_row_at(conversation: ConversationId, user: &UserId, places: ImportPlaces) -> ImportRow {
-    ImportRow::Participant { conversation, user: user.clone(), membership: Membership::joined(Role::Member), places }
+pub fn participant_row_at(
+    conversation: ConversationId,
+    user: &UserId,
+    places: ImportPlaces,
+) -> ImportRow {
+    ImportRow::Participant {
+        conversation,
+        user: user.clone(),
+        membership: Membership::joined(Role::Member),
+        places,
+    }
 }
 
 pub fn message_row(message: Message) -> ImportRow {

@@ -53,11 +53,21 @@ impl World {
 
     /// World with rate limits. Other worlds have none, because tests act faster than users.
     pub(crate) async fn with_rates(rates: RateBounds) -> Self {
-        Self::open_on(Ground::new(&SystemClock).await, Bounds { rates, ..Bounds::default() }).await
+        Self::open_on(
+            Ground::new(&SystemClock).await,
+            Bounds {
+                rates,
+                ..Bounds::default()
+            },
+        )
+        .await
     }
 
     async fn without_rates(ground: Ground, bounds: Bounds) -> Self {
-        let rates = RateBounds { is_on: false, ..bounds.rates };
+        let rates = RateBounds {
+            is_on: false,
+            ..bounds.rates
+        };
         Self::open_on(ground, Bounds { rates, ..bounds }).await
     }
 
@@ -65,9 +75,16 @@ impl World {
         let bounds = ground.bounds(bounds);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = ground.open(Arc::clone(&clock)).await;
-        let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, bounds).await.unwrap();
+        let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, bounds)
+            .await
+            .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));
-        Self { api, chat, store, ground }
+        Self {
+            api,
+            chat,
+            store,
+            ground,
+        }
     }
 
     /// A world that holds the tutorial's people and messages.
@@ -75,8 +92,19 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ground = Ground::new(&SystemClock).await;
         let store = ground.open(Arc::clone(&clock)).await;
-        let import = Import { store: Arc::clone(&store), clock, dir: ground.folder().to_owned(), stop: CancellationToken::new() };
-        let outcome = import.pipe(include_bytes!("../../src/cli/demo.jsonl").as_slice(), &mut |_| {}).await.unwrap();
+        let import = Import {
+            store: Arc::clone(&store),
+            clock,
+            dir: ground.folder().to_owned(),
+            stop: CancellationToken::new(),
+        };
+        let outcome = import
+            .pipe(
+                include_bytes!("../../src/cli/demo.jsonl").as_slice(),
+                &mut |_| {},
+            )
+            .await
+            .unwrap();
         assert_eq!(outcome.counts.broken_lines, 0);
         store.close().await.unwrap();
         drop((import, store));
@@ -87,31 +115,51 @@ impl World {
     pub(crate) async fn restarted(self) -> Self {
         self.chat.finish().await;
         self.store.close().await.unwrap();
-        let Self { api, chat, store, ground } = self;
+        let Self {
+            api,
+            chat,
+            store,
+            ground,
+        } = self;
         drop((api, chat, store));
         Self::without_rates(ground, Bounds::default()).await
     }
 
     pub(crate) fn user(&self, name: &str) -> Actor {
-        Actor { api: Arc::clone(&self.api), user: Some(UserId::parse(name).unwrap()) }
+        Actor {
+            api: Arc::clone(&self.api),
+            user: Some(UserId::parse(name).unwrap()),
+        }
     }
 
     /// Somebody without a token.
     pub(crate) fn nobody(&self) -> Actor {
-        Actor { api: Arc::clone(&self.api), user: None }
+        Actor {
+            api: Arc::clone(&self.api),
+            user: None,
+        }
     }
 }
 
 impl Actor {
     pub(crate) fn of(api: &Arc<Api>, user: &UserId) -> Self {
-        Self { api: Arc::clone(api), user: Some(user.clone()) }
+        Self {
+            api: Arc::clone(api),
+            user: Some(user.clone()),
+        }
     }
 
     pub(crate) async fn ask(&self, document: &str, variables: Value) -> Answer {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);
-        let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
-        let response = self.api.execute(&prepared, variables, self.user.clone(), Arc::default()).await;
+        let variables = prepared
+            .accept(Variables::from_json(variables))
+            .unwrap()
+            .variables;
+        let response = self
+            .api
+            .execute(&prepared, variables, self.user.clone(), Arc::default())
+            .await;
         Answer(serde_json::to_value(response).unwrap())
     }
 
@@ -128,15 +176,30 @@ impl Actor {
     pub(crate) fn subscribe_at(&self, document: &str, variables: Value, pace: Pace) -> Stream {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_eq!(prepared.operation, OperationType::Subscription);
-        let variables = prepared.accept(Variables::from_json(variables)).unwrap().variables;
+        let variables = prepared
+            .accept(Variables::from_json(variables))
+            .unwrap()
+            .variables;
         let (api, user) = (Arc::clone(&self.api), self.user.clone());
-        let terms = Terms { budget: Arc::default(), pace };
-        Stream(async move { api.subscribe(&prepared, variables, user, terms).await }.flatten_stream().boxed())
+        let terms = Terms {
+            budget: Arc::default(),
+            pace,
+        };
+        Stream(
+            async move { api.subscribe(&prepared, variables, user, terms).await }
+                .flatten_stream()
+                .boxed(),
+        )
     }
 
     /// Why this is not even executed.
     pub(crate) fn refused(&self, document: &str, variables: Value) -> String {
-        self.api.prepare(document, None).unwrap().accept(Variables::from_json(variables)).unwrap_err().to_string()
+        self.api
+            .prepare(document, None)
+            .unwrap()
+            .accept(Variables::from_json(variables))
+            .unwrap_err()
+            .to_string()
     }
 
     /// The id of the direct conversation with this user.
@@ -149,7 +212,9 @@ impl Actor {
     pub(crate) async fn group(&self, name: &str, usernames: &[&str]) -> String {
         let document = "mutation($n: String!, $u: [String!]!) {
             createGroupConversation(input: {name: $n, usernames: $u}) { conversation { id } } }";
-        let data = self.data(document, json!({"n": name, "u": usernames})).await;
+        let data = self
+            .data(document, json!({"n": name, "u": usernames}))
+            .await;
         text(&data["createGroupConversation"]["conversation"]["id"])
     }
 
@@ -157,25 +222,35 @@ impl Actor {
     pub(crate) async fn send(&self, conversation: &str, body: &str) -> Sent {
         let document = "mutation($c: ID!, $b: String!) {
             sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { cursor node { id uuid } } } }";
-        let data = self.data(document, json!({"c": conversation, "b": body})).await;
+        let data = self
+            .data(document, json!({"c": conversation, "b": body}))
+            .await;
         let edge = &data["sendMessage"]["messageEdge"];
-        Sent { id: text(&edge["node"]["id"]), uuid: text(&edge["node"]["uuid"]), cursor: text(&edge["cursor"]) }
+        Sent {
+            id: text(&edge["node"]["id"]),
+            uuid: text(&edge["node"]["uuid"]),
+            cursor: text(&edge["cursor"]),
+        }
     }
 
     pub(crate) async fn mark_read(&self, conversation: &str, message: Option<&str>) {
         let document = "mutation($c: ID!, $m: ID) { markRead(input: {conversationId: $c, messageId: $m}) { inboxEntry { id } } }";
-        self.data(document, json!({"c": conversation, "m": message})).await;
+        self.data(document, json!({"c": conversation, "m": message}))
+            .await;
     }
 
     pub(crate) async fn mark_unread(&self, conversation: &str, message: &str) {
         let document = "mutation($c: ID!, $m: ID!) { markUnread(input: {conversationId: $c, messageId: $m}) { inboxEntry { id } } }";
-        self.data(document, json!({"c": conversation, "m": message})).await;
+        self.data(document, json!({"c": conversation, "m": message}))
+            .await;
     }
 
     pub(crate) async fn unread(&self, conversation: &str) -> i64 {
         let document = "query($c: ID!) { conversation(id: $c) { inboxEntry { unreadCount } } }";
         let data = self.data(document, json!({"c": conversation})).await;
-        data["conversation"]["inboxEntry"]["unreadCount"].as_i64().unwrap()
+        data["conversation"]["inboxEntry"]["unreadCount"]
+            .as_i64()
+            .unwrap()
     }
 }
 
@@ -212,7 +287,9 @@ impl Answer {
     }
 
     pub(crate) fn extensions(&self) -> &Value {
-        let errors = self.0["errors"].as_array().unwrap_or_else(|| panic!("no error: {}", self.0));
+        let errors = self.0["errors"]
+            .as_array()
+            .unwrap_or_else(|| panic!("no error: {}", self.0));
         assert_eq!(errors.len(), 1, "{}", self.0);
         assert!(!text(&errors[0]["message"]).is_empty());
         &errors[0]["extensions"]
@@ -231,14 +308,22 @@ impl Stream {
 
     /// The same, and whether its bytes are shared with others.
     pub(crate) async fn told(&mut self) -> (Answer, bool) {
-        let told = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came");
+        let told = tokio::time::timeout(PATIENCE, self.0.next())
+            .await
+            .expect("nothing came");
         let told = told.expect("the stream ended");
-        (Answer(serde_json::to_value(&told).unwrap()), matches!(told, Told::Shared(_)))
+        (
+            Answer(serde_json::to_value(&told).unwrap()),
+            matches!(told, Told::Shared(_)),
+        )
     }
 
     /// The bytes that come next, which are shared with others.
     pub(crate) async fn payload(&mut self) -> Payload {
-        match tokio::time::timeout(PATIENCE, self.0.next()).await.expect("nothing came") {
+        match tokio::time::timeout(PATIENCE, self.0.next())
+            .await
+            .expect("nothing came")
+        {
             Some(Told::Shared(payload)) => payload,
             other => panic!("{other:?} is shared with nobody"),
         }
@@ -246,7 +331,10 @@ impl Stream {
 
     /// Whether it ends, with nothing before.
     pub(crate) async fn has_ended(&mut self) -> bool {
-        tokio::time::timeout(PATIENCE, self.0.next()).await.expect("it goes on").is_none()
+        tokio::time::timeout(PATIENCE, self.0.next())
+            .await
+            .expect("it goes on")
+            .is_none()
     }
 
     /// Whether nothing is there now: asked only after something that would have been told before.
@@ -256,5 +344,8 @@ impl Stream {
 }
 
 pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("not a text: {value}"))
+        .to_owned()
 }

@@ -6,7 +6,9 @@ use super::{echo, entry_edge};
 use crate::graphql::error::{Error, Result};
 use crate::graphql::id::{GlobalId, conversation_of};
 use crate::graphql::scope::Scope;
-use crate::graphql::types::{Conversation, InboxEntryEdge, Participant, ParticipantEdge, ParticipantRole};
+use crate::graphql::types::{
+    Conversation, InboxEntryEdge, Participant, ParticipantEdge, ParticipantRole,
+};
 use crate::model::{ConversationId, UserId};
 
 /// Input of `startDirectConversation`.
@@ -159,70 +161,140 @@ pub(super) struct LeaveConversationPayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn start_direct(ctx: &Context<'_>, input: StartDirectConversationInput) -> Result<Option<StartDirectConversationPayload>> {
+pub(super) async fn start_direct(
+    ctx: &Context<'_>,
+    input: StartDirectConversationInput,
+) -> Result<Option<StartDirectConversationPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
-    let conversation = scope.chat.start_direct(&scope.viewer, &input.username).await?;
+    let conversation = scope
+        .chat
+        .start_direct(&scope.viewer, &input.username)
+        .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
     let conversation = Conversation::new(&scope, conversation);
-    Ok(Some(StartDirectConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+    Ok(Some(StartDirectConversationPayload {
+        conversation,
+        inbox_entry_edge,
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn create(ctx: &Context<'_>, input: CreateGroupConversationInput) -> Result<Option<CreateGroupConversationPayload>> {
+pub(super) async fn create(
+    ctx: &Context<'_>,
+    input: CreateGroupConversationInput,
+) -> Result<Option<CreateGroupConversationPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let key = input.idempotency_key.as_deref();
-    let conversation = scope.chat.create_group(&scope.viewer, &input.name, &input.usernames, key).await?;
+    let conversation = scope
+        .chat
+        .create_group(&scope.viewer, &input.name, &input.usernames, key)
+        .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
     let conversation = Conversation::new(&scope, conversation);
-    Ok(Some(CreateGroupConversationPayload { conversation, inbox_entry_edge, client_mutation_id }))
+    Ok(Some(CreateGroupConversationPayload {
+        conversation,
+        inbox_entry_edge,
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn rename(ctx: &Context<'_>, input: RenameConversationInput) -> Result<Option<RenameConversationPayload>> {
+pub(super) async fn rename(
+    ctx: &Context<'_>,
+    input: RenameConversationInput,
+) -> Result<Option<RenameConversationPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope.chat.rename(&scope.viewer, id, &input.name).await?;
-    Ok(Some(RenameConversationPayload { conversation: conversation(&scope, id).await?, client_mutation_id }))
+    Ok(Some(RenameConversationPayload {
+        conversation: conversation(&scope, id).await?,
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn add(ctx: &Context<'_>, input: AddParticipantsInput) -> Result<Option<AddParticipantsPayload>> {
+pub(super) async fn add(
+    ctx: &Context<'_>,
+    input: AddParticipantsInput,
+) -> Result<Option<AddParticipantsPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    let users = scope.chat.add_participants(&scope.viewer, id, &input.usernames).await?;
-    let participants = scope.chat.participants_named(&scope.viewer, id, &users).await;
+    let users = scope
+        .chat
+        .add_participants(&scope.viewer, id, &input.usernames)
+        .await?;
+    let participants = scope
+        .chat
+        .participants_named(&scope.viewer, id, &users)
+        .await;
     let participants = participants.map_err(|error| Error::from(error).once_done())?;
-    let participant_edges = participants.into_iter().map(|participant| ParticipantEdge::new(&scope, participant)).collect();
-    Ok(Some(AddParticipantsPayload { conversation: conversation(&scope, id).await?, participant_edges, client_mutation_id }))
+    let participant_edges = participants
+        .into_iter()
+        .map(|participant| ParticipantEdge::new(&scope, participant))
+        .collect();
+    Ok(Some(AddParticipantsPayload {
+        conversation: conversation(&scope, id).await?,
+        participant_edges,
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn remove(ctx: &Context<'_>, input: RemoveParticipantInput) -> Result<Option<RemoveParticipantPayload>> {
+pub(super) async fn remove(
+    ctx: &Context<'_>,
+    input: RemoveParticipantInput,
+) -> Result<Option<RemoveParticipantPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    let removed = scope.chat.remove_participant(&scope.viewer, id, &input.username).await?;
+    let removed = scope
+        .chat
+        .remove_participant(&scope.viewer, id, &input.username)
+        .await?;
     let removed_participant_id = removed.map(|user| GlobalId::Participant(id, user).encode());
-    Ok(Some(RemoveParticipantPayload { conversation: conversation(&scope, id).await?, removed_participant_id, client_mutation_id }))
+    Ok(Some(RemoveParticipantPayload {
+        conversation: conversation(&scope, id).await?,
+        removed_participant_id,
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn set_role(ctx: &Context<'_>, input: SetParticipantRoleInput) -> Result<Option<SetParticipantRolePayload>> {
+pub(super) async fn set_role(
+    ctx: &Context<'_>,
+    input: SetParticipantRoleInput,
+) -> Result<Option<SetParticipantRolePayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    let user = scope.chat.set_role(&scope.viewer, id, &input.username, input.role.into()).await?;
-    let participant = participant(&scope, id, &user).await.map_err(Error::once_done)?;
-    Ok(Some(SetParticipantRolePayload { participant, client_mutation_id }))
+    let user = scope
+        .chat
+        .set_role(&scope.viewer, id, &input.username, input.role.into())
+        .await?;
+    let participant = participant(&scope, id, &user)
+        .await
+        .map_err(Error::once_done)?;
+    Ok(Some(SetParticipantRolePayload {
+        participant,
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn leave(ctx: &Context<'_>, input: LeaveConversationInput) -> Result<Option<LeaveConversationPayload>> {
+pub(super) async fn leave(
+    ctx: &Context<'_>,
+    input: LeaveConversationInput,
+) -> Result<Option<LeaveConversationPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope.chat.leave(&scope.viewer, id).await?;
     let left_conversation_id = GlobalId::Conversation(id).encode();
     let removed_inbox_entry_id = GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
-    Ok(Some(LeaveConversationPayload { left_conversation_id, removed_inbox_entry_id, client_mutation_id }))
+    Ok(Some(LeaveConversationPayload {
+        left_conversation_id,
+        removed_inbox_entry_id,
+        client_mutation_id,
+    }))
 }
 
 /// For the answer to what was done by now.
@@ -232,5 +304,7 @@ async fn conversation(scope: &Scope, id: ConversationId) -> Result<Conversation>
 
 async fn participant(scope: &Scope, id: ConversationId, user: &UserId) -> Result<Participant> {
     let found = scope.chat.participant(&scope.viewer, id, user).await?;
-    found.map(|participant| Participant::new(scope, participant)).ok_or_else(|| Error::not_found("the participant"))
+    found
+        .map(|participant| Participant::new(scope, participant))
+        .ok_or_else(|| Error::not_found("the participant"))
 }

@@ -53,20 +53,45 @@ pub(super) struct MarkDeliveredPayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn mark_delivered(ctx: &Context<'_>, input: MarkDeliveredInput) -> Result<Option<MarkDeliveredPayload>> {
+pub(super) async fn mark_delivered(
+    ctx: &Context<'_>,
+    input: MarkDeliveredInput,
+) -> Result<Option<MarkDeliveredPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = conversation_of(&input.conversation_id)?;
-    let message = input.message_id.map(|id| message_in(conversation, &id)).transpose()?;
-    let row = scope.chat.mark_delivered(&scope.viewer, conversation, message).await?;
-    Ok(Some(MarkDeliveredPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+    let message = input
+        .message_id
+        .map(|id| message_in(conversation, &id))
+        .transpose()?;
+    let row = scope
+        .chat
+        .mark_delivered(&scope.viewer, conversation, message)
+        .await?;
+    Ok(Some(MarkDeliveredPayload {
+        inbox_entry: InboxEntry::new(&scope, row),
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn update_entry(ctx: &Context<'_>, input: UpdateInboxEntryInput) -> Result<Option<UpdateInboxEntryPayload>> {
+pub(super) async fn update_entry(
+    ctx: &Context<'_>,
+    input: UpdateInboxEntryInput,
+) -> Result<Option<UpdateInboxEntryPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = conversation_of(&input.conversation_id)?;
-    let settings = EntrySettings { muted: input.muted, pinned: input.pinned, archived: input.archived };
-    let row = scope.chat.update_entry(&scope.viewer, conversation, settings).await?;
-    Ok(Some(UpdateInboxEntryPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+    let settings = EntrySettings {
+        muted: input.muted,
+        pinned: input.pinned,
+        archived: input.archived,
+    };
+    let row = scope
+        .chat
+        .update_entry(&scope.viewer, conversation, settings)
+        .await?;
+    Ok(Some(UpdateInboxEntryPayload {
+        inbox_entry: InboxEntry::new(&scope, row),
+        client_mutation_id,
+    }))
 }

@@ -13,13 +13,19 @@ use std::sync::Arc;
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use self::group::{
-    AddParticipantsInput, AddParticipantsPayload, CreateGroupConversationInput, CreateGroupConversationPayload, LeaveConversationInput,
-    LeaveConversationPayload, RemoveParticipantInput, RemoveParticipantPayload, RenameConversationInput, RenameConversationPayload,
-    SetParticipantRoleInput, SetParticipantRolePayload, StartDirectConversationInput, StartDirectConversationPayload,
+    AddParticipantsInput, AddParticipantsPayload, CreateGroupConversationInput,
+    CreateGroupConversationPayload, LeaveConversationInput, LeaveConversationPayload,
+    RemoveParticipantInput, RemoveParticipantPayload, RenameConversationInput,
+    RenameConversationPayload, SetParticipantRoleInput, SetParticipantRolePayload,
+    StartDirectConversationInput, StartDirectConversationPayload,
 };
-use self::inbox::{MarkDeliveredInput, MarkDeliveredPayload, UpdateInboxEntryInput, UpdateInboxEntryPayload};
+use self::inbox::{
+    MarkDeliveredInput, MarkDeliveredPayload, UpdateInboxEntryInput, UpdateInboxEntryPayload,
+};
 use self::profile::{UpdateProfileInput, UpdateProfilePayload};
-use self::reaction::{AddReactionInput, AddReactionPayload, RemoveReactionInput, RemoveReactionPayload};
+use self::reaction::{
+    AddReactionInput, AddReactionPayload, RemoveReactionInput, RemoveReactionPayload,
+};
 use self::typing::{SetTypingInput, SetTypingPayload};
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
@@ -164,7 +170,8 @@ impl Mutation {
     async fn start_direct_conversation(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Input of `startDirectConversation`.")] input: StartDirectConversationInput,
+        #[graphql(desc = "Input of `startDirectConversation`.")]
+        input: StartDirectConversationInput,
     ) -> Nullable<StartDirectConversationPayload> {
         nullable(group::start_direct(ctx, input)).await
     }
@@ -237,14 +244,27 @@ impl Mutation {
             let conversation = conversation_of(&input.conversation_id)?;
             let draft = DraftInput {
                 body: input.body,
-                attachments: input.attachments.unwrap_or_default().into_iter().map(Into::into).collect(),
+                attachments: input
+                    .attachments
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(Into::into)
+                    .collect(),
                 metadata: input.metadata.map(|metadata| metadata.0),
-                reply_to: input.reply_to_id.map(|id| message_in(conversation, &id)).transpose()?,
+                reply_to: input
+                    .reply_to_id
+                    .map(|id| message_in(conversation, &id))
+                    .transpose()?,
                 idempotency_key: input.idempotency_key,
             };
             let draft = Draft::parse(draft, scope.chat.bounds())?;
             let message = scope.chat.send(&scope.viewer, conversation, draft).await?;
-            Ok(Some(SendMessagePayload { scope, conversation, message, client_mutation_id }))
+            Ok(Some(SendMessagePayload {
+                scope,
+                conversation,
+                message,
+                client_mutation_id,
+            }))
         })
         .await
     }
@@ -258,9 +278,16 @@ impl Mutation {
         nullable(async {
             let scope = Scope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
-            let (conversation, id) = message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
-            let message = scope.chat.edit(&scope.viewer, conversation, id, input.body).await?;
-            Ok(Some(EditMessagePayload { message: Message::new(&scope, message), client_mutation_id }))
+            let (conversation, id) =
+                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let message = scope
+                .chat
+                .edit(&scope.viewer, conversation, id, input.body)
+                .await?;
+            Ok(Some(EditMessagePayload {
+                message: Message::new(&scope, message),
+                client_mutation_id,
+            }))
         })
         .await
     }
@@ -274,9 +301,13 @@ impl Mutation {
         nullable(async {
             let scope = Scope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
-            let (conversation, id) = message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let (conversation, id) =
+                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
             let message = scope.chat.delete(&scope.viewer, conversation, id).await?;
-            Ok(Some(DeleteMessagePayload { message: Message::new(&scope, message), client_mutation_id }))
+            Ok(Some(DeleteMessagePayload {
+                message: Message::new(&scope, message),
+                client_mutation_id,
+            }))
         })
         .await
     }
@@ -309,9 +340,18 @@ impl Mutation {
             let scope = Scope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
-            let message = input.message_id.map(|id| message_in(conversation, &id)).transpose()?;
-            let row = scope.chat.mark_read(&scope.viewer, conversation, message).await?;
-            Ok(Some(MarkReadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+            let message = input
+                .message_id
+                .map(|id| message_in(conversation, &id))
+                .transpose()?;
+            let row = scope
+                .chat
+                .mark_read(&scope.viewer, conversation, message)
+                .await?;
+            Ok(Some(MarkReadPayload {
+                inbox_entry: InboxEntry::new(&scope, row),
+                client_mutation_id,
+            }))
         })
         .await
     }
@@ -327,8 +367,14 @@ impl Mutation {
             let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
             let message = message_in(conversation, &input.message_id)?;
-            let row = scope.chat.mark_unread(&scope.viewer, conversation, message).await?;
-            Ok(Some(MarkUnreadPayload { inbox_entry: InboxEntry::new(&scope, row), client_mutation_id }))
+            let row = scope
+                .chat
+                .mark_unread(&scope.viewer, conversation, message)
+                .await?;
+            Ok(Some(MarkUnreadPayload {
+                inbox_entry: InboxEntry::new(&scope, row),
+                client_mutation_id,
+            }))
         })
         .await
     }
@@ -374,7 +420,8 @@ impl Mutation {
 fn echo(client_mutation_id: Option<String>) -> Result<Option<String>> {
     match client_mutation_id {
         Some(id) if id.len() > CLIENT_MUTATION_ID_BYTES_MAX => {
-            let message = format!("a clientMutationId has at most {CLIENT_MUTATION_ID_BYTES_MAX} bytes");
+            let message =
+                format!("a clientMutationId has at most {CLIENT_MUTATION_ID_BYTES_MAX} bytes");
             Err(Error::bad_input(&["input", "clientMutationId"], message))
         }
         id => Ok(id),
@@ -391,5 +438,6 @@ fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
 /// For the answer to what was done by now.
 async fn entry_edge(scope: &Scope, conversation: ConversationId) -> Result<InboxEntryEdge> {
     let edge = InboxEntryEdge::load(scope, conversation).await;
-    edge.and_then(|edge| edge.ok_or_else(|| Error::not_found("the conversation"))).map_err(Error::once_done)
+    edge.and_then(|edge| edge.ok_or_else(|| Error::not_found("the conversation")))
+        .map_err(Error::once_done)
 }

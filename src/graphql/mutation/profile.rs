@@ -30,14 +30,22 @@ pub(super) struct UpdateProfilePayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn update_profile(ctx: &Context<'_>, input: UpdateProfileInput) -> Result<Option<UpdateProfilePayload>> {
+pub(super) async fn update_profile(
+    ctx: &Context<'_>,
+    input: UpdateProfileInput,
+) -> Result<Option<UpdateProfilePayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
-    let profile =
-        ProfileInput { display_name: given(ctx, "displayName", input.display_name), avatar_url: given(ctx, "avatarUrl", input.avatar_url) };
+    let profile = ProfileInput {
+        display_name: given(ctx, "displayName", input.display_name),
+        avatar_url: given(ctx, "avatarUrl", input.avatar_url),
+    };
     scope.chat.update_profile(&scope.viewer, profile).await?;
     let user = User::new(&scope, scope.viewer.clone());
-    Ok(Some(UpdateProfilePayload { user, client_mutation_id }))
+    Ok(Some(UpdateProfilePayload {
+        user,
+        client_mutation_id,
+    }))
 }
 
 fn given<T>(ctx: &Context<'_>, name: &str, input: MaybeUndefined<T>) -> Option<Option<T>> {
@@ -53,10 +61,14 @@ fn given<T>(ctx: &Context<'_>, name: &str, input: MaybeUndefined<T>) -> Option<O
 fn is_open_variable(ctx: &Context<'_>, name: &str) -> bool {
     let definitions = &ctx.query_env.operation.node.variable_definitions;
     let is_open = |variable: &Name| {
-        let has_default = definitions.iter().any(|one| one.node.name.node == *variable && one.node.default_value.is_some());
+        let has_default = definitions
+            .iter()
+            .any(|one| one.node.name.node == *variable && one.node.default_value.is_some());
         !has_default && !ctx.query_env.variables.contains_key(variable)
     };
-    let Some(input) = ctx.item.node.get_argument("input") else { return false };
+    let Some(input) = ctx.item.node.get_argument("input") else {
+        return false;
+    };
     let whether_open = |variable: Name| Ok::<_, Infallible>(Value::Boolean(is_open(&variable)));
     match input.node.clone().into_const_with(whether_open) {
         Ok(Value::Object(fields)) => fields.get(name) == Some(&Value::Boolean(true)),

@@ -51,21 +51,41 @@ pub(super) struct RemoveReactionPayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn add(ctx: &Context<'_>, input: AddReactionInput) -> Result<Option<AddReactionPayload>> {
+pub(super) async fn add(
+    ctx: &Context<'_>,
+    input: AddReactionInput,
+) -> Result<Option<AddReactionPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let message = react(&scope, &input.message_id, &input.emoji, true).await?;
-    Ok(Some(AddReactionPayload { message: Message::new(&scope, message), client_mutation_id }))
+    Ok(Some(AddReactionPayload {
+        message: Message::new(&scope, message),
+        client_mutation_id,
+    }))
 }
 
-pub(super) async fn remove(ctx: &Context<'_>, input: RemoveReactionInput) -> Result<Option<RemoveReactionPayload>> {
+pub(super) async fn remove(
+    ctx: &Context<'_>,
+    input: RemoveReactionInput,
+) -> Result<Option<RemoveReactionPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let message = react(&scope, &input.message_id, &input.emoji, false).await?;
-    Ok(Some(RemoveReactionPayload { message: Message::new(&scope, message), client_mutation_id }))
+    Ok(Some(RemoveReactionPayload {
+        message: Message::new(&scope, message),
+        client_mutation_id,
+    }))
 }
 
-async fn react(scope: &Scope, message: &ID, emoji: &str, is_on: bool) -> Result<Arc<model::Message>> {
+async fn react(
+    scope: &Scope,
+    message: &ID,
+    emoji: &str,
+    is_on: bool,
+) -> Result<Arc<model::Message>> {
     let (conversation, id) = message_id(message).ok_or_else(|| Error::not_found("the message"))?;
-    Ok(scope.chat.react(&scope.viewer, conversation, id, emoji, is_on).await?)
+    Ok(scope
+        .chat
+        .react(&scope.viewer, conversation, id, emoji, is_on)
+        .await?)
 }

@@ -28,10 +28,19 @@ pub(super) struct SetTypingPayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn set_typing(ctx: &Context<'_>, input: SetTypingInput) -> Result<Option<SetTypingPayload>> {
+pub(super) async fn set_typing(
+    ctx: &Context<'_>,
+    input: SetTypingInput,
+) -> Result<Option<SetTypingPayload>> {
     let scope = Scope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    scope.chat.set_typing(&scope.viewer, id, input.typing).await?;
-    Ok(Some(SetTypingPayload { conversation: Conversation::of(&scope, id).await?, client_mutation_id }))
+    scope
+        .chat
+        .set_typing(&scope.viewer, id, input.typing)
+        .await?;
+    Ok(Some(SetTypingPayload {
+        conversation: Conversation::of(&scope, id).await?,
+        client_mutation_id,
+    }))
 }

@@ -6,7 +6,10 @@ use async_graphql::parser::types::Field;
 use async_graphql::resolver_utils::enum_value;
 use async_graphql::{ID, Object, SimpleObject};
 
-use super::{ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole, User, message::message_edge_by, missing};
+use super::{
+    ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole, User,
+    message::message_edge_by, missing,
+};
 use crate::chat::HistoryRequest;
 use crate::graphql::connection::{Connection, Edge, PageArguments};
 use crate::graphql::cursor::{CursorKey, List};
@@ -24,16 +27,29 @@ pub(in crate::graphql) struct Conversation {
 
 impl Conversation {
     pub(in crate::graphql) fn new(scope: &Scope, conversation: Arc<model::Conversation>) -> Self {
-        Self { scope: scope.clone(), conversation }
+        Self {
+            scope: scope.clone(),
+            conversation,
+        }
     }
 
-    pub(in crate::graphql) async fn load(scope: &Scope, id: ConversationId) -> Result<Option<Self>> {
-        Ok(scope.loaders.conversations.load(id).await?.map(|conversation| Self::new(scope, conversation)))
+    pub(in crate::graphql) async fn load(
+        scope: &Scope,
+        id: ConversationId,
+    ) -> Result<Option<Self>> {
+        Ok(scope
+            .loaders
+            .conversations
+            .load(id)
+            .await?
+            .map(|conversation| Self::new(scope, conversation)))
     }
 
     /// One that the viewer is known to take part in.
     pub(in crate::graphql) async fn of(scope: &Scope, id: ConversationId) -> Result<Self> {
-        Self::load(scope, id).await?.ok_or_else(|| missing("the conversation"))
+        Self::load(scope, id)
+            .await?
+            .ok_or_else(|| missing("the conversation"))
     }
 }
 
@@ -73,13 +89,20 @@ impl Conversation {
 
     /// Name of a group. Null for a direct conversation without a name.
     async fn name(&self) -> Option<&str> {
-        self.conversation.name.as_ref().map(model::GroupName::as_str)
+        self.conversation
+            .name
+            .as_ref()
+            .map(model::GroupName::as_str)
     }
 
     /// The other participant of a direct conversation, or the viewer in a conversation with oneself. Null for a group.
     async fn direct_peer(&self) -> Nullable<User> {
         nullable(async {
-            let peer = self.scope.chat.direct_peer(&self.scope.viewer, &self.conversation).await?;
+            let peer = self
+                .scope
+                .chat
+                .direct_peer(&self.scope.viewer, &self.conversation)
+                .await?;
             Ok(peer.map(|user| User::new(&self.scope, user)))
         })
         .await
@@ -92,47 +115,89 @@ impl Conversation {
 
     /// User who created the conversation. Null if an import did not name one.
     async fn created_by(&self) -> Option<User> {
-        self.conversation.created_by.clone().map(|user| User::new(&self.scope, user))
+        self.conversation
+            .created_by
+            .clone()
+            .map(|user| User::new(&self.scope, user))
     }
 
     /// Current participants, ordered by username (bytewise).
     async fn participants(
         &self,
-        #[graphql(desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(
+            desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20."
+        )]
+        first: Option<i32>,
         #[graphql(desc = "Returns only edges after this cursor.")] after: Option<String>,
-        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")] last: Option<i32>,
+        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")]
+        last: Option<i32>,
         #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
     ) -> Result<Connection<ParticipantEdge>> {
-        let arguments = PageArguments { first, after, last, before };
+        let arguments = PageArguments {
+            first,
+            after,
+            last,
+            before,
+        };
         let request = arguments.request(List::Participants(self.conversation.id))?;
-        let page = self.scope.chat.participants(self.conversation.id, &request).await?;
+        let page = self
+            .scope
+            .chat
+            .participants(self.conversation.id, &request)
+            .await?;
         let page = page.map(|participant| ParticipantEdge::new(&self.scope, participant));
-        Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
+        Ok(Connection {
+            edges: page.items,
+            has_previous: page.has_previous,
+            has_next: page.has_next,
+        })
     }
 
     /// Number of current participants.
     async fn participant_count(&self) -> Result<i32> {
-        let count = self.scope.loaders.participant_counts.load(self.conversation.id).await?;
+        let count = self
+            .scope
+            .loaders
+            .participant_counts
+            .load(self.conversation.id)
+            .await?;
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
     /// Messages, newest first: the clustering order. `from` and `until` cut a time range; `hasNextPage` and
     /// `hasPreviousPage` then describe that range. `around` centres the page on a message of this conversation and
     /// excludes cursors and ranges.
-    #[expect(clippy::too_many_arguments, reason = "each is an argument of the field, as the contract has them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is an argument of the field, as the contract has them"
+    )]
     async fn messages(
         &self,
-        #[graphql(desc = "Number of messages from the newest or after `after` towards older ones: 0 to 100. Default 20.")] first: Option<
-            i32,
-        >,
+        #[graphql(
+            desc = "Number of messages from the newest or after `after` towards older ones: 0 to 100. Default 20."
+        )]
+        first: Option<i32>,
         #[graphql(desc = "Returns only messages older than this cursor's.")] after: Option<String>,
-        #[graphql(desc = "Number of messages from the oldest or before `before` towards newer ones: 0 to 100.")] last: Option<i32>,
+        #[graphql(
+            desc = "Number of messages from the oldest or before `before` towards newer ones: 0 to 100."
+        )]
+        last: Option<i32>,
         #[graphql(desc = "Returns only messages newer than this cursor's.")] before: Option<String>,
-        #[graphql(desc = "Returns only messages sent at this time or later.")] from: Option<DateTime>,
+        #[graphql(desc = "Returns only messages sent at this time or later.")] from: Option<
+            DateTime,
+        >,
         #[graphql(desc = "Returns only messages sent before this time.")] until: Option<DateTime>,
-        #[graphql(desc = "Id of the message to centre the page on. It excludes cursors, `from` and `until`.")] around: Option<ID>,
+        #[graphql(
+            desc = "Id of the message to centre the page on. It excludes cursors, `from` and `until`."
+        )]
+        around: Option<ID>,
     ) -> Result<Connection<MessageEdge>> {
-        let arguments = PageArguments { first, after, last, before };
+        let arguments = PageArguments {
+            first,
+            after,
+            last,
+            before,
+        };
         let request = match around {
             None => HistoryRequest::Page {
                 page: arguments.request(List::Messages(self.conversation.id))?,
@@ -140,31 +205,54 @@ impl Conversation {
                 until: until.map(|until| until.0),
             },
             Some(_) if arguments.has_cursor() || from.is_some() || until.is_some() => {
-                return Err(Error::bad_input(&["around"], "`around` goes with neither cursors nor a range"));
+                return Err(Error::bad_input(
+                    &["around"],
+                    "`around` goes with neither cursors nor a range",
+                ));
             }
             Some(id) => {
                 let (_, count) = arguments.direction_and_count()?;
-                let message = message_id(&id).filter(|(conversation, _)| *conversation == self.conversation.id);
+                let message = message_id(&id)
+                    .filter(|(conversation, _)| *conversation == self.conversation.id);
                 let (_, message) = message.ok_or_else(|| missing("the message"))?;
                 HistoryRequest::Around { message, count }
             }
         };
-        let page = self.scope.chat.history(self.conversation.id, &request).await?;
+        let page = self
+            .scope
+            .chat
+            .history(self.conversation.id, &request)
+            .await?;
         let cursors = List::Messages(self.conversation.id).cursors();
         let page = page.map(|message| message_edge_by(&cursors, &self.scope, message));
-        Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
+        Ok(Connection {
+            edges: page.items,
+            has_previous: page.has_previous,
+            has_next: page.has_next,
+        })
     }
 
     /// Exact number of messages, deleted ones included. Its cost does not grow with history.
     async fn message_count(&self) -> Result<i32> {
-        let count = self.scope.loaders.message_counts.load(self.conversation.id).await?;
+        let count = self
+            .scope
+            .loaders
+            .message_counts
+            .load(self.conversation.id)
+            .await?;
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
     /// Newest message. Null if none exists.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
-            match self.scope.loaders.last_messages.load(self.conversation.id).await? {
+            match self
+                .scope
+                .loaders
+                .last_messages
+                .load(self.conversation.id)
+                .await?
+            {
                 Some(id) => Message::load(&self.scope, self.conversation.id, id).await,
                 None => Ok(None),
             }
@@ -179,7 +267,11 @@ impl Conversation {
 
     /// Present position of the event stream. Fetch it first, then read, then subscribe with it as `after`: no event is lost between.
     async fn events_cursor(&self) -> Result<String> {
-        let position = self.scope.chat.events_position(self.conversation.id).await?;
+        let position = self
+            .scope
+            .chat
+            .events_position(self.conversation.id)
+            .await?;
         Ok(position.encode(List::Events(self.conversation.id)))
     }
 }
@@ -191,7 +283,10 @@ pub(in crate::graphql) struct Participant {
 
 impl Participant {
     pub(in crate::graphql) fn new(scope: &Scope, participant: model::Participant) -> Self {
-        Self { scope: scope.clone(), participant }
+        Self {
+            scope: scope.clone(),
+            participant,
+        }
     }
 
     async fn message_at(&self, place: OrderKey) -> Result<Option<Message>> {
@@ -226,7 +321,12 @@ impl Participant {
     async fn joined_at(&self) -> Result<DateTime> {
         match self.participant.membership.since {
             Some(since) => Ok(DateTime(since)),
-            None => Ok(DateTime(Conversation::of(&self.scope, self.participant.conversation).await?.conversation.created_at)),
+            None => Ok(DateTime(
+                Conversation::of(&self.scope, self.participant.conversation)
+                    .await?
+                    .conversation
+                    .created_at,
+            )),
         }
     }
 
@@ -237,7 +337,15 @@ impl Participant {
 
     /// Newest message delivered to a device of the participant. A read message counts as delivered.
     async fn delivered_up_to(&self) -> Nullable<Message> {
-        nullable(async { self.message_at(self.participant.delivered_up_to.max(self.participant.read_up_to)).await }).await
+        nullable(async {
+            self.message_at(
+                self.participant
+                    .delivered_up_to
+                    .max(self.participant.read_up_to),
+            )
+            .await
+        })
+        .await
     }
 }
 
@@ -252,8 +360,13 @@ pub(in crate::graphql) struct ParticipantEdge {
 
 impl ParticipantEdge {
     pub(in crate::graphql) fn new(scope: &Scope, participant: model::Participant) -> Self {
-        let cursor = participant.user.encode(List::Participants(participant.conversation));
-        Self { cursor, node: Participant::new(scope, participant) }
+        let cursor = participant
+            .user
+            .encode(List::Participants(participant.conversation));
+        Self {
+            cursor,
+            node: Participant::new(scope, participant),
+        }
     }
 }
 

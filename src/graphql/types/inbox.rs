@@ -33,16 +33,29 @@ struct ReadBefore {
 
 impl InboxEntry {
     pub(in crate::graphql) fn new(scope: &Scope, row: InboxRow) -> Self {
-        Self { scope: scope.clone(), row, read: ReadBefore::default() }
+        Self {
+            scope: scope.clone(),
+            row,
+            read: ReadBefore::default(),
+        }
     }
 
-    pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId) -> Result<Option<Self>> {
-        Ok(row(scope, conversation).await?.map(|row| Self::new(scope, row)))
+    pub(in crate::graphql) async fn load(
+        scope: &Scope,
+        conversation: ConversationId,
+    ) -> Result<Option<Self>> {
+        Ok(row(scope, conversation)
+            .await?
+            .map(|row| Self::new(scope, row)))
     }
 
     fn known_unread(&self) -> Option<Unread> {
         // Without this, a batch would be waited for just to hear that there is nothing to ask.
-        if self.row.may_be_unread() { self.read.unread } else { Some(Unread::default()) }
+        if self.row.may_be_unread() {
+            self.read.unread
+        } else {
+            Some(Unread::default())
+        }
     }
 
     async fn unread(&self) -> Result<Unread> {
@@ -56,7 +69,11 @@ impl InboxEntry {
 /// The viewer's own row, of a conversation that they may see.
 async fn row(scope: &Scope, conversation: ConversationId) -> Result<Option<InboxRow>> {
     let loaders = &scope.loaders;
-    let (row, conversation) = try_join(loaders.entries.load(conversation), loaders.conversations.load(conversation)).await?;
+    let (row, conversation) = try_join(
+        loaders.entries.load(conversation),
+        loaders.conversations.load(conversation),
+    )
+    .await?;
     Ok(row.filter(|_| conversation.is_some()))
 }
 
@@ -118,7 +135,10 @@ impl InboxEntry {
 
     /// Newest message that the viewer has read. Null if they have read none, or marked everything unread.
     async fn read_up_to(&self) -> Nullable<Message> {
-        nullable(async { Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await }).await
+        nullable(async {
+            Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await
+        })
+        .await
     }
 
     /// True if the viewer muted the conversation.
@@ -148,14 +168,21 @@ impl Plain for InboxEntry {
         let Self { scope, row, read } = self;
         match field.name.node.as_str() {
             "id" => json.put(GlobalId::InboxEntry(row.conversation, scope.viewer.clone()).encode()),
-            "conversation" => {
-                read.conversation.as_ref().is_some_and(|known| json.object(&Conversation::new(scope, Arc::clone(known)), field))
-            }
+            "conversation" => read.conversation.as_ref().is_some_and(|known| {
+                json.object(&Conversation::new(scope, Arc::clone(known)), field)
+            }),
             "lastMessage" if row.last_message.is_none() => json.put(()),
-            "lastMessage" => read.last_message.as_ref().is_some_and(|known| json.object(&Message::new(scope, Arc::clone(known)), field)),
+            "lastMessage" => read
+                .last_message
+                .as_ref()
+                .is_some_and(|known| json.object(&Message::new(scope, Arc::clone(known)), field)),
             "lastActivityAt" => json.put(DateTime(row.last_activity)),
-            "unreadCount" => self.known_unread().is_some_and(|unread| json.put(count_of(unread))),
-            "unreadCountIsCapped" => self.known_unread().is_some_and(|unread| json.put(unread.is_capped)),
+            "unreadCount" => self
+                .known_unread()
+                .is_some_and(|unread| json.put(count_of(unread))),
+            "unreadCountIsCapped" => self
+                .known_unread()
+                .is_some_and(|unread| json.put(unread.is_capped)),
             "isMuted" => json.put(row.flags.is_muted),
             "isPinned" => json.put(row.flags.is_pinned),
             "isArchived" => json.put(row.is_archived()),
@@ -187,11 +214,19 @@ impl Plain for InboxEntryEdge {
 
 impl InboxEntryEdge {
     pub(in crate::graphql) fn new(scope: &Scope, row: InboxRow) -> Self {
-        Self { cursor: row.key().encode(List::Inbox(&scope.viewer)), node: InboxEntry::new(scope, row) }
+        Self {
+            cursor: row.key().encode(List::Inbox(&scope.viewer)),
+            node: InboxEntry::new(scope, row),
+        }
     }
 
-    pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId) -> Result<Option<Self>> {
-        Ok(row(scope, conversation).await?.map(|row| Self::new(scope, row)))
+    pub(in crate::graphql) async fn load(
+        scope: &Scope,
+        conversation: ConversationId,
+    ) -> Result<Option<Self>> {
+        Ok(row(scope, conversation)
+            .await?
+            .map(|row| Self::new(scope, row)))
     }
 }
 
@@ -204,15 +239,26 @@ pub(in crate::graphql) struct InboxEntryConnection {
 }
 
 impl InboxEntryConnection {
-    pub(in crate::graphql) fn new(scope: &Scope, page: chat::InboxPage, updates_position: OrderKey) -> Self {
-        Self { scope: scope.clone(), page, updates_position }
+    pub(in crate::graphql) fn new(
+        scope: &Scope,
+        page: chat::InboxPage,
+        updates_position: OrderKey,
+    ) -> Self {
+        Self {
+            scope: scope.clone(),
+            page,
+            updates_position,
+        }
     }
 
     /// The entries, with what is asked of each of them: a loader would gather the same, and wait for more to come, at a price for each row.
     async fn read_for(&self, asked: &Lookahead<'_>) -> Vec<InboxEntry> {
         let InboxEntryConnection { scope, page, .. } = self;
         let rows: Vec<_> = page.rows.iter().map(|(row, _)| *row).collect();
-        let last: Vec<_> = rows.iter().map(|row| row.last_message.map(|last| (row.conversation, last))).collect();
+        let last: Vec<_> = rows
+            .iter()
+            .map(|row| row.last_message.map(|last| (row.conversation, last)))
+            .collect();
         let messages = async {
             if !asked.field("lastMessage").exists() {
                 return Vec::new();
@@ -222,21 +268,31 @@ impl InboxEntryConnection {
             scope.chat.messages(&keys).await.unwrap_or_default()
         };
         let unread = async {
-            if !asked.field("unreadCount").exists() && !asked.field("unreadCountIsCapped").exists() {
+            if !asked.field("unreadCount").exists() && !asked.field("unreadCountIsCapped").exists()
+            {
                 return Vec::new();
             }
-            scope.chat.unread(&scope.viewer, &rows).await.unwrap_or_default()
+            scope
+                .chat
+                .unread(&scope.viewer, &rows)
+                .await
+                .unwrap_or_default()
         };
         let (messages, unread) = join(messages, unread).await;
         let (mut messages, mut unread) = (messages.into_iter(), unread.into_iter());
-        let entry = |((row, conversation), last): (&(InboxRow, Arc<model::Conversation>), &Option<_>)| {
-            let read = ReadBefore {
-                conversation: Some(Arc::clone(conversation)),
-                last_message: last.and_then(|_| messages.next().flatten()),
-                unread: unread.next(),
+        let entry =
+            |((row, conversation), last): (&(InboxRow, Arc<model::Conversation>), &Option<_>)| {
+                let read = ReadBefore {
+                    conversation: Some(Arc::clone(conversation)),
+                    last_message: last.and_then(|_| messages.next().flatten()),
+                    unread: unread.next(),
+                };
+                InboxEntry {
+                    scope: scope.clone(),
+                    row: *row,
+                    read,
+                }
             };
-            InboxEntry { scope: scope.clone(), row: *row, read }
-        };
         page.rows.iter().zip(&last).map(entry).collect()
     }
 }
@@ -248,7 +304,10 @@ impl InboxEntryConnection {
     async fn edges(&self, ctx: &Context<'_>) -> SwiftList<InboxEntryEdge> {
         let entries = self.read_for(&ctx.look_ahead().field("node")).await;
         let cursors = List::Inbox(&self.scope.viewer).cursors();
-        let edge = |node: InboxEntry| InboxEntryEdge { cursor: cursors.of(&node.row.key()), node };
+        let edge = |node: InboxEntry| InboxEntryEdge {
+            cursor: cursors.of(&node.row.key()),
+            node,
+        };
         SwiftList(entries.into_iter().map(edge).collect())
     }
 
@@ -265,7 +324,8 @@ impl InboxEntryConnection {
 
     /// Cursor for `inboxUpdated(after:)`: the subscription delivers every change since this page.
     async fn updates_cursor(&self) -> String {
-        self.updates_position.encode(List::Updates(&self.scope.viewer))
+        self.updates_position
+            .encode(List::Updates(&self.scope.viewer))
     }
 }
 
@@ -282,7 +342,10 @@ pub(in crate::graphql) struct InboxSummary {
 impl From<chat::InboxSummary> for InboxSummary {
     fn from(summary: chat::InboxSummary) -> Self {
         let count = i32::try_from(summary.unread_conversation_count).unwrap_or(i32::MAX);
-        Self { unread_conversation_count: count, is_capped: summary.is_capped }
+        Self {
+            unread_conversation_count: count,
+            is_capped: summary.is_capped,
+        }
     }
 }
 

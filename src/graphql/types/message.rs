@@ -28,22 +28,42 @@ pub(in crate::graphql) struct Message {
 
 impl Message {
     pub(in crate::graphql) fn new(scope: &Scope, message: Arc<model::Message>) -> Self {
-        Self { scope: scope.clone(), message }
+        Self {
+            scope: scope.clone(),
+            message,
+        }
     }
 
     /// Loads a message if the viewer may see it. All loads of one request share one check of the membership.
-    pub(in crate::graphql) async fn load(scope: &Scope, conversation: ConversationId, id: MessageId) -> Result<Option<Self>> {
+    pub(in crate::graphql) async fn load(
+        scope: &Scope,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Result<Option<Self>> {
         let loaders = &scope.loaders;
-        let (seen, message) = try_join(loaders.conversations.load(conversation), loaders.messages.load((conversation, id))).await?;
+        let (seen, message) = try_join(
+            loaders.conversations.load(conversation),
+            loaders.messages.load((conversation, id)),
+        )
+        .await?;
         Ok(seen.and(message).map(|message| Self::new(scope, message)))
     }
 
     /// The newest one at or before a place; none before the first.
-    pub(in crate::graphql) async fn at(scope: &Scope, conversation: ConversationId, place: OrderKey) -> Result<Option<Self>> {
+    pub(in crate::graphql) async fn at(
+        scope: &Scope,
+        conversation: ConversationId,
+        place: OrderKey,
+    ) -> Result<Option<Self>> {
         if place == OrderKey::MIN {
             return Ok(None);
         }
-        Ok(scope.loaders.messages_at.load((conversation, place)).await?.map(|message| Self::new(scope, message)))
+        Ok(scope
+            .loaders
+            .messages_at
+            .load((conversation, place))
+            .await?
+            .map(|message| Self::new(scope, message)))
     }
 }
 
@@ -77,15 +97,31 @@ impl Message {
 
     /// Text of the message. Null once deleted. Empty only with attachments, and in a SYSTEM message.
     async fn body(&self, ctx: &Context<'_>) -> Result<Option<&str>> {
-        let body = self.message.content.as_ref().map(|content| content.body.as_str());
+        let body = self
+            .message
+            .content
+            .as_ref()
+            .map(|content| content.body.as_str());
         Session::charge(ctx, body.map_or(0, str::len))?;
         Ok(body)
     }
 
     /// Attachments. Empty once deleted.
     async fn attachments(&self, ctx: &Context<'_>) -> Result<Vec<Attachment<'_>>> {
-        let attachments: Vec<_> = self.message.content.iter().flat_map(|content| &content.attachments).map(Attachment).collect();
-        Session::charge(ctx, attachments.iter().map(|Attachment(attachment)| attachment.url.len()).sum())?;
+        let attachments: Vec<_> = self
+            .message
+            .content
+            .iter()
+            .flat_map(|content| &content.attachments)
+            .map(Attachment)
+            .collect();
+        Session::charge(
+            ctx,
+            attachments
+                .iter()
+                .map(|Attachment(attachment)| attachment.url.len())
+                .sum(),
+        )?;
         Ok(attachments)
     }
 
@@ -141,12 +177,26 @@ impl Message {
     /// username (bytewise).
     async fn receipts(
         &self,
-        #[graphql(desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(
+            desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20."
+        )]
+        first: Option<i32>,
         #[graphql(desc = "Returns only edges after this cursor.")] after: Option<String>,
-        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")] last: Option<i32>,
+        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")]
+        last: Option<i32>,
         #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
     ) -> Result<Connection<ReceiptEdge>> {
-        receipt::receipts(&self.scope, &self.message, &PageArguments { first, after, last, before }).await
+        receipt::receipts(
+            &self.scope,
+            &self.message,
+            &PageArguments {
+                first,
+                after,
+                last,
+                before,
+            },
+        )
+        .await
     }
 }
 
@@ -165,11 +215,22 @@ impl Plain for Message {
             "uuid" => json.put(message.id.uuid()),
             "sender" => json.object(&User::new(&self.scope, message.sender.clone()), field),
             "kind" => json.put(enum_value(MessageKind::from(message.kind))),
-            "body" => json.put(message.content.as_ref().map(|content| content.body.as_str())),
+            "body" => json.put(
+                message
+                    .content
+                    .as_ref()
+                    .map(|content| content.body.as_str()),
+            ),
             "metadata" => json.put(metadata(message)),
             "clientKey" => json.put(self.scope.client_key(message)),
             "createdAt" => json.put(DateTime(message.id.moment())),
-            "editedAt" => json.put(message.content.as_ref().and_then(|content| content.edited_at).map(DateTime)),
+            "editedAt" => json.put(
+                message
+                    .content
+                    .as_ref()
+                    .and_then(|content| content.edited_at)
+                    .map(DateTime),
+            ),
             "deletedAt" => json.put(message.deleted_at.map(DateTime)),
             _ => false,
         }
@@ -271,10 +332,21 @@ impl Edge for MessageEdge {
 }
 
 pub(in crate::graphql) fn message_edge(scope: &Scope, message: Arc<model::Message>) -> MessageEdge {
-    message_edge_by(&List::Messages(message.conversation).cursors(), scope, message)
+    message_edge_by(
+        &List::Messages(message.conversation).cursors(),
+        scope,
+        message,
+    )
 }
 
 /// The same, where many are made.
-pub(super) fn message_edge_by(cursors: &Cursors, scope: &Scope, message: Arc<model::Message>) -> MessageEdge {
-    MessageEdge { cursor: cursors.of(&message.id.order_key()), node: Swift(Message::new(scope, message)) }
+pub(super) fn message_edge_by(
+    cursors: &Cursors,
+    scope: &Scope,
+    message: Arc<model::Message>,
+) -> MessageEdge {
+    MessageEdge {
+        cursor: cursors.of(&message.id.order_key()),
+        node: Swift(Message::new(scope, message)),
+    }
 }

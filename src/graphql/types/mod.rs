@@ -10,7 +10,9 @@ mod user;
 use async_graphql::{Enum, ID, Interface};
 
 pub(super) use conversation::{Conversation, Participant, ParticipantEdge};
-pub(super) use inbox::{InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary};
+pub(super) use inbox::{
+    InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary,
+};
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge};
 pub(super) use receipt::ReceiptEdge;
 pub(super) use user::{Presence, User};
@@ -22,7 +24,11 @@ use crate::model;
 
 /// An object with a global id.
 #[derive(Interface)]
-#[graphql(field(name = "id", ty = "ID", desc = "Opaque global id, unique among all objects."))]
+#[graphql(field(
+    name = "id",
+    ty = "ID",
+    desc = "Opaque global id, unique among all objects."
+))]
 pub(super) enum Node {
     User(User),
     Conversation(Conversation),
@@ -34,17 +40,28 @@ pub(super) enum Node {
 impl Node {
     /// Object of a global id, if the viewer may see it.
     pub(super) async fn load(scope: &Scope, id: &str) -> Result<Option<Self>> {
-        let Some(id) = GlobalId::decode(id) else { return Ok(None) };
+        let Some(id) = GlobalId::decode(id) else {
+            return Ok(None);
+        };
         Ok(match id {
             GlobalId::User(user) => Some(Self::User(User::new(scope, user))),
-            GlobalId::Conversation(id) => Conversation::load(scope, id).await?.map(Self::Conversation),
-            GlobalId::Message(conversation, id) => Message::load(scope, conversation, id).await?.map(Self::Message),
+            GlobalId::Conversation(id) => {
+                Conversation::load(scope, id).await?.map(Self::Conversation)
+            }
+            GlobalId::Message(conversation, id) => Message::load(scope, conversation, id)
+                .await?
+                .map(Self::Message),
             GlobalId::Participant(conversation, user) => {
-                let found = scope.chat.participant(&scope.viewer, conversation, &user).await?;
+                let found = scope
+                    .chat
+                    .participant(&scope.viewer, conversation, &user)
+                    .await?;
                 found.map(|participant| Self::Participant(Participant::new(scope, participant)))
             }
             GlobalId::InboxEntry(conversation, user) if user == scope.viewer => {
-                InboxEntry::load(scope, conversation).await?.map(Self::InboxEntry)
+                InboxEntry::load(scope, conversation)
+                    .await?
+                    .map(Self::InboxEntry)
             }
             GlobalId::InboxEntry(..) => None,
         })

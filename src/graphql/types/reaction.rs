@@ -46,9 +46,22 @@ impl Reaction {
     }
 
     /// First users with this reaction, ordered by username (bytewise).
-    async fn users(&self, #[graphql(desc = "Number of users: 0 to 100. Default 20.")] first: Option<i32>) -> Result<Vec<User>> {
-        let (_, count) = PageArguments { first, ..PageArguments::default() }.direction_and_count()?;
-        Ok(self.reaction().users.iter().take(count).map(|user| User::new(&self.scope, user.clone())).collect())
+    async fn users(
+        &self,
+        #[graphql(desc = "Number of users: 0 to 100. Default 20.")] first: Option<i32>,
+    ) -> Result<Vec<User>> {
+        let (_, count) = PageArguments {
+            first,
+            ..PageArguments::default()
+        }
+        .direction_and_count()?;
+        Ok(self
+            .reaction()
+            .users
+            .iter()
+            .take(count)
+            .map(|user| User::new(&self.scope, user.clone()))
+            .collect())
     }
 }
 
@@ -57,6 +70,16 @@ pub(super) async fn reactions(scope: &Scope, message: &model::Message) -> Result
     if !message.has_reactions || message.deleted_at.is_some() {
         return Ok(Vec::new());
     }
-    let all = scope.loaders.reactions.load((message.conversation, message.id)).await?;
-    Ok((0..all.len()).map(|place| Reaction { scope: scope.clone(), all: Arc::clone(&all), place }).collect())
+    let all = scope
+        .loaders
+        .reactions
+        .load((message.conversation, message.id))
+        .await?;
+    Ok((0..all.len())
+        .map(|place| Reaction {
+            scope: scope.clone(),
+            all: Arc::clone(&all),
+            place,
+        })
+        .collect())
 }

@@ -46,18 +46,41 @@ impl Edge for ReceiptEdge {
 }
 
 /// The least advanced state over those whom the message was sent to.
-pub(super) async fn status(scope: &Scope, message: &model::Message) -> Result<Option<DeliveryStatus>> {
-    let participants = scope.loaders.participants.load(message.conversation).await?;
-    let least = participants.and_then(|participants| model::DeliveryStatus::least(&participants, message.id, &message.sender));
+pub(super) async fn status(
+    scope: &Scope,
+    message: &model::Message,
+) -> Result<Option<DeliveryStatus>> {
+    let participants = scope
+        .loaders
+        .participants
+        .load(message.conversation)
+        .await?;
+    let least = participants.and_then(|participants| {
+        model::DeliveryStatus::least(&participants, message.id, &message.sender)
+    });
     Ok(least.map(Into::into))
 }
 
-pub(super) async fn receipts(scope: &Scope, message: &model::Message, arguments: &PageArguments) -> Result<Connection<ReceiptEdge>> {
+pub(super) async fn receipts(
+    scope: &Scope,
+    message: &model::Message,
+    arguments: &PageArguments,
+) -> Result<Connection<ReceiptEdge>> {
     let list = List::Receipts(message.conversation, message.id);
-    let page = scope.chat.receivers(message, &arguments.request(list)?).await?;
+    let page = scope
+        .chat
+        .receivers(message, &arguments.request(list)?)
+        .await?;
     let page = page.map(|participant| ReceiptEdge {
         cursor: participant.user.encode(list),
-        node: Receipt { status: participant.status_of(message.id).into(), user: User::new(scope, participant.user) },
+        node: Receipt {
+            status: participant.status_of(message.id).into(),
+            user: User::new(scope, participant.user),
+        },
     });
-    Ok(Connection { edges: page.items, has_previous: page.has_previous, has_next: page.has_next })
+    Ok(Connection {
+        edges: page.items,
+        has_previous: page.has_previous,
+        has_next: page.has_next,
+    })
 }

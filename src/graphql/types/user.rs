@@ -21,7 +21,10 @@ pub(in crate::graphql) struct Presence {
 
 impl From<model::Presence> for Presence {
     fn from(presence: model::Presence) -> Self {
-        Self { is_online: presence.is_online, last_seen_at: presence.last_seen_at.map(DateTime) }
+        Self {
+            is_online: presence.is_online,
+            last_seen_at: presence.last_seen_at.map(DateTime),
+        }
     }
 }
 
@@ -32,7 +35,10 @@ pub(in crate::graphql) struct User {
 
 impl User {
     pub(in crate::graphql) fn new(scope: &Scope, user: UserId) -> Self {
-        Self { scope: scope.clone(), user }
+        Self {
+            scope: scope.clone(),
+            user,
+        }
     }
 }
 
@@ -51,17 +57,44 @@ impl User {
 
     /// Display name. Null if none is set. It is not unique: show `username` beside it.
     async fn display_name(&self) -> Nullable<String> {
-        nullable(async { Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.display_name)) }).await
+        nullable(async {
+            Ok(self
+                .scope
+                .loaders
+                .profiles
+                .load(self.user.clone())
+                .await?
+                .and_then(|profile| profile.display_name))
+        })
+        .await
     }
 
     /// URL of the user's picture. Null if none is set.
     async fn avatar_url(&self) -> Nullable<String> {
-        nullable(async { Ok(self.scope.loaders.profiles.load(self.user.clone()).await?.and_then(|profile| profile.avatar_url)) }).await
+        nullable(async {
+            Ok(self
+                .scope
+                .loaders
+                .profiles
+                .load(self.user.clone())
+                .await?
+                .and_then(|profile| profile.avatar_url))
+        })
+        .await
     }
 
     /// Whether the user is here. Null for one with whom the viewer has no direct conversation, and none of the last 200 groups of at most 32.
     async fn presence(&self) -> Nullable<Presence> {
-        nullable(async { Ok(self.scope.loaders.presences.load(self.user.clone()).await?.map(Presence::from)) }).await
+        nullable(async {
+            Ok(self
+                .scope
+                .loaders
+                .presences
+                .load(self.user.clone())
+                .await?
+                .map(Presence::from))
+        })
+        .await
     }
 }
 

@@ -10,7 +10,9 @@ pub(crate) struct Document {
 
 impl Document {
     pub(crate) fn new(text: &str) -> Self {
-        Self { head: format!(r#"{{"query":{},"variables":"#, json(text)) }
+        Self {
+            head: format!(r#"{{"query":{},"variables":"#, json(text)),
+        }
     }
 
     pub(crate) fn request_body(&self, variables: &impl Serialize) -> Bytes {
@@ -34,8 +36,12 @@ mod tests {
 
     #[test]
     fn a_request_is_json_around_its_variables() {
-        let request = Document::new("query(\n$c: ID!) { x(a: \"b\") }").request_body(&json!({"c": "\"1\""}));
+        let request =
+            Document::new("query(\n$c: ID!) { x(a: \"b\") }").request_body(&json!({"c": "\"1\""}));
         let request: Value = serde_json::from_slice(&request).unwrap();
-        assert_eq!(request, json!({"query": "query(\n$c: ID!) { x(a: \"b\") }", "variables": {"c": "\"1\""}}));
+        assert_eq!(
+            request,
+            json!({"query": "query(\n$c: ID!) { x(a: \"b\") }", "variables": {"c": "\"1\""}})
+        );
     }
 }

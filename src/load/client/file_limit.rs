@@ -17,6 +17,12 @@ pub(crate) fn ensure_open_files(connections: u64) -> Result<(), Error> {
     if let Some(most) = limit.maximum.filter(|most| *most < wanted) {
         return Err(Error::FileLimit { wanted, most });
     }
-    let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised).map_err(|_| Error::FileLimit { wanted, most: limit.current.unwrap_or(0) })
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).map_err(|_| Error::FileLimit {
+        wanted,
+        most: limit.current.unwrap_or(0),
+    })
 }

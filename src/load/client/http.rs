@@ -27,13 +27,20 @@ pub(crate) struct HttpClient {
 
 impl HttpClient {
     pub(crate) fn new(target: &Arc<Target>, user: &str) -> Self {
-        let authorization = HeaderValue::try_from(target.authorization(user)).expect("a token is ASCII");
-        Self { target: Arc::clone(target), authorization, connection: None }
+        let authorization =
+            HeaderValue::try_from(target.authorization(user)).expect("a token is ASCII");
+        Self {
+            target: Arc::clone(target),
+            authorization,
+            connection: None,
+        }
     }
 
     pub(crate) async fn connect(&mut self) -> Result<(), Failure> {
         let stream = self.target.connect().await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(disconnected)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(disconnected)?;
         tokio::spawn(connection);
         self.connection = Some(sender);
         Ok(())
@@ -54,7 +61,8 @@ impl HttpClient {
     /// The `data` of an answer without errors.
     pub(crate) async fn query(&mut self, body: Bytes) -> Result<Value, Failure> {
         let answer = self.post(body).await?;
-        let mut answer: Value = serde_json::from_slice(&answer).map_err(|error| Failure::Unexpected(error.to_string()))?;
+        let mut answer: Value = serde_json::from_slice(&answer)
+            .map_err(|error| Failure::Unexpected(error.to_string()))?;
         Ok(answer["data"].take())
     }
 
@@ -69,11 +77,20 @@ impl HttpClient {
             .header(header::ACCEPT, "application/graphql-response+json")
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::AUTHORIZATION, self.authorization.clone());
-        let request = request.body(Full::new(body)).expect("the request is well-formed");
-        let response = connection.send_request(request).await.map_err(disconnected)?;
+        let request = request
+            .body(Full::new(body))
+            .expect("the request is well-formed");
+        let response = connection
+            .send_request(request)
+            .await
+            .map_err(disconnected)?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| Failure::Disconnected(error.to_string()))?.to_bytes();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
+        let body = body
+            .map_err(|error| Failure::Disconnected(error.to_string()))?
+            .to_bytes();
         if status != StatusCode::OK || body.starts_with(ERRORS_PREFIX) {
             return Err(Failure::from_answer(status.as_u16(), &body));
         }

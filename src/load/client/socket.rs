@@ -36,20 +36,39 @@ impl Socket {
         let stream = target.connect().await?;
         let url = format!("ws://{}/graphql/ws", target.host());
         let mut request = url.into_client_request().map_err(failure)?;
-        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static("graphql-transport-ws"));
-        let config = WebSocketConfig::default().read_buffer_size(BUFFER_BYTES).write_buffer_size(BUFFER_BYTES);
-        let handshake = with_deadline(client_async_with_config(request, stream, Some(config))).await?;
-        let mut socket = Self { stream: handshake.map_err(failure)?.0 };
+        request.headers_mut().insert(
+            "sec-websocket-protocol",
+            HeaderValue::from_static("graphql-transport-ws"),
+        );
+        let config = WebSocketConfig::default()
+            .read_buffer_size(BUFFER_BYTES)
+            .write_buffer_size(BUFFER_BYTES);
+        let handshake =
+            with_deadline(client_async_with_config(request, stream, Some(config))).await?;
+        let mut socket = Self {
+            stream: handshake.map_err(failure)?.0,
+        };
         let payload = json!({"Authorization": target.authorization(user)});
-        socket.send(json!({"type": "connection_init", "payload": payload}).to_string()).await?;
+        socket
+            .send(json!({"type": "connection_init", "payload": payload}).to_string())
+            .await?;
         socket.wait_for(ACK).await?;
         Ok(socket)
     }
 
     /// Subscribes under an id that contains `number`, as unique as the ids of real clients.
-    pub(crate) async fn subscribe(&mut self, number: usize, document: &Document, variables: &serde_json::Value) -> Result<(), Failure> {
+    pub(crate) async fn subscribe(
+        &mut self,
+        number: usize,
+        document: &Document,
+        variables: &serde_json::Value,
+    ) -> Result<(), Failure> {
         let id = format!("6f1c2b7e-0000-4000-8000-{number:012}");
-        self.send(format!(r#"{{"type":"subscribe","id":"{id}","payload":{}}}"#, document.request_text(variables))).await
+        self.send(format!(
+            r#"{{"type":"subscribe","id":"{id}","payload":{}}}"#,
+            document.request_text(variables)
+        ))
+        .await
     }
 
     /// Next payload of a subscription. It has no deadline, because subscriptions may be silent.
@@ -68,19 +87,31 @@ impl Socket {
     }
 
     async fn send(&mut self, text: String) -> Result<(), Failure> {
-        with_deadline(self.stream.send(Message::text(text))).await?.map_err(failure)
+        with_deadline(self.stream.send(Message::text(text)))
+            .await?
+            .map_err(failure)
     }
 
     /// Next message of this type. Answers pings on the way, and fails on errors.
     async fn receive(&mut self, kind: &str) -> Result<Utf8Bytes, Failure> {
         loop {
-            let Some(message) = self.stream.next().await else { return Err(Failure::Disconnected("the stream ended".to_owned())) };
+            let Some(message) = self.stream.next().await else {
+                return Err(Failure::Disconnected("the stream ended".to_owned()));
+            };
             match message.map_err(failure)? {
                 Message::Text(text) if text.starts_with(kind) => return Ok(text),
-                Message::Text(text) if text.starts_with(PING) => self.send(r#"{"type":"pong"}"#.to_owned()).await?,
-                Message::Text(text) if text.starts_with(ERROR) => return Err(Failure::from_subscription_error(&text)),
-                Message::Text(text) if text.starts_with(NEXT) => return Err(Failure::unexpected_message()),
-                Message::Text(text) => return Err(Failure::Unexpected(text.chars().take(100).collect())),
+                Message::Text(text) if text.starts_with(PING) => {
+                    self.send(r#"{"type":"pong"}"#.to_owned()).await?
+                }
+                Message::Text(text) if text.starts_with(ERROR) => {
+                    return Err(Failure::from_subscription_error(&text));
+                }
+                Message::Text(text) if text.starts_with(NEXT) => {
+                    return Err(Failure::unexpected_message());
+                }
+                Message::Text(text) => {
+                    return Err(Failure::Unexpected(text.chars().take(100).collect()));
+                }
                 Message::Close(frame) => return Err(Failure::from_close(frame)),
                 Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
             }

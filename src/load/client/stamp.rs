@@ -32,7 +32,10 @@ impl BodyStamp {
         let (_, body) = payload.split_once(BODY_FIELD)?;
         let (number, rest) = body.strip_prefix("\"#")?.split_once(" @")?;
         let (sent_micros, _) = rest.split_once(' ')?;
-        Some(Self { number: number.parse().ok()?, sent_micros: sent_micros.parse().ok()? })
+        Some(Self {
+            number: number.parse().ok()?,
+            sent_micros: sent_micros.parse().ok()?,
+        })
     }
 }
 
@@ -45,7 +48,10 @@ mod tests {
     #[test]
     fn a_payload_yields_the_stamp_of_its_body() {
         for (number, bytes) in [(0, BODY_BYTES_MIN), (17, 200), (u64::MAX, BODY_BYTES_MIN)] {
-            let stamp = BodyStamp { number, sent_micros: 123_456_789 };
+            let stamp = BodyStamp {
+                number,
+                sent_micros: 123_456_789,
+            };
             let text = stamp.body(bytes);
             assert_eq!(text.len(), bytes);
             let payload = json!({"type": "next", "payload": {"data": {"messageAdded": {"node": {"body": text, "id": "x"}}}}});

@@ -34,13 +34,26 @@ impl Target {
                 "wideroom bench does not support TLS: give the address of the server itself, not of a proxy in front of it".to_owned(),
             ));
         }
-        let is_bare = parsed.scheme() == "http" && parsed.path() == "/" && parsed.username().is_empty() && parsed.query().is_none();
+        let is_bare = parsed.scheme() == "http"
+            && parsed.path() == "/"
+            && parsed.username().is_empty()
+            && parsed.query().is_none();
         let host = parsed.host_str().filter(|_| is_bare).ok_or_else(wrong)?;
         let port = parsed.port_or_known_default().ok_or_else(wrong)?;
         let host = format!("{host}:{port}");
         let url = format!("http://{host}");
-        let addresses = parsed.socket_addrs(|| None).map_err(|source| Error::Unreachable { url: url.clone(), source })?;
-        Ok(Self { url, host, addresses, auth })
+        let addresses = parsed
+            .socket_addrs(|| None)
+            .map_err(|source| Error::Unreachable {
+                url: url.clone(),
+                source,
+            })?;
+        Ok(Self {
+            url,
+            host,
+            addresses,
+            auth,
+        })
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -55,11 +68,16 @@ impl Target {
     /// Value of the `Authorization` header for this user.
     pub(crate) fn authorization(&self, user: &str) -> String {
         let user = UserId::parse(user).expect("usernames of a run are short");
-        format!("Bearer {}", self.auth.issue(&user, TOKEN_LIFE, SystemClock.now()))
+        format!(
+            "Bearer {}",
+            self.auth.issue(&user, TOKEN_LIFE, SystemClock.now())
+        )
     }
 
     pub(crate) async fn connect(&self) -> Result<TcpStream, Failure> {
-        let connected = timeout(WAIT_MAX, TcpStream::connect(self.addresses.as_slice())).await.map_err(|_| Failure::Timeout)?;
+        let connected = timeout(WAIT_MAX, TcpStream::connect(self.addresses.as_slice()))
+            .await
+            .map_err(|_| Failure::Timeout)?;
         let stream = connected.map_err(Failure::Connect)?;
         stream.set_nodelay(true).map_err(Failure::Connect)?;
         Ok(stream)
@@ -73,10 +91,23 @@ mod tests {
     #[test]
     fn a_url_is_a_scheme_a_host_and_a_port() {
         let target = |url| Target::new(url, Auth::with_secret(&[7; 32]));
-        for (url, shown) in [("http://127.0.0.1:8080", "http://127.0.0.1:8080"), ("http://[::1]/", "http://[::1]:80")] {
-            assert_eq!(target(url).map(|target| target.url).unwrap_or_default(), shown);
+        for (url, shown) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://[::1]/", "http://[::1]:80"),
+        ] {
+            assert_eq!(
+                target(url).map(|target| target.url).unwrap_or_default(),
+                shown
+            );
         }
-        for wrong in ["127.0.0.1:8080", "ftp://127.0.0.1", "http://127.0.0.1/graphql", "http://a@127.0.0.1", "https://127.0.0.1", ""] {
+        for wrong in [
+            "127.0.0.1:8080",
+            "ftp://127.0.0.1",
+            "http://127.0.0.1/graphql",
+            "http://a@127.0.0.1",
+            "https://127.0.0.1",
+            "",
+        ] {
             assert!(matches!(target(wrong), Err(Error::Url(_))), "{wrong}");
         }
     }

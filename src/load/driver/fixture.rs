@@ -31,28 +31,52 @@ pub(crate) struct ConversationFixture {
 }
 
 /// Creates one group for each list of users. The first user of a list creates the group.
-pub(crate) async fn create_groups(run: &mut LoadRun<'_>, usernames: Vec<Vec<String>>) -> Result<Vec<ConversationFixture>, Error> {
+pub(crate) async fn create_groups(
+    run: &mut LoadRun<'_>,
+    usernames: Vec<Vec<String>>,
+) -> Result<Vec<ConversationFixture>, Error> {
     let total = usernames.len() as u64;
-    let (target, name, create) = (Arc::clone(&run.target), format!("Bench {}", run.id()), Document::new(CREATE));
+    let (target, name, create) = (
+        Arc::clone(&run.target),
+        format!("Bench {}", run.id()),
+        Document::new(CREATE),
+    );
     let create_one = async |usernames: Vec<String>| {
         let body = create.request_body(&json!({"n": name, "u": usernames[1..]}));
         let data = HttpClient::new(&target, &usernames[0]).query(body).await?;
         let id = string(&data["createGroupConversation"]["conversation"]["id"])?;
         Ok::<_, Failure>(ConversationFixture { id, usernames })
     };
-    let mut pending = std::pin::pin!(stream::iter(usernames).map(create_one).buffered(CONCURRENCY));
+    let mut pending = std::pin::pin!(
+        stream::iter(usernames)
+            .map(create_one)
+            .buffered(CONCURRENCY)
+    );
     let mut conversations = Vec::new();
-    while let Some(conversation) = run.unless_cancelled(async { pending.next().await.transpose() }).await? {
+    while let Some(conversation) = run
+        .unless_cancelled(async { pending.next().await.transpose() })
+        .await?
+    {
         conversations.push(conversation);
         let done = conversations.len() as u64;
-        run.report_progress("conversations", done, total, &format!("conversations created: {done} of {total}"));
+        run.report_progress(
+            "conversations",
+            done,
+            total,
+            &format!("conversations created: {done} of {total}"),
+        );
     }
     Ok(conversations)
 }
 
 /// Creates one group with this many participants.
-pub(crate) async fn create_group(run: &mut LoadRun<'_>, participants: u64) -> Result<ConversationFixture, Error> {
-    let usernames = (0..participants as usize).map(|number| run.username(number)).collect();
+pub(crate) async fn create_group(
+    run: &mut LoadRun<'_>,
+    participants: u64,
+) -> Result<ConversationFixture, Error> {
+    let usernames = (0..participants as usize)
+        .map(|number| run.username(number))
+        .collect();
     Ok(create_groups(run, vec![usernames]).await?.remove(0))
 }
 
@@ -69,7 +93,12 @@ pub(crate) struct MessageTemplate {
 
 impl MessageTemplate {
     pub(crate) fn new(body_bytes: u64) -> Self {
-        Self { body_bytes: body_bytes as usize, has_idempotency_key: false, start: Instant::now(), first: 0 }
+        Self {
+            body_bytes: body_bytes as usize,
+            has_idempotency_key: false,
+            start: Instant::now(),
+            first: 0,
+        }
     }
 }
 
@@ -80,14 +109,24 @@ pub(crate) fn send_worker(
     username: &str,
     template: MessageTemplate,
 ) -> RequestWorker {
-    let (id, run_id, send) = (conversation.id.clone(), run.id().to_owned(), Document::new(SEND));
+    let (id, run_id, send) = (
+        conversation.id.clone(),
+        run.id().to_owned(),
+        Document::new(SEND),
+    );
     let request = move |number: u64, due: Instant| {
         let number = template.first + number;
-        let sent_micros = u64::try_from(due.duration_since(template.start).as_micros()).unwrap_or(u64::MAX);
-        let key = template.has_idempotency_key.then(|| format!("bench-{run_id}-{number}"));
+        let sent_micros =
+            u64::try_from(due.duration_since(template.start).as_micros()).unwrap_or(u64::MAX);
+        let key = template
+            .has_idempotency_key
+            .then(|| format!("bench-{run_id}-{number}"));
         send.request_body(&json!({"c": id, "b": BodyStamp { number, sent_micros }.body(template.body_bytes), "k": key}))
     };
-    RequestWorker { client: HttpClient::new(&run.target, username), request: Box::new(request) }
+    RequestWorker {
+        client: HttpClient::new(&run.target, username),
+        request: Box::new(request),
+    }
 }
 
 /// Sends this many messages to one conversation, from all participants except the first.
@@ -97,8 +136,15 @@ pub(crate) async fn send_messages(
     count: u64,
     template: MessageTemplate,
 ) -> Result<(), Error> {
-    let senders = conversation.usernames.iter().skip(1).cycle().take(CONCURRENCY.min(count as usize));
-    let workers = senders.map(|username| send_worker(run, conversation, username, template)).collect();
+    let senders = conversation
+        .usernames
+        .iter()
+        .skip(1)
+        .cycle()
+        .take(CONCURRENCY.min(count as usize));
+    let workers = senders
+        .map(|username| send_worker(run, conversation, username, template))
+        .collect();
     prepare(run, "initial messages", Schedule::Total(count), workers).await
 }
 
@@ -109,16 +155,26 @@ pub(crate) async fn send_messages_to_each(
     count: u64,
     template: MessageTemplate,
 ) -> Result<(), Error> {
-    let last = |conversation: &ConversationFixture| conversation.usernames.last().cloned().unwrap_or_default();
-    let workers = conversations.iter().map(|conversation| send_worker(run, conversation, &last(conversation), template)).collect();
+    let last = |conversation: &ConversationFixture| {
+        conversation.usernames.last().cloned().unwrap_or_default()
+    };
+    let workers = conversations
+        .iter()
+        .map(|conversation| send_worker(run, conversation, &last(conversation), template))
+        .collect();
     prepare(run, "initial messages", Schedule::PerWorker(count), workers).await
 }
 
 /// Cursor of the newest event of a conversation.
-pub(crate) async fn events_cursor(run: &LoadRun<'_>, conversation: &ConversationFixture) -> Result<String, Error> {
+pub(crate) async fn events_cursor(
+    run: &LoadRun<'_>,
+    conversation: &ConversationFixture,
+) -> Result<String, Error> {
     let query = async {
         let request = Document::new(CURSOR).request_body(&json!({"c": conversation.id}));
-        let data = HttpClient::new(&run.target, &conversation.usernames[0]).query(request).await?;
+        let data = HttpClient::new(&run.target, &conversation.usernames[0])
+            .query(request)
+            .await?;
         string(&data["conversation"]["eventsCursor"])
     };
     run.unless_cancelled(query).await
@@ -138,26 +194,50 @@ pub(crate) async fn read_history(
     page_size: u32,
     messages: u64,
 ) -> Result<Vec<HistoryPage>, Error> {
-    let (document, mut client) = (Document::new(HISTORY), HttpClient::new(&run.target, &conversation.usernames[0]));
+    let (document, mut client) = (
+        Document::new(HISTORY),
+        HttpClient::new(&run.target, &conversation.usernames[0]),
+    );
     let mut pages: Vec<HistoryPage> = Vec::new();
     while pages.last().is_none_or(|page| page.has_next) {
         let variables = json!({"c": conversation.id, "n": page_size, "after": pages.last().map(|page| &page.end_cursor)});
-        let data = run.unless_cancelled(client.query(document.request_body(&variables))).await?;
-        let page = history_page(&data["conversation"]["messages"]).map_err(|failure| Error::refused(run.target.url(), failure))?;
+        let data = run
+            .unless_cancelled(client.query(document.request_body(&variables)))
+            .await?;
+        let page = history_page(&data["conversation"]["messages"])
+            .map_err(|failure| Error::refused(run.target.url(), failure))?;
         pages.push(page);
         let read = pages.len() as u64 * u64::from(page_size);
-        run.report_progress("history", read, messages, &format!("history read: {read} of {messages} messages"));
+        run.report_progress(
+            "history",
+            read,
+            messages,
+            &format!("history read: {read} of {messages} messages"),
+        );
     }
     Ok(pages)
 }
 
 fn history_page(connection: &Value) -> Result<HistoryPage, Failure> {
-    let edges = connection["edges"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let ids = edges.iter().map(|edge| string(&edge["node"]["id"])).collect::<Result<_, _>>()?;
+    let edges = connection["edges"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let ids = edges
+        .iter()
+        .map(|edge| string(&edge["node"]["id"]))
+        .collect::<Result<_, _>>()?;
     let info = &connection["pageInfo"];
-    Ok(HistoryPage { ids, end_cursor: string(&info["endCursor"])?, has_next: info["hasNextPage"].as_bool().unwrap_or(false) })
+    Ok(HistoryPage {
+        ids,
+        end_cursor: string(&info["endCursor"])?,
+        has_next: info["hasNextPage"].as_bool().unwrap_or(false),
+    })
 }
 
 fn string(value: &Value) -> Result<String, Failure> {
-    value.as_str().map(str::to_owned).ok_or_else(|| Failure::Unexpected(format!("it answered {value} instead of a string")))
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::Unexpected(format!("it answered {value} instead of a string")))
 }

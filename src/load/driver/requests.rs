@@ -62,13 +62,21 @@ pub(crate) async fn drive(
 }
 
 /// Runs the workers before the measurement. The first failure ends the run.
-pub(crate) async fn prepare(run: &mut LoadRun<'_>, activity: &str, schedule: Schedule, workers: Vec<RequestWorker>) -> Result<(), Error> {
+pub(crate) async fn prepare(
+    run: &mut LoadRun<'_>,
+    activity: &str,
+    schedule: Schedule,
+    workers: Vec<RequestWorker>,
+) -> Result<(), Error> {
     let (stats, _) = run_workers(run, activity, schedule, workers, true).await?;
     if run.stop.is_cancelled() {
         return Err(Error::Interrupted);
     }
     match stats.failures.into_iter().next() {
-        Some((code, (_, sentence))) => Err(Error::refused(run.target.url(), Failure::Refused { code, sentence })),
+        Some((code, (_, sentence))) => Err(Error::refused(
+            run.target.url(),
+            Failure::Refused { code, sentence },
+        )),
         None => Ok(()),
     }
 }
@@ -81,7 +89,10 @@ async fn run_workers(
     stops_at_failure: bool,
 ) -> Result<(OperationStats, Usage), Error> {
     let worker_count = workers.len() as u64;
-    run.unless_cancelled(try_join_all(workers.iter_mut().map(|worker| worker.client.connect()))).await?;
+    run.unless_cancelled(try_join_all(
+        workers.iter_mut().map(|worker| worker.client.connect()),
+    ))
+    .await?;
     let usage_meter = run.measure_usage();
     let state = Arc::new(DriveState {
         schedule,
@@ -131,7 +142,9 @@ impl DriveState {
         let next = || self.next.fetch_add(1, Ordering::Relaxed);
         let mut due = Instant::now();
         let number = match self.schedule {
-            Schedule::ForDuration(duration) => Some(next()).filter(|_| self.start.elapsed() < duration),
+            Schedule::ForDuration(duration) => {
+                Some(next()).filter(|_| self.start.elapsed() < duration)
+            }
             Schedule::Total(count) => Some(next()).filter(|number| *number < count),
             Schedule::PerWorker(count) => Some(own_count).filter(|number| *number < count),
             Schedule::FixedRate { rate, duration } => {
@@ -147,7 +160,9 @@ impl DriveState {
                 }
             }
         };
-        number.filter(|_| !self.cancelled.is_cancelled()).map(|number| (number, due))
+        number
+            .filter(|_| !self.cancelled.is_cancelled())
+            .map(|number| (number, due))
     }
 }
 
@@ -156,7 +171,9 @@ fn report_progress(run: &mut LoadRun<'_>, activity: &str, state: &DriveState, wo
     let elapsed = state.start.elapsed();
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let (done, total) = match state.schedule {
-        Schedule::ForDuration(duration) | Schedule::FixedRate { duration, .. } => (millis(elapsed.min(duration)), millis(duration)),
+        Schedule::ForDuration(duration) | Schedule::FixedRate { duration, .. } => {
+            (millis(elapsed.min(duration)), millis(duration))
+        }
         Schedule::Total(count) => (succeeded, count),
         Schedule::PerWorker(count) => (succeeded, count * worker_count),
     };
@@ -165,5 +182,10 @@ fn report_progress(run: &mut LoadRun<'_>, activity: &str, state: &DriveState, wo
         failed => format!(", {failed} failed"),
     };
     let rate = succeeded as f64 / elapsed.as_secs_f64().max(0.001);
-    run.report_progress(activity, done, total, &format!("{activity}: {succeeded}, {rate:.0} a second{failed}"));
+    run.report_progress(
+        activity,
+        done,
+        total,
+        &format!("{activity}: {succeeded}, {rate:.0} a second{failed}"),
+    );
 }

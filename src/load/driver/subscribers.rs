@@ -30,11 +30,16 @@ pub(crate) struct MessageSubscription {
 
 impl MessageSubscription {
     pub(crate) fn new(conversation: &ConversationFixture, after: &str) -> Self {
-        Self { document: Document::new(MESSAGES), variables: json!({"c": conversation.id, "after": after}) }
+        Self {
+            document: Document::new(MESSAGES),
+            variables: json!({"c": conversation.id, "after": after}),
+        }
     }
 
     pub(crate) async fn start(&self, socket: &mut Socket, number: usize) -> Result<(), Failure> {
-        socket.subscribe(number, &self.document, &self.variables).await
+        socket
+            .subscribe(number, &self.document, &self.variables)
+            .await
     }
 }
 
@@ -59,12 +64,24 @@ pub(crate) async fn open_sockets(
         recorder.record(started_at.elapsed());
         Ok((number, socket))
     };
-    let mut pending = std::pin::pin!(stream::iter(0..count as usize).map(open_one).buffer_unordered(CONNECT_CONCURRENCY));
+    let mut pending = std::pin::pin!(
+        stream::iter(0..count as usize)
+            .map(open_one)
+            .buffer_unordered(CONNECT_CONCURRENCY)
+    );
     let mut open = 0;
-    while let Some((number, socket)) = run.unless_cancelled(async { pending.next().await.transpose() }).await? {
+    while let Some((number, socket)) = run
+        .unless_cancelled(async { pending.next().await.transpose() })
+        .await?
+    {
         keep(number, socket);
         open += 1;
-        run.report_progress("sockets", open, count, &format!("sockets open: {open} of {count}"));
+        run.report_progress(
+            "sockets",
+            open,
+            count,
+            &format!("sockets open: {open} of {count}"),
+        );
     }
     Ok(())
 }
@@ -85,7 +102,12 @@ pub(crate) async fn wait_for_count(
             (last_count, last_change) = (count, Instant::now());
         }
         let now = done();
-        run.report_progress(activity, now, total, &format!("{activity}: {now} of {total}"));
+        run.report_progress(
+            activity,
+            now,
+            total,
+            &format!("{activity}: {now} of {total}"),
+        );
         sleep(POLL_INTERVAL).await;
     }
 }

@@ -37,7 +37,8 @@ pub(crate) struct Percentiles {
 impl Default for OperationStats {
     fn default() -> Self {
         Self {
-            latencies: Histogram::new_with_bounds(1, MICROS_MAX, DIGITS).expect("the bounds of the histogram are valid"),
+            latencies: Histogram::new_with_bounds(1, MICROS_MAX, DIGITS)
+                .expect("the bounds of the histogram are valid"),
             failures: Failures::new(),
         }
     }
@@ -58,7 +59,10 @@ impl OperationStats {
     }
 
     pub(crate) fn record_failure_code(&mut self, code: &str, sentence: String) {
-        self.failures.entry(code.to_owned()).or_insert((0, sentence)).0 += 1;
+        self.failures
+            .entry(code.to_owned())
+            .or_insert((0, sentence))
+            .0 += 1;
     }
 
     pub(crate) fn add_failures(&mut self, others: Failures) {
@@ -70,7 +74,12 @@ impl OperationStats {
     /// `None` without a successful operation.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let at = |quantile| self.latencies.value_at_quantile(quantile) as f64 / 1e3;
-        let percentiles = Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: self.latencies.max() as f64 / 1e3 };
+        let percentiles = Percentiles {
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            max: self.latencies.max() as f64 / 1e3,
+        };
         (self.count() > 0).then_some(percentiles)
     }
 }
@@ -83,7 +92,9 @@ impl Default for StatsRecorder {
 
 impl StatsRecorder {
     pub(crate) fn record(&self, time: Duration) {
-        self.lock().latencies.saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        self.lock()
+            .latencies
+            .saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn record_failure(&self, failure: &Failure) {
@@ -108,7 +119,9 @@ impl StatsRecorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, OperationStats> {
-        self.0.lock().expect("no panic while holding the statistics")
+        self.0
+            .lock()
+            .expect("no panic while holding the statistics")
     }
 }
 
@@ -124,10 +137,16 @@ mod tests {
         recorder.record_failure(&Failure::Timeout);
         let stats = recorder.snapshot();
         let percentiles = stats.percentiles().unwrap();
-        for (measured, expected) in
-            [(percentiles.p50, 500.0), (percentiles.p90, 900.0), (percentiles.p99, 990.0), (percentiles.max, 1_000.0)]
-        {
-            assert!((measured / expected - 1.0_f64).abs() < 0.002, "{percentiles:?}");
+        for (measured, expected) in [
+            (percentiles.p50, 500.0),
+            (percentiles.p90, 900.0),
+            (percentiles.p99, 990.0),
+            (percentiles.max, 1_000.0),
+        ] {
+            assert!(
+                (measured / expected - 1.0_f64).abs() < 0.002,
+                "{percentiles:?}"
+            );
         }
         assert_eq!((stats.count(), stats.failed()), (1_000, 1));
     }

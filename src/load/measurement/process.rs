@@ -28,10 +28,13 @@ impl Process {
         let process = Self { id };
         match process.sample() {
             Some(_) => Ok(process),
-            None if fs::exists("/proc/self/stat").unwrap_or(false) => {
-                Err(Error::Pid(format!("process {id} does not exist on this machine")))
-            }
-            None => Err(Error::Pid("measuring a process needs Linux with /proc; run the bench without --pid".to_owned())),
+            None if fs::exists("/proc/self/stat").unwrap_or(false) => Err(Error::Pid(format!(
+                "process {id} does not exist on this machine"
+            ))),
+            None => Err(Error::Pid(
+                "measuring a process needs Linux with /proc; run the bench without --pid"
+                    .to_owned(),
+            )),
         }
     }
 
@@ -51,7 +54,14 @@ impl Process {
 
     fn running_threads_micros(&self) -> Option<f64> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.id)).ok()?;
-        let spent = |task: fs::DirEntry| fs::read_to_string(task.path().join("schedstat")).ok()?.split(' ').next()?.parse::<f64>().ok();
+        let spent = |task: fs::DirEntry| {
+            fs::read_to_string(task.path().join("schedstat"))
+                .ok()?
+                .split(' ')
+                .next()?
+                .parse::<f64>()
+                .ok()
+        };
         Some(tasks.flatten().filter_map(spent).sum::<f64>() / 1e3)
     }
 }
@@ -75,7 +85,11 @@ pub(crate) struct Usage {
 
 impl UsageMeter {
     pub(crate) fn start(process: Option<Process>) -> Self {
-        Self { process, started_at: Instant::now(), before: process.as_ref().and_then(Process::sample) }
+        Self {
+            process,
+            started_at: Instant::now(),
+            before: process.as_ref().and_then(Process::sample),
+        }
     }
 
     pub(crate) fn started_at(&self) -> Instant {
@@ -83,9 +97,19 @@ impl UsageMeter {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let (elapsed, now) = (self.started_at.elapsed(), self.process.as_ref().and_then(Process::sample));
-        let cpu_micros = self.before.zip(now).map(|(before, now)| now.cpu_micros_since(&before));
-        Usage { elapsed, cpu_micros, resident_bytes: now.map(|now| now.resident_bytes) }
+        let (elapsed, now) = (
+            self.started_at.elapsed(),
+            self.process.as_ref().and_then(Process::sample),
+        );
+        let cpu_micros = self
+            .before
+            .zip(now)
+            .map(|(before, now)| now.cpu_micros_since(&before));
+        Usage {
+            elapsed,
+            cpu_micros,
+            resident_bytes: now.map(|now| now.resident_bytes),
+        }
     }
 }
 
@@ -93,9 +117,15 @@ impl ProcessSample {
     /// CPU time since an earlier sample. The exact count misses threads that have ended: it then decreases, or falls behind the rounded
     /// count by more than rounding explains. In that case the rounded count is used.
     fn cpu_micros_since(&self, earlier: &Self) -> f64 {
-        let (exact, rounded) =
-            (self.running_threads_micros - earlier.running_threads_micros, self.all_threads_micros - earlier.all_threads_micros);
-        if exact < 0.0 || rounded - exact > 2.0 * tick_micros() { rounded } else { exact }
+        let (exact, rounded) = (
+            self.running_threads_micros - earlier.running_threads_micros,
+            self.all_threads_micros - earlier.all_threads_micros,
+        );
+        if exact < 0.0 || rounded - exact > 2.0 * tick_micros() {
+            rounded
+        } else {
+            exact
+        }
     }
 }
 
@@ -109,12 +139,17 @@ mod tests {
 
     #[test]
     fn a_busy_process_spends_cpu_time() {
-        let Ok(process) = Process::new(std::process::id()) else { return };
+        let Ok(process) = Process::new(std::process::id()) else {
+            return;
+        };
         let before = process.sample().unwrap();
         let start = Instant::now();
         let mut after = before;
         while after.cpu_micros_since(&before) < 10_000.0 {
-            assert!(start.elapsed() < Duration::from_secs(30), "{before:?} {after:?}");
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "{before:?} {after:?}"
+            );
             after = process.sample().unwrap();
         }
         assert!(after.resident_bytes > 100_000, "{after:?}");
@@ -122,8 +157,15 @@ mod tests {
 
     #[test]
     fn cpu_time_does_not_decrease_when_a_thread_ends() {
-        let before = ProcessSample { running_threads_micros: 9_000.0, all_threads_micros: 10_000.0, resident_bytes: 0 };
-        let after = ProcessSample { running_threads_micros: 2_000.0, ..before };
+        let before = ProcessSample {
+            running_threads_micros: 9_000.0,
+            all_threads_micros: 10_000.0,
+            resident_bytes: 0,
+        };
+        let after = ProcessSample {
+            running_threads_micros: 2_000.0,
+            ..before
+        };
         assert!(after.cpu_micros_since(&before) >= 0.0);
     }
 

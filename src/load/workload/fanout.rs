@@ -55,24 +55,62 @@ impl Workload for FanoutLoad {
         let group = fixture::create_group(run, self.participants).await?;
         let after = fixture::events_cursor(run, &group).await?;
         let subscription = MessageSubscription::new(&group, &after);
-        let (deliveries, template, mut subscriber_tasks) =
-            (Arc::new(Deliveries::default()), MessageTemplate::new(self.bytes), JoinSet::new());
-        let keep = |_, socket| drop(subscriber_tasks.spawn(receive_all(socket, template.start, Arc::clone(&deliveries))));
-        subscribers::open_sockets(run, self.subscribers, &group.usernames, Some(&subscription), &StatsRecorder::default(), keep).await?;
+        let (deliveries, template, mut subscriber_tasks) = (
+            Arc::new(Deliveries::default()),
+            MessageTemplate::new(self.bytes),
+            JoinSet::new(),
+        );
+        let keep = |_, socket| {
+            drop(subscriber_tasks.spawn(receive_all(
+                socket,
+                template.start,
+                Arc::clone(&deliveries),
+            )))
+        };
+        subscribers::open_sockets(
+            run,
+            self.subscribers,
+            &group.usernames,
+            Some(&subscription),
+            &StatsRecorder::default(),
+            keep,
+        )
+        .await?;
         // After all subscribers have received this message, none of them is still replaying history.
         fixture::send_messages(run, &group, 1, template).await?;
         let ready = || deliveries.ready.load(Ordering::Relaxed);
         subscribers::wait_for_count(run, "ready subscribers", self.subscribers, ready, ready).await;
         if ready() < self.subscribers {
-            let incorrect =
-                Error::Incorrect(format!("only {} of {} sockets received the first message", grouped(ready()), grouped(self.subscribers)));
-            return Err(if run.stop.is_cancelled() { Error::Interrupted } else { incorrect });
+            let incorrect = Error::Incorrect(format!(
+                "only {} of {} sockets received the first message",
+                grouped(ready()),
+                grouped(self.subscribers)
+            ));
+            return Err(if run.stop.is_cancelled() {
+                Error::Interrupted
+            } else {
+                incorrect
+            });
         }
-        let template = MessageTemplate { first: 1, ..template };
+        let template = MessageTemplate {
+            first: 1,
+            ..template
+        };
         let senders = group.usernames.iter().cycle().take(SENDERS);
-        let workers = senders.map(|username| fixture::send_worker(run, &group, username, template)).collect();
+        let workers = senders
+            .map(|username| fixture::send_worker(run, &group, username, template))
+            .collect();
         let usage_meter = run.measure_usage();
-        let (sends, sending) = drive(run, "sends", Schedule::FixedRate { rate: self.rate, duration: self.duration }, workers).await?;
+        let (sends, sending) = drive(
+            run,
+            "sends",
+            Schedule::FixedRate {
+                rate: self.rate,
+                duration: self.duration,
+            },
+            workers,
+        )
+        .await?;
         let expected = sends.count() * self.subscribers;
         let received = || deliveries.recorder.count();
         subscribers::wait_for_count(run, "deliveries", expected, received, received).await;
@@ -80,26 +118,64 @@ impl Workload for FanoutLoad {
         let mut stats = deliveries.recorder.snapshot();
         stats.add_failures(sends.failures.clone());
         // A failed send may still have been persisted and delivered.
-        let is_complete = stats.count() == expected || (stats.count() > expected && sends.failed() > 0) || run.stop.is_cancelled();
-        let fault =
-            (!is_complete).then(|| format!("{} deliveries were received and {} were expected", grouped(stats.count()), grouped(expected)));
+        let is_complete = stats.count() == expected
+            || (stats.count() > expected && sends.failed() > 0)
+            || run.stop.is_cancelled();
+        let fault = (!is_complete).then(|| {
+            format!(
+                "{} deliveries were received and {} were expected",
+                grouped(stats.count()),
+                grouped(expected)
+            )
+        });
         let rate = sends.count() as f64 / sending.elapsed.max(self.duration).as_secs_f64();
-        let text = format!("{} sends, {rate:.1} a second of the requested {}", grouped(sends.count()), self.rate);
+        let text = format!(
+            "{} sends, {rate:.1} a second of the requested {}",
+            grouped(sends.count()),
+            self.rate
+        );
         let sent = Figure::new("sends", sends.count() as f64, text);
-        let description = format!("{} sockets of {} users, {} sends a second", grouped(self.subscribers), self.participants, self.rate);
-        let operation = OperationName { singular: "delivery", plural: "deliveries", timed: "from the scheduled send to the subscriber" };
-        Ok(LoadReport::new(run, ("fanout", self), description, operation, (stats, usage)).with([sent]).with_faults(fault))
+        let description = format!(
+            "{} sockets of {} users, {} sends a second",
+            grouped(self.subscribers),
+            self.participants,
+            self.rate
+        );
+        let operation = OperationName {
+            singular: "delivery",
+            plural: "deliveries",
+            timed: "from the scheduled send to the subscriber",
+        };
+        Ok(LoadReport::new(
+            run,
+            ("fanout", self),
+            description,
+            operation,
+            (stats, usage),
+        )
+        .with([sent])
+        .with_faults(fault))
     }
 }
 
 async fn receive_all(mut socket: Socket, start: Instant, deliveries: Arc<Deliveries>) {
     loop {
-        match socket.next_payload().await.map(|payload| BodyStamp::find_in(&payload)) {
-            Ok(Some(BodyStamp { number: 0, .. })) => drop(deliveries.ready.fetch_add(1, Ordering::Relaxed)),
-            Ok(Some(BodyStamp { sent_micros, .. })) => {
-                deliveries.recorder.record(start.elapsed().saturating_sub(Duration::from_micros(sent_micros)))
+        match socket
+            .next_payload()
+            .await
+            .map(|payload| BodyStamp::find_in(&payload))
+        {
+            Ok(Some(BodyStamp { number: 0, .. })) => {
+                drop(deliveries.ready.fetch_add(1, Ordering::Relaxed))
             }
-            Ok(None) => deliveries.recorder.record_failure(&Failure::unexpected_message()),
+            Ok(Some(BodyStamp { sent_micros, .. })) => deliveries.recorder.record(
+                start
+                    .elapsed()
+                    .saturating_sub(Duration::from_micros(sent_micros)),
+            ),
+            Ok(None) => deliveries
+                .recorder
+                .record_failure(&Failure::unexpected_message()),
             Err(failure) => return deliveries.recorder.record_failure(&failure),
         }
     }

@@ -46,18 +46,49 @@ impl Workload for IdleLoad {
         let after = fixture::events_cursor(run, &group).await?;
         let subscription = MessageSubscription::new(&group, &after);
         let warm_up = self.sockets.min(WARM_UP_SOCKETS);
-        subscribers::open_sockets(run, warm_up, &group.usernames, Some(&subscription), &StatsRecorder::default(), |_, socket| drop(socket))
-            .await?;
+        subscribers::open_sockets(
+            run,
+            warm_up,
+            &group.usernames,
+            Some(&subscription),
+            &StatsRecorder::default(),
+            |_, socket| drop(socket),
+        )
+        .await?;
         let before = stable_resident_bytes(run).await;
-        let (recorder, opening_meter, mut socket_tasks) = (Arc::new(StatsRecorder::default()), run.measure_usage(), JoinSet::new());
+        let (recorder, opening_meter, mut socket_tasks) = (
+            Arc::new(StatsRecorder::default()),
+            run.measure_usage(),
+            JoinSet::new(),
+        );
         let keep = |_, socket| drop(socket_tasks.spawn(keep_open(socket, Arc::clone(&recorder))));
-        subscribers::open_sockets(run, self.sockets, &group.usernames, Some(&subscription), &recorder, keep).await?;
+        subscribers::open_sockets(
+            run,
+            self.sockets,
+            &group.usernames,
+            Some(&subscription),
+            &recorder,
+            keep,
+        )
+        .await?;
         let opening_usage = opening_meter.usage();
         let after = stable_resident_bytes(run).await;
         let idle_meter = run.measure_usage();
         while idle_meter.started_at().elapsed() < self.duration && !run.stop.is_cancelled() {
-            let (done, total) = (idle_meter.started_at().elapsed().as_millis() as u64, self.duration.as_millis() as u64);
-            run.report_progress("idle", done.min(total), total, &format!("{} sockets idle, {} failed", self.sockets, recorder.failed()));
+            let (done, total) = (
+                idle_meter.started_at().elapsed().as_millis() as u64,
+                self.duration.as_millis() as u64,
+            );
+            run.report_progress(
+                "idle",
+                done.min(total),
+                total,
+                &format!(
+                    "{} sockets idle, {} failed",
+                    self.sockets,
+                    recorder.failed()
+                ),
+            );
             sleep(POLL_INTERVAL).await;
         }
         let idle_usage = idle_meter.usage();
@@ -67,15 +98,32 @@ impl Workload for IdleLoad {
             let text = format!("{kib:.2} KiB of resident memory for each socket");
             figures.push(Figure::new("residentKibEach", kib, text));
         }
-        if let Some(cpu) = idle_usage.cpu_micros.filter(|_| idle_usage.elapsed > POLL_INTERVAL) {
+        if let Some(cpu) = idle_usage
+            .cpu_micros
+            .filter(|_| idle_usage.elapsed > POLL_INTERVAL)
+        {
             let micros = cpu / self.sockets as f64 / idle_usage.elapsed.as_secs_f64();
             let text = format!("{micros:.2} µs of CPU for each idle socket and second");
             figures.push(Figure::new("cpuMicrosPerSocketSecond", micros, text));
         }
-        let description = format!("{} sockets of {} users, each with a subscription", grouped(self.sockets), self.participants);
-        let operation =
-            OperationName { singular: "opening", plural: "openings", timed: "from the connection attempt to the active subscription" };
-        Ok(LoadReport::new(run, ("idle", self), description, operation, (recorder.snapshot(), opening_usage)).with(figures))
+        let description = format!(
+            "{} sockets of {} users, each with a subscription",
+            grouped(self.sockets),
+            self.participants
+        );
+        let operation = OperationName {
+            singular: "opening",
+            plural: "openings",
+            timed: "from the connection attempt to the active subscription",
+        };
+        Ok(LoadReport::new(
+            run,
+            ("idle", self),
+            description,
+            operation,
+            (recorder.snapshot(), opening_usage),
+        )
+        .with(figures))
     }
 }
 
@@ -92,11 +140,18 @@ async fn stable_resident_bytes(run: &LoadRun<'_>) -> Option<u64> {
     let process: Process = run.process?;
     let started_at = Instant::now();
     let (mut stable_samples, mut last) = (0, process.sample()?.resident_bytes);
-    while stable_samples < STABLE_SAMPLES && started_at.elapsed() < STABLE_WAIT_MAX && !run.stop.is_cancelled() {
+    while stable_samples < STABLE_SAMPLES
+        && started_at.elapsed() < STABLE_WAIT_MAX
+        && !run.stop.is_cancelled()
+    {
         sleep(POLL_INTERVAL).await;
         let now = process.sample()?.resident_bytes;
         let change = now.abs_diff(last) as f64 / last.max(1) as f64;
-        stable_samples = if change < STABLE_SHARE { stable_samples + 1 } else { 0 };
+        stable_samples = if change < STABLE_SHARE {
+            stable_samples + 1
+        } else {
+            0
+        };
         last = now;
     }
     Some(last)

@@ -42,21 +42,51 @@ impl Workload for InboxLoad {
         ensure_open_files(self.in_flight.max(self.conversations))?;
         let viewer = run.username(0);
         // The other participant creates each group, so no single user creates all of them.
-        let usernames = (0..self.conversations as usize).map(|number| vec![run.username(number + 1), viewer.clone()]);
+        let usernames = (0..self.conversations as usize)
+            .map(|number| vec![run.username(number + 1), viewer.clone()]);
         let mut groups = fixture::create_groups(run, usernames.collect()).await?;
-        groups.iter_mut().for_each(|group| group.usernames.reverse());
-        fixture::send_messages_to_each(run, &groups, self.unread, MessageTemplate::new(BODY_BYTES_MIN as u64)).await?;
+        groups
+            .iter_mut()
+            .for_each(|group| group.usernames.reverse());
+        fixture::send_messages_to_each(
+            run,
+            &groups,
+            self.unread,
+            MessageTemplate::new(BODY_BYTES_MIN as u64),
+        )
+        .await?;
         let request = Document::new(INBOX).request_body(&json!({"n": self.first}));
         let worker = |_| {
             let request = request.clone();
-            RequestWorker { client: HttpClient::new(&run.target, &viewer), request: Box::new(move |_, _| request.clone()) }
+            RequestWorker {
+                client: HttpClient::new(&run.target, &viewer),
+                request: Box::new(move |_, _| request.clone()),
+            }
         };
         let workers = (0..self.in_flight).map(worker).collect();
-        let driven = drive(run, "inboxes", Schedule::ForDuration(self.duration), workers).await?;
+        let driven = drive(
+            run,
+            "inboxes",
+            Schedule::ForDuration(self.duration),
+            workers,
+        )
+        .await?;
         let (entries, unread) = (self.first.min(self.conversations), self.unread);
-        let description =
-            format!("{} in flight for {entries} entries of {}, each with {unread} unread messages", self.in_flight, self.conversations);
-        let operation = OperationName { singular: "inbox", plural: "inboxes", timed: "from the request to the whole answer" };
-        Ok(LoadReport::new(run, ("inbox", self), description, operation, driven))
+        let description = format!(
+            "{} in flight for {entries} entries of {}, each with {unread} unread messages",
+            self.in_flight, self.conversations
+        );
+        let operation = OperationName {
+            singular: "inbox",
+            plural: "inboxes",
+            timed: "from the request to the whole answer",
+        };
+        Ok(LoadReport::new(
+            run,
+            ("inbox", self),
+            description,
+            operation,
+            driven,
+        ))
     }
 }

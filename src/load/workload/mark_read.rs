@@ -12,8 +12,7 @@ use crate::load::failure::Error;
 use crate::load::report::{LoadReport, OperationName, grouped};
 use crate::load::run::LoadRun;
 
-const MARK: &str =
-    "mutation($c: ID!, $m: ID!) { markRead(input: { conversationId: $c, messageId: $m }) { inboxEntry { id unreadCount } } }";
+const MARK: &str = "mutation($c: ID!, $m: ID!) { markRead(input: { conversationId: $c, messageId: $m }) { inboxEntry { id unreadCount } } }";
 const PAGE_SIZE: u32 = 100;
 /// The last participant of a group sends the messages.
 const READERS_MAX: usize = PARTICIPANTS_MAX - 1;
@@ -32,13 +31,24 @@ pub struct MarkReadLoad {
 impl Workload for MarkReadLoad {
     async fn run(&self, run: &mut LoadRun<'_>) -> Result<LoadReport, Error> {
         ensure_open_files(self.in_flight)?;
-        let readers: Vec<String> = (0..self.in_flight as usize).map(|number| run.username(number)).collect();
-        let usernames = readers.chunks(READERS_MAX).enumerate().map(|(group, readers)| {
-            let sender = run.username(self.in_flight as usize + group);
-            [readers, &[sender]].concat()
-        });
+        let readers: Vec<String> = (0..self.in_flight as usize)
+            .map(|number| run.username(number))
+            .collect();
+        let usernames = readers
+            .chunks(READERS_MAX)
+            .enumerate()
+            .map(|(group, readers)| {
+                let sender = run.username(self.in_flight as usize + group);
+                [readers, &[sender]].concat()
+            });
         let groups = fixture::create_groups(run, usernames.collect()).await?;
-        fixture::send_messages_to_each(run, &groups, self.messages, MessageTemplate::new(BODY_BYTES_MIN as u64)).await?;
+        fixture::send_messages_to_each(
+            run,
+            &groups,
+            self.messages,
+            MessageTemplate::new(BODY_BYTES_MIN as u64),
+        )
+        .await?;
         let (mark, mut workers) = (Arc::new(Document::new(MARK)), Vec::new());
         for group in &groups {
             let pages = fixture::read_history(run, group, PAGE_SIZE, self.messages).await?;
@@ -47,14 +57,32 @@ impl Workload for MarkReadLoad {
             let ids: Arc<[String]> = ids.into_iter().take(self.messages as usize).rev().collect();
             for reader in &group.usernames[..group.usernames.len() - 1] {
                 let (mark, ids, id) = (Arc::clone(&mark), Arc::clone(&ids), group.id.clone());
-                let request = move |number: u64, _| mark.request_body(&json!({"c": id, "m": ids[number as usize]}));
-                workers.push(RequestWorker { client: HttpClient::new(&run.target, reader), request: Box::new(request) });
+                let request = move |number: u64, _| {
+                    mark.request_body(&json!({"c": id, "m": ids[number as usize]}))
+                };
+                workers.push(RequestWorker {
+                    client: HttpClient::new(&run.target, reader),
+                    request: Box::new(request),
+                });
             }
         }
         let driven = drive(run, "markers", Schedule::PerWorker(self.messages), workers).await?;
-        let description = format!("{} readers, {} messages each", self.in_flight, grouped(self.messages));
-        let operation =
-            OperationName { singular: "mark", plural: "marks", timed: "from the request to the answer, when the marker is persisted" };
-        Ok(LoadReport::new(run, ("mark-read", self), description, operation, driven))
+        let description = format!(
+            "{} readers, {} messages each",
+            self.in_flight,
+            grouped(self.messages)
+        );
+        let operation = OperationName {
+            singular: "mark",
+            plural: "marks",
+            timed: "from the request to the answer, when the marker is persisted",
+        };
+        Ok(LoadReport::new(
+            run,
+            ("mark-read", self),
+            description,
+            operation,
+            driven,
+        ))
     }
 }

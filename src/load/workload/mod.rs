@@ -32,8 +32,13 @@ pub trait Workload: serde::Serialize {
 
 fn parse_load_duration(text: &str) -> Result<Duration, String> {
     let duration = config::parse_duration(text)?;
-    let is_allowed = (Duration::from_millis(100)..=Duration::from_secs(24 * 3_600)).contains(&duration);
-    if is_allowed { Ok(duration) } else { Err("must be from 100ms to 24h".to_owned()) }
+    let is_allowed =
+        (Duration::from_millis(100)..=Duration::from_secs(24 * 3_600)).contains(&duration);
+    if is_allowed {
+        Ok(duration)
+    } else {
+        Err("must be from 100ms to 24h".to_owned())
+    }
 }
 
 fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

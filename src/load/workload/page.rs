@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Workload, as_seconds, parse_load_duration};
-use crate::load::client::{BODY_BYTES_MAX, BODY_BYTES_MIN, Document, HttpClient, ensure_open_files};
+use crate::load::client::{
+    BODY_BYTES_MAX, BODY_BYTES_MIN, Document, HttpClient, ensure_open_files,
+};
 use crate::load::driver::fixture::{self, MessageTemplate};
 use crate::load::driver::requests::{RequestWorker, Schedule, drive};
 use crate::load::failure::Error;
@@ -50,32 +52,66 @@ impl Workload for PageLoad {
         }
         ensure_open_files(self.in_flight)?;
         let group = fixture::create_group(run, 3).await?;
-        fixture::send_messages(run, &group, self.messages, MessageTemplate::new(self.bytes)).await?;
+        fixture::send_messages(run, &group, self.messages, MessageTemplate::new(self.bytes))
+            .await?;
         let page = Document::new(PAGE);
-        let request = |after: Option<&str>| page.request_body(&json!({"c": group.id, "n": self.size, "after": after}));
+        let request = |after: Option<&str>| {
+            page.request_body(&json!({"c": group.id, "n": self.size, "after": after}))
+        };
         let mut requests = vec![request(None)];
         if self.deep {
             let pages = fixture::read_history(run, &group, self.size as u32, self.messages).await?;
             // The last two cursors are left out, so that each request returns a full page.
-            requests = pages.iter().rev().skip(2).map(|page| request(Some(&page.end_cursor))).collect();
+            requests = pages
+                .iter()
+                .rev()
+                .skip(2)
+                .map(|page| request(Some(&page.end_cursor)))
+                .collect();
         }
         let requests = Arc::new(requests);
         let worker = |number: usize| {
-            let (requests, client) =
-                (Arc::clone(&requests), HttpClient::new(&run.target, &group.usernames[number % group.usernames.len()]));
+            let (requests, client) = (
+                Arc::clone(&requests),
+                HttpClient::new(
+                    &run.target,
+                    &group.usernames[number % group.usernames.len()],
+                ),
+            );
             // Multiples of the golden ratio spread evenly over the history, and never hit the same page twice in a row.
             let request = move |number: u64, _| {
                 let index = (number as f64 * 0.618_033_988_749_895).fract() * requests.len() as f64;
                 requests[index as usize].clone()
             };
-            RequestWorker { client, request: Box::new(request) }
+            RequestWorker {
+                client,
+                request: Box::new(request),
+            }
         };
         let workers = (0..self.in_flight as usize).map(worker).collect();
         let driven = drive(run, "pages", Schedule::ForDuration(self.duration), workers).await?;
-        let position = if self.deep { "anywhere in" } else { "at the newest end of" };
-        let description =
-            format!("{} in flight for pages of {} messages, {position} {}", self.in_flight, self.size, grouped(self.messages));
-        let operation = OperationName { singular: "page", plural: "pages", timed: "from the request to the whole answer" };
-        Ok(LoadReport::new(run, ("page", self), description, operation, driven))
+        let position = if self.deep {
+            "anywhere in"
+        } else {
+            "at the newest end of"
+        };
+        let description = format!(
+            "{} in flight for pages of {} messages, {position} {}",
+            self.in_flight,
+            self.size,
+            grouped(self.messages)
+        );
+        let operation = OperationName {
+            singular: "page",
+            plural: "pages",
+            timed: "from the request to the whole answer",
+        };
+        Ok(LoadReport::new(
+            run,
+            ("page", self),
+            description,
+            operation,
+            driven,
+        ))
     }
 }

@@ -37,14 +37,27 @@ pub struct SendLoad {
 impl Workload for SendLoad {
     async fn run(&self, run: &mut LoadRun<'_>) -> Result<LoadReport, Error> {
         ensure_open_files(self.in_flight)?;
-        let (conversations, participants) = (self.conversations as usize, self.participants as usize);
-        let group = |first: usize| (0..participants).map(|number| run.username(first * participants + number)).collect();
+        let (conversations, participants) =
+            (self.conversations as usize, self.participants as usize);
+        let group = |first: usize| {
+            (0..participants)
+                .map(|number| run.username(first * participants + number))
+                .collect()
+        };
         let groups = (0..conversations).map(group).collect();
         let groups = fixture::create_groups(run, groups).await?;
-        let template = MessageTemplate { has_idempotency_key: self.key, ..MessageTemplate::new(self.bytes) };
+        let template = MessageTemplate {
+            has_idempotency_key: self.key,
+            ..MessageTemplate::new(self.bytes)
+        };
         let worker = |number: usize| {
             let group = &groups[number % conversations];
-            fixture::send_worker(run, group, &group.usernames[number / conversations % participants], template)
+            fixture::send_worker(
+                run,
+                group,
+                &group.usernames[number / conversations % participants],
+                template,
+            )
         };
         let workers = (0..self.in_flight as usize).map(worker).collect();
         let driven = drive(run, "sends", Schedule::ForDuration(self.duration), workers).await?;
@@ -54,10 +67,23 @@ impl Workload for SendLoad {
             grouped(self.conversations),
             self.participants,
             grouped(self.bytes),
-            if self.key { ", with idempotency keys" } else { "" }
+            if self.key {
+                ", with idempotency keys"
+            } else {
+                ""
+            }
         );
-        let operation =
-            OperationName { singular: "send", plural: "sends", timed: "from the request to the answer, when the message is persisted" };
-        Ok(LoadReport::new(run, ("send", self), description, operation, driven))
+        let operation = OperationName {
+            singular: "send",
+            plural: "sends",
+            timed: "from the request to the answer, when the message is persisted",
+        };
+        Ok(LoadReport::new(
+            run,
+            ("send", self),
+            description,
+            operation,
+            driven,
+        ))
     }
 }

@@ -65,44 +65,102 @@ impl Workload for StormLoad {
         ensure_open_files(self.sockets + 1)?;
         let group = fixture::create_group(run, self.participants).await?;
         let after = fixture::events_cursor(run, &group).await?;
-        let template = MessageTemplate { has_idempotency_key: true, first: 1, ..MessageTemplate::new(self.bytes) };
+        let template = MessageTemplate {
+            has_idempotency_key: true,
+            first: 1,
+            ..MessageTemplate::new(self.bytes)
+        };
         // A single worker sends one message at a time, so sequence numbers follow the order of the conversation.
         let sender = fixture::send_worker(run, &group, &group.usernames[0], template);
-        prepare(run, "missed messages", Schedule::PerWorker(self.missed), vec![sender]).await?;
-        let ((start_sender, start), (last_sender, last)) = (watch::channel(None), watch::channel(None));
-        let (subscription, recorder, delivered) = (MessageSubscription::new(&group, &after), StatsRecorder::default(), AtomicU64::new(0));
-        let storm = Arc::new(Storm { subscription, missed: self.missed, recorder, delivered, start, last });
+        prepare(
+            run,
+            "missed messages",
+            Schedule::PerWorker(self.missed),
+            vec![sender],
+        )
+        .await?;
+        let ((start_sender, start), (last_sender, last)) =
+            (watch::channel(None), watch::channel(None));
+        let (subscription, recorder, delivered) = (
+            MessageSubscription::new(&group, &after),
+            StatsRecorder::default(),
+            AtomicU64::new(0),
+        );
+        let storm = Arc::new(Storm {
+            subscription,
+            missed: self.missed,
+            recorder,
+            delivered,
+            start,
+            last,
+        });
         let mut subscriber_tasks = JoinSet::new();
-        let keep = |number, socket| drop(subscriber_tasks.spawn(reconnect(socket, number, Arc::clone(&storm))));
-        subscribers::open_sockets(run, self.sockets, &group.usernames, None, &StatsRecorder::default(), keep).await?;
+        let keep = |number, socket| {
+            drop(subscriber_tasks.spawn(reconnect(socket, number, Arc::clone(&storm))))
+        };
+        subscribers::open_sockets(
+            run,
+            self.sockets,
+            &group.usernames,
+            None,
+            &StatsRecorder::default(),
+            keep,
+        )
+        .await?;
         let usage_meter = run.measure_usage();
         start_sender.send_replace(Some(usage_meter.started_at()));
         let sender = BackgroundSender::start(run, &group, template, self);
         let delivered = || storm.delivered.load(Ordering::Relaxed);
-        subscribers::wait_for_count(run, "sockets caught up", self.sockets, || storm.recorder.count(), delivered).await;
+        subscribers::wait_for_count(
+            run,
+            "sockets caught up",
+            self.sockets,
+            || storm.recorder.count(),
+            delivered,
+        )
+        .await;
         let (usage, mut stats) = (usage_meter.usage(), storm.recorder.snapshot());
         let (sent, failure) = sender.stop().await;
         last_sender.send_replace(Some(self.missed + sent));
         let expected = self.sockets * (self.missed + sent);
-        subscribers::wait_for_count(run, "messages delivered", expected, delivered, delivered).await;
+        subscribers::wait_for_count(run, "messages delivered", expected, delivered, delivered)
+            .await;
         if delivered() == expected {
             // Each subscriber now pings the server to detect surplus messages. The ping has its own deadline.
             subscriber_tasks.join_all().await;
         }
         stats.failures = storm.recorder.snapshot().failures;
-        failure.iter().for_each(|failure| stats.record_failure(failure));
+        failure
+            .iter()
+            .for_each(|failure| stats.record_failure(failure));
         let delivered = delivered();
-        let is_in_order = [LOST, REPEATED].iter().all(|code| !stats.failures.contains_key(*code));
+        let is_in_order = [LOST, REPEATED]
+            .iter()
+            .all(|code| !stats.failures.contains_key(*code));
         let is_complete = stats.count() == self.sockets && delivered == expected && is_in_order;
         let fault = (!is_complete && !run.stop.is_cancelled()).then(|| {
             let [caught_up, sockets, delivered, expected] = [stats.count(), self.sockets, delivered, expected].map(grouped);
             format!("{caught_up} of {sockets} sockets caught up; {delivered} messages were delivered and {expected} were expected")
         });
-        let last_ms = stats.percentiles().map_or(0.0, |percentiles| percentiles.max);
-        let delivered_text = format!("{} messages delivered in order of {} expected", grouped(delivered), grouped(expected));
+        let last_ms = stats
+            .percentiles()
+            .map_or(0.0, |percentiles| percentiles.max);
+        let delivered_text = format!(
+            "{} messages delivered in order of {} expected",
+            grouped(delivered),
+            grouped(expected)
+        );
         let figures = [
-            Figure::new("allCurrentMs", last_ms, format!("{last_ms:.1} ms until all sockets had caught up")),
-            Figure::new("sentMeanwhile", sent as f64, format!("{} messages sent during the storm", grouped(sent))),
+            Figure::new(
+                "allCurrentMs",
+                last_ms,
+                format!("{last_ms:.1} ms until all sockets had caught up"),
+            ),
+            Figure::new(
+                "sentMeanwhile",
+                sent as f64,
+                format!("{} messages sent during the storm", grouped(sent)),
+            ),
             Figure::new("delivered", delivered as f64, delivered_text),
         ];
         let description = format!(
@@ -117,7 +175,11 @@ impl Workload for StormLoad {
             plural: "reconnects",
             timed: "from the start of the storm until the socket has received all missed messages",
         };
-        Ok(LoadReport::new(run, ("storm", self), description, operation, (stats, usage)).with(figures).with_faults(fault))
+        Ok(
+            LoadReport::new(run, ("storm", self), description, operation, (stats, usage))
+                .with(figures)
+                .with_faults(fault),
+        )
     }
 }
 
@@ -142,7 +204,11 @@ async fn receive_all(socket: &mut Socket, number: usize, storm: &Storm) -> Resul
     storm.subscription.start(socket, number).await?;
     let mut received = 0;
     loop {
-        let is_last = async { last.wait_for(|last| last.is_some_and(|last| received >= last)).await.map(drop) };
+        let is_last = async {
+            last.wait_for(|last| last.is_some_and(|last| received >= last))
+                .await
+                .map(drop)
+        };
         let payload = tokio::select! {
             payload = socket.next_payload() => payload?,
             // A payload after the last message is a failure, and the ping detects it.
@@ -152,7 +218,10 @@ async fn receive_all(socket: &mut Socket, number: usize, storm: &Storm) -> Resul
             return Err(Failure::unexpected_message());
         };
         if let Some((code, is_new)) = order_fault(received, number) {
-            storm.recorder.record_failure_code(code, format!("message {number} arrived after message {received}"));
+            storm.recorder.record_failure_code(
+                code,
+                format!("message {number} arrived after message {received}"),
+            );
             if !is_new {
                 continue;
             }
@@ -181,21 +250,38 @@ struct BackgroundSender {
 }
 
 impl BackgroundSender {
-    fn start(run: &LoadRun<'_>, group: &ConversationFixture, template: MessageTemplate, load: &StormLoad) -> Self {
+    fn start(
+        run: &LoadRun<'_>,
+        group: &ConversationFixture,
+        template: MessageTemplate,
+        load: &StormLoad,
+    ) -> Self {
         let stop = run.stop.child_token();
-        let template = MessageTemplate { first: template.first + load.missed, ..template };
+        let template = MessageTemplate {
+            first: template.first + load.missed,
+            ..template
+        };
         let worker = fixture::send_worker(run, group, &group.usernames[0], template);
-        Self { task: tokio::spawn(send_at_rate(worker, load.send_rate, stop.clone())), stop }
+        Self {
+            task: tokio::spawn(send_at_rate(worker, load.send_rate, stop.clone())),
+            stop,
+        }
     }
 
     /// Number of messages sent, and the failure that ended sending early.
     async fn stop(self) -> (u64, Option<Failure>) {
         self.stop.cancel();
-        self.task.await.expect("the background sender does not panic")
+        self.task
+            .await
+            .expect("the background sender does not panic")
     }
 }
 
-async fn send_at_rate(mut worker: RequestWorker, rate: u32, stop: CancellationToken) -> (u64, Option<Failure>) {
+async fn send_at_rate(
+    mut worker: RequestWorker,
+    rate: u32,
+    stop: CancellationToken,
+) -> (u64, Option<Failure>) {
     let (start, mut sent) = (Instant::now(), 0);
     if rate == 0 {
         return (sent, None);
@@ -225,8 +311,17 @@ mod tests {
 
     #[test]
     fn only_the_next_message_in_order_has_no_fault() {
-        assert_eq!([(0, 1), (1, 2), (49, 50)].map(|(received, number)| order_fault(received, number)), [None; 3]);
-        assert_eq!([order_fault(0, 2), order_fault(7, 9)], [Some((LOST, true)); 2]);
-        assert_eq!([order_fault(1, 1), order_fault(7, 3), order_fault(0, 0)], [Some((REPEATED, false)); 3]);
+        assert_eq!(
+            [(0, 1), (1, 2), (49, 50)].map(|(received, number)| order_fault(received, number)),
+            [None; 3]
+        );
+        assert_eq!(
+            [order_fault(0, 2), order_fault(7, 9)],
+            [Some((LOST, true)); 2]
+        );
+        assert_eq!(
+            [order_fault(1, 1), order_fault(7, 3), order_fault(0, 0)],
+            [Some((REPEATED, false)); 3]
+        );
     }
 }

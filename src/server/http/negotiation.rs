@@ -33,32 +33,61 @@ pub(super) struct Accepted {
 
 impl Accepted {
     pub(super) fn by(headers: &HeaderMap) -> Self {
-        let mut ranges =
-            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).peekable();
+        let mut ranges = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .peekable();
         if ranges.peek().is_none() {
-            return Self { media: Some(Media::Json), ..Self::default() };
+            return Self {
+                media: Some(Media::Json),
+                ..Self::default()
+            };
         }
         let [mut graphql, mut json, mut events, mut parts] = [Wish::default(); 4];
         for range in ranges {
             let range = Range::parse(range);
-            graphql.consider(range.specificity("application", "graphql-response+json"), &range);
+            graphql.consider(
+                range.specificity("application", "graphql-response+json"),
+                &range,
+            );
             json.consider(range.specificity("application", "json"), &range);
             events.consider(range.names("text", "event-stream"), &range);
-            parts.consider(range.names("multipart", "mixed").filter(|_| range.is_for_subscriptions), &range);
+            parts.consider(
+                range
+                    .names("multipart", "mixed")
+                    .filter(|_| range.is_for_subscriptions),
+                &range,
+            );
         }
         // What both come to by a wildcard alone is plain JSON's; where both are named and wished for alike, it is the form that tells more.
         let is_named = graphql.specificity == NAMED || graphql.specificity > json.specificity;
         let is_ours = graphql.quality > json.quality || graphql.quality == json.quality && is_named;
-        let (media_quality, media) = if is_ours { (graphql.quality, Media::GraphqlResponse) } else { (json.quality, Media::Json) };
-        let (stream_quality, stream) =
-            if parts.quality > events.quality { (parts.quality, Wire::Parts) } else { (events.quality, Wire::Events) };
+        let (media_quality, media) = if is_ours {
+            (graphql.quality, Media::GraphqlResponse)
+        } else {
+            (json.quality, Media::Json)
+        };
+        let (stream_quality, stream) = if parts.quality > events.quality {
+            (parts.quality, Wire::Parts)
+        } else {
+            (events.quality, Wire::Events)
+        };
         // Apollo's clients ask for parts and mean: if it is a subscription.
         let is_stream_preferred = media_quality == 0 || events.quality > media_quality;
-        Self { media: (media_quality > 0).then_some(media), stream: (stream_quality > 0).then_some(stream), is_stream_preferred }
+        Self {
+            media: (media_quality > 0).then_some(media),
+            stream: (stream_quality > 0).then_some(stream),
+            is_stream_preferred,
+        }
     }
 
     pub(super) fn without_streams(self) -> Self {
-        Self { stream: None, ..self }
+        Self {
+            stream: None,
+            ..self
+        }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
@@ -67,7 +96,11 @@ impl Accepted {
 
     /// The stream that a query or a mutation is answered in, if it is one.
     pub(super) fn stream_of_one(&self) -> Option<Wire> {
-        if self.is_stream_preferred { self.stream } else { None }
+        if self.is_stream_preferred {
+            self.stream
+        } else {
+            None
+        }
     }
 }
 
@@ -86,21 +119,34 @@ struct Range<'a> {
 impl<'a> Range<'a> {
     fn parse(range: &'a str) -> Self {
         let mut parts = range.split(';').map(str::trim);
-        let (main, subtype) = parts.next().unwrap_or_default().split_once('/').unwrap_or_default();
+        let (main, subtype) = parts
+            .next()
+            .unwrap_or_default()
+            .split_once('/')
+            .unwrap_or_default();
         let (mut quality, mut is_for_subscriptions) = (Some(1_000), false);
         for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
             if name.eq_ignore_ascii_case("q") {
-                let weight = value.parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight));
+                let weight = value
+                    .parse::<f32>()
+                    .ok()
+                    .filter(|weight| (0.0..=1.0).contains(weight));
                 quality = weight.map(|weight| (weight * 1_000.0) as u16);
             } else if name.eq_ignore_ascii_case("subscriptionSpec") {
                 is_for_subscriptions = matches!(value.trim_matches('"'), "1.0" | "1");
             }
         }
-        Self { main, subtype, quality, is_for_subscriptions }
+        Self {
+            main,
+            subtype,
+            quality,
+            is_for_subscriptions,
+        }
     }
 
     fn names(&self, main: &str, subtype: &str) -> Option<u8> {
-        (self.main.eq_ignore_ascii_case(main) && self.subtype.eq_ignore_ascii_case(subtype)).then_some(NAMED)
+        (self.main.eq_ignore_ascii_case(main) && self.subtype.eq_ignore_ascii_case(subtype))
+            .then_some(NAMED)
     }
 
     /// How closely it describes this media type, if it does.
@@ -125,19 +171,31 @@ impl Wish {
         if let (Some(specificity), Some(quality)) = (specificity, range.quality)
             && specificity >= self.specificity
         {
-            *self = Self { quality, specificity };
+            *self = Self {
+                quality,
+                specificity,
+            };
         }
     }
 }
 
 /// `application/json`, with UTF-8 or no charset.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let Some(value) = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return false;
+    };
     let mut parts = value.split(';').map(str::trim);
-    let is_json = parts.next().is_some_and(|media| media.eq_ignore_ascii_case("application/json"));
+    let is_json = parts
+        .next()
+        .is_some_and(|media| media.eq_ignore_ascii_case("application/json"));
     is_json
         && parts.all(|parameter| match parameter.split_once('=') {
-            Some((name, charset)) if name.eq_ignore_ascii_case("charset") => charset.trim_matches('"').eq_ignore_ascii_case("utf-8"),
+            Some((name, charset)) if name.eq_ignore_ascii_case("charset") => {
+                charset.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            }
             _ => true,
         })
 }
@@ -162,12 +220,24 @@ mod tests {
             ("application/json", Some(Json)),
             ("APPLICATION/JSON", Some(Json)),
             ("application/graphql-response+json", Some(GraphqlResponse)),
-            ("application/json, application/graphql-response+json", Some(GraphqlResponse)),
-            ("application/graphql-response+json; charset=utf-8; q=0.5, application/json;q=0.9", Some(Json)),
-            ("application/graphql-response+json, application/json;q=0.9", Some(GraphqlResponse)),
+            (
+                "application/json, application/graphql-response+json",
+                Some(GraphqlResponse),
+            ),
+            (
+                "application/graphql-response+json; charset=utf-8; q=0.5, application/json;q=0.9",
+                Some(Json),
+            ),
+            (
+                "application/graphql-response+json, application/json;q=0.9",
+                Some(GraphqlResponse),
+            ),
             ("application/json, multipart/mixed", Some(Json)),
             ("application/json, */*;q=0.1", Some(Json)),
-            ("application/graphql-response+json, */*", Some(GraphqlResponse)),
+            (
+                "application/graphql-response+json, */*",
+                Some(GraphqlResponse),
+            ),
             ("application/json, */*", Some(Json)),
             ("text/html, */*;q=0.8", Some(Json)),
             ("application/graphql-response+json;q=0, */*", Some(Json)),
@@ -190,18 +260,50 @@ mod tests {
             ("text/event-stream;q=0, application/json", None, None),
             ("text/*, */*", None, None),
             ("application/json, text/event-stream", Some(Events), None),
-            ("application/json;q=0.9, text/event-stream", Some(Events), Some(Events)),
+            (
+                "application/json;q=0.9, text/event-stream",
+                Some(Events),
+                Some(Events),
+            ),
             ("text/event-stream;q=0.1, */*", Some(Events), None),
             (apollo, Some(Parts), None),
-            ("multipart/mixed; boundary=\"graphql\"; subscriptionSpec=\"1.0\"", Some(Parts), Some(Parts)),
-            ("multipart/mixed;subscriptionSpec=1.0, application/json;q=0.1", Some(Parts), None),
-            ("multipart/mixed;subscriptionSpec=2.0, application/json", None, None),
-            ("multipart/mixed;deferSpec=20220824, application/json", None, None),
-            ("multipart/mixed;subscriptionSpec=1.0;q=0.8, text/event-stream;q=0.7", Some(Parts), Some(Parts)),
-            ("multipart/mixed;subscriptionSpec=1.0, text/event-stream", Some(Events), Some(Events)),
+            (
+                "multipart/mixed; boundary=\"graphql\"; subscriptionSpec=\"1.0\"",
+                Some(Parts),
+                Some(Parts),
+            ),
+            (
+                "multipart/mixed;subscriptionSpec=1.0, application/json;q=0.1",
+                Some(Parts),
+                None,
+            ),
+            (
+                "multipart/mixed;subscriptionSpec=2.0, application/json",
+                None,
+                None,
+            ),
+            (
+                "multipart/mixed;deferSpec=20220824, application/json",
+                None,
+                None,
+            ),
+            (
+                "multipart/mixed;subscriptionSpec=1.0;q=0.8, text/event-stream;q=0.7",
+                Some(Parts),
+                Some(Parts),
+            ),
+            (
+                "multipart/mixed;subscriptionSpec=1.0, text/event-stream",
+                Some(Events),
+                Some(Events),
+            ),
         ] {
             let accepted = Accepted::by(&headers(header::ACCEPT, accept));
-            assert_eq!((accepted.stream, accepted.stream_of_one()), (stream, of_one), "{accept}");
+            assert_eq!(
+                (accepted.stream, accepted.stream_of_one()),
+                (stream, of_one),
+                "{accept}"
+            );
         }
     }
 
@@ -217,7 +319,11 @@ mod tests {
             ("application/jsonp", false),
             ("", false),
         ] {
-            assert_eq!(is_json(&headers(header::CONTENT_TYPE, value)), expected, "{value}");
+            assert_eq!(
+                is_json(&headers(header::CONTENT_TYPE, value)),
+                expected,
+                "{value}"
+            );
         }
         assert!(!is_json(&HeaderMap::new()));
     }

@@ -48,20 +48,48 @@ impl Feed {
         let Ok(place) = Arc::clone(&doors.stream_places).try_acquire_owned() else {
             doors.meter.refusals.with_label_values(&["streams"]).inc();
             let sentence = "There are too many open streams here; try again later.";
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+            return Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Code::Unavailable,
+                sentence,
+            ));
         };
         let viewer = &caller.viewer;
-        let own = viewer.as_ref().map(|viewer| doors.gate.stream_of(viewer)).transpose()?.flatten();
-        let expiry = expires_at.map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
+        let own = viewer
+            .as_ref()
+            .map(|viewer| doors.gate.stream_of(viewer))
+            .transpose()?
+            .flatten();
+        let expiry = expires_at
+            .map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
         let here = viewer.as_ref().map(|viewer| doors.executor.arrive(viewer));
         let deliveries = doors.subscribe(prepared, ready, caller);
-        Ok(Self { doors: Arc::clone(doors), wire, deliveries, expiry, _place: place, _own: own, _here: here })
+        Ok(Self {
+            doors: Arc::clone(doors),
+            wire,
+            deliveries,
+            expiry,
+            _place: place,
+            _own: own,
+            _here: here,
+        })
     }
 
     pub(super) fn body(self, mut line: LogLine) -> Body {
         line.door(self.wire.door());
-        let telling = Telling { feed: self, phase: Phase::Starting, said: Instant::now(), line, code: "OK".to_owned() };
-        let words = stream::unfold(telling, async |mut telling| telling.next().await.map(|words| (Ok::<_, Infallible>(words), telling)));
+        let telling = Telling {
+            feed: self,
+            phase: Phase::Starting,
+            said: Instant::now(),
+            line,
+            code: "OK".to_owned(),
+        };
+        let words = stream::unfold(telling, async |mut telling| {
+            telling
+                .next()
+                .await
+                .map(|words| (Ok::<_, Infallible>(words), telling))
+        });
         Body::from_stream(words)
     }
 }
@@ -121,9 +149,18 @@ impl Telling {
                 Woken::Alarm => {
                     let now = Instant::now();
                     let clock = self.feed.doors.clock.as_ref();
-                    if self.feed.expiry.as_mut().is_some_and(|expiry| expiry.is_over(clock, now)) {
+                    if self
+                        .feed
+                        .expiry
+                        .as_mut()
+                        .is_some_and(|expiry| expiry.is_over(clock, now))
+                    {
                         let sentence = "The token has expired; come back with another one.";
-                        return self.cut(Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthenticated, sentence));
+                        return self.cut(Problem::new(
+                            StatusCode::UNAUTHORIZED,
+                            Code::Unauthenticated,
+                            sentence,
+                        ));
                     }
                     if heartbeat_at <= now {
                         return self.feed.wire.heartbeat().into();

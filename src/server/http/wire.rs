@@ -59,21 +59,30 @@ impl Wire {
     /// One event. Its bytes count until they were written.
     pub(super) fn deliver(self, text: &EventText, held: Option<HeldBytes>) -> Bytes {
         let (head, tail) = self.around();
-        Bytes::from_owner(HeldText { text: [head, text.as_str(), tail].concat(), _held: held })
+        Bytes::from_owner(HeldText {
+            text: [head, text.as_str(), tail].concat(),
+            _held: held,
+        })
     }
 
     /// What stands before and behind the JSON of an answer. JSON has no line breaks of its own, so that one line of data is enough.
     pub(super) const fn around(self) -> (&'static str, &'static str) {
         match self {
             Self::Events => ("event: next\ndata: ", "\n\n"),
-            Self::Parts => ("\r\ncontent-type: application/json\r\n\r\n{\"payload\":", "}\r\n--graphql"),
+            Self::Parts => (
+                "\r\ncontent-type: application/json\r\n\r\n{\"payload\":",
+                "}\r\n--graphql",
+            ),
         }
     }
 
     pub(super) fn next(self, answer: &Answer) -> String {
         match self {
             // An answer that failed here, in the midst of it, is none of the subscription's.
-            Self::Parts if answer.is_refusal() && answer.status.is_server_error() => part(&Part { payload: None, fatal: Some(answer) }),
+            Self::Parts if answer.is_refusal() && answer.status.is_server_error() => part(&Part {
+                payload: None,
+                fatal: Some(answer),
+            }),
             Self::Events | Self::Parts => {
                 let (head, tail) = self.around();
                 [head, &answer.json(), tail].concat()
@@ -99,7 +108,11 @@ impl Wire {
     pub(super) fn cut(self, problem: Problem) -> Bytes {
         match self {
             Self::Events => Bytes::new(),
-            Self::Parts => (part(&Part { payload: None, fatal: Some(&problem.into()) }) + self.complete()).into(),
+            Self::Parts => (part(&Part {
+                payload: None,
+                fatal: Some(&problem.into()),
+            }) + self.complete())
+            .into(),
         }
     }
 }

@@ -15,9 +15,12 @@ const SOURCE: &str = "src/server/pages";
 const NPM_TIME: Duration = Duration::from_secs(120);
 
 fn main() -> Result<(), String> {
-    for path in
-        ["src/server/pages/build.rs", "src/server/pages/vendored.rs", "src/server/pages/package.json", "src/server/pages/package-lock.json"]
-    {
+    for path in [
+        "src/server/pages/build.rs",
+        "src/server/pages/vendored.rs",
+        "src/server/pages/package.json",
+        "src/server/pages/package-lock.json",
+    ] {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=WIDEROOM_BUILD_PAGES");
@@ -32,8 +35,12 @@ fn main() -> Result<(), String> {
         Ok(()) => Ok(()),
         Err(reason) if wish == "embed" => Err(format!("GraphiQL could not be embedded: {reason}")),
         Err(reason) => {
-            println!("cargo:warning=GraphiQL is not in this build ({reason}): the page at / will load it from a CDN.");
-            println!("cargo:warning=To try again: touch src/server/pages/build.rs. To have this as an error: WIDEROOM_BUILD_PAGES=embed.");
+            println!(
+                "cargo:warning=GraphiQL is not in this build ({reason}): the page at / will load it from a CDN."
+            );
+            println!(
+                "cargo:warning=To try again: touch src/server/pages/build.rs. To have this as an error: WIDEROOM_BUILD_PAGES=embed."
+            );
             leave_empty(&out)
         }
     }
@@ -51,9 +58,14 @@ fn embed(out: &Path) -> Result<(), String> {
     npm_ci(&work)?;
     let modules = work.join("node_modules");
     for file in &vendored::VENDORED {
-        copy(&modules.join(file.package).join(file.path), &out.join(file.name))?;
+        copy(
+            &modules.join(file.package).join(file.path),
+            &out.join(file.name),
+        )?;
     }
-    let mut licences = String::from("GraphiQL and its parts, as they are in this binary, stand under these licences.\n");
+    let mut licences = String::from(
+        "GraphiQL and its parts, as they are in this binary, stand under these licences.\n",
+    );
     gather_licences(&modules, &modules, &mut licences)?;
     fs::write(out.join("licences.txt"), licences).map_err(|error| error.to_string())?;
     // Fifty megabytes, of which two were wanted.
@@ -66,7 +78,15 @@ fn npm_ci(work: &Path) -> Result<(), String> {
     let output = File::create(&log).map_err(|error| error.to_string())?;
     let errors = output.try_clone().map_err(|error| error.to_string())?;
     let mut npm = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" })
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--fetch-retries=1", "--loglevel=error"])
+        .args([
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--no-update-notifier",
+            "--fetch-retries=1",
+            "--loglevel=error",
+        ])
         .current_dir(work)
         .stdin(Stdio::null())
         .stdout(output)
@@ -79,7 +99,10 @@ fn npm_ci(work: &Path) -> Result<(), String> {
             Some(status) if status.success() => return Ok(()),
             Some(status) => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                let line = said.lines().find(|line| line.starts_with("npm error")).unwrap_or_default();
+                let line = said
+                    .lines()
+                    .find(|line| line.starts_with("npm error"))
+                    .unwrap_or_default();
                 return Err(format!("npm ci ended with {status} {line}"));
             }
             None if Instant::now() > deadline => {
@@ -95,15 +118,23 @@ fn npm_ci(work: &Path) -> Result<(), String> {
 /// GraphiQL's bundle holds its dependencies, and their licences ask to be passed on.
 fn gather_licences(folder: &Path, modules: &Path, text: &mut String) -> Result<(), String> {
     let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
     paths.sort();
     for path in paths {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default()
+            .to_ascii_lowercase();
         if path.is_dir() && !path.is_symlink() {
             gather_licences(&path, modules, text)?;
         } else if name.starts_with("license") || name.starts_with("licence") {
             let package = folder.strip_prefix(modules).unwrap_or(folder).display();
-            let licence = String::from_utf8_lossy(&fs::read(&path).map_err(|error| error.to_string())?).into_owned();
+            let licence =
+                String::from_utf8_lossy(&fs::read(&path).map_err(|error| error.to_string())?)
+                    .into_owned();
             text.push_str(&format!("\n\n---- {package}\n\n{}", licence.trim()));
         }
     }
@@ -111,10 +142,17 @@ fn gather_licences(folder: &Path, modules: &Path, text: &mut String) -> Result<(
 }
 
 fn leave_empty(out: &Path) -> Result<(), String> {
-    let mut names = vendored::VENDORED.iter().map(|file| file.name).chain(["licences.txt"]);
-    names.try_for_each(|name| fs::write(out.join(name), "").map_err(|error| format!("{name}: {error}")))
+    let mut names = vendored::VENDORED
+        .iter()
+        .map(|file| file.name)
+        .chain(["licences.txt"]);
+    names.try_for_each(|name| {
+        fs::write(out.join(name), "").map_err(|error| format!("{name}: {error}"))
+    })
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    fs::copy(from, to).map(drop).map_err(|error| format!("{}: {error}", from.display()))
+    fs::copy(from, to)
+        .map(drop)
+        .map_err(|error| format!("{}: {error}", from.display()))
 }

@@ -38,19 +38,39 @@ struct Demo {
 
 /// `GET /demo` and its files.
 pub(super) fn router(people: &str) -> Router {
-    let folder = format!("demo-{}", fingerprint(FILES.map(|(_, text)| text).concat().as_bytes()));
-    let html = include_str!("demo/demo.html").replace("<!-- folder -->", &folder).replace("<!-- people -->", &escape(people));
-    let demo = Demo { page: Page::new(html, HeaderValue::from_static(POLICY)), folder };
-    Router::new().route("/demo", get(page)).route("/assets/{folder}/{name}", get(file)).with_state(Arc::new(demo))
+    let folder = format!(
+        "demo-{}",
+        fingerprint(FILES.map(|(_, text)| text).concat().as_bytes())
+    );
+    let html = include_str!("demo/demo.html")
+        .replace("<!-- folder -->", &folder)
+        .replace("<!-- people -->", &escape(people));
+    let demo = Demo {
+        page: Page::new(html, HeaderValue::from_static(POLICY)),
+        folder,
+    };
+    Router::new()
+        .route("/demo", get(page))
+        .route("/assets/{folder}/{name}", get(file))
+        .with_state(Arc::new(demo))
 }
 
 async fn page(State(demo): State<Arc<Demo>>, headers: HeaderMap) -> Response {
     demo.page.answer(&headers)
 }
 
-async fn file(State(demo): State<Arc<Demo>>, Path((folder, name)): Path<(String, String)>) -> Response {
-    match FILES.iter().find(|(own, _)| *own == name && demo.folder == folder) {
-        Some((_, text)) => forever(if name.ends_with(".css") { CSS } else { JS }, Bytes::from_static(text.as_bytes())),
+async fn file(
+    State(demo): State<Arc<Demo>>,
+    Path((folder, name)): Path<(String, String)>,
+) -> Response {
+    match FILES
+        .iter()
+        .find(|(own, _)| *own == name && demo.folder == folder)
+    {
+        Some((_, text)) => forever(
+            if name.ends_with(".css") { CSS } else { JS },
+            Bytes::from_static(text.as_bytes()),
+        ),
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

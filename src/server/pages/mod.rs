@@ -13,7 +13,8 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -61,11 +62,20 @@ pub fn router(options: PageOptions) -> Router {
     let PageOptions { demo_users, issue } = options;
     let people = serde_json::json!(demo_users).to_string();
     let pages = Arc::new(Pages::new(&people));
-    let router = Router::new().route("/", get(index)).route("/assets/{name}", get(asset)).with_state(pages).merge(demo::router(&people));
+    let router = Router::new()
+        .route("/", get(index))
+        .route("/assets/{name}", get(asset))
+        .with_state(pages)
+        .merge(demo::router(&people));
     if demo_users.is_empty() {
         return router;
     }
-    let door = post(demo_token).layer(DefaultBodyLimit::max(DEMO_BODY_BYTES_MAX)).with_state(Arc::new(Demo { users: demo_users, issue }));
+    let door = post(demo_token)
+        .layer(DefaultBodyLimit::max(DEMO_BODY_BYTES_MAX))
+        .with_state(Arc::new(Demo {
+            users: demo_users,
+            issue,
+        }));
     router.route("/demo/token", door)
 }
 
@@ -84,8 +94,13 @@ struct Page {
 
 impl Page {
     fn new(html: String, policy: HeaderValue) -> Self {
-        let tag = HeaderValue::try_from(format!("\"{}\"", fingerprint(html.as_bytes()))).expect("base64 is visible ASCII");
-        Self { html: Bytes::from(html), tag, policy }
+        let tag = HeaderValue::try_from(format!("\"{}\"", fingerprint(html.as_bytes())))
+            .expect("base64 is visible ASCII");
+        Self {
+            html: Bytes::from(html),
+            tag,
+            policy,
+        }
     }
 
     fn answer(&self, headers: &HeaderMap) -> Response {
@@ -122,31 +137,64 @@ impl Pages {
         for (file, bytes) in VENDORED.iter().zip(EMBEDDED) {
             let from = source(file, bytes);
             let tag = if file.is_css() {
-                format!("<link rel=\"stylesheet\" {}>", from.replace("src=", "href="))
+                format!(
+                    "<link rel=\"stylesheet\" {}>",
+                    from.replace("src=", "href=")
+                )
             } else {
                 format!("<script defer {from}></script>")
             };
-            if file.is_css() { &mut styles } else { &mut scripts }.push_str(&format!("    {tag}\n"));
+            if file.is_css() {
+                &mut styles
+            } else {
+                &mut scripts
+            }
+            .push_str(&format!("    {tag}\n"));
             if !bytes.is_empty() {
                 let content_type = if file.is_css() { CSS } else { JS };
-                assets.push(Asset { name: file.name.to_owned(), content_type, bytes: Bytes::from_static(bytes) });
+                assets.push(Asset {
+                    name: file.name.to_owned(),
+                    content_type,
+                    bytes: Bytes::from_static(bytes),
+                });
             }
         }
-        styles.push_str(&format!("    <link rel=\"stylesheet\" href=\"assets/{css_name}\">"));
-        scripts.push_str(&format!("    <script type=\"module\" src=\"assets/{js_name}\"></script>"));
-        assets.push(Asset { name: css_name, content_type: CSS, bytes: Bytes::from_static(css) });
-        assets.push(Asset { name: js_name, content_type: JS, bytes: Bytes::from_static(js) });
+        styles.push_str(&format!(
+            "    <link rel=\"stylesheet\" href=\"assets/{css_name}\">"
+        ));
+        scripts.push_str(&format!(
+            "    <script type=\"module\" src=\"assets/{js_name}\"></script>"
+        ));
+        assets.push(Asset {
+            name: css_name,
+            content_type: CSS,
+            bytes: Bytes::from_static(css),
+        });
+        assets.push(Asset {
+            name: js_name,
+            content_type: JS,
+            bytes: Bytes::from_static(js),
+        });
         if !LICENCES.is_empty() {
             let name = format!("licences-{}.txt", fingerprint(LICENCES));
-            styles.push_str(&format!("\n    <link rel=\"license\" href=\"assets/{name}\">"));
-            assets.push(Asset { name, content_type: TEXT, bytes: Bytes::from_static(LICENCES) });
+            styles.push_str(&format!(
+                "\n    <link rel=\"license\" href=\"assets/{name}\">"
+            ));
+            assets.push(Asset {
+                name,
+                content_type: TEXT,
+                bytes: Bytes::from_static(LICENCES),
+            });
         }
 
         let html = include_str!("index.html")
             .replace("<!-- styles -->", styles.trim_start())
             .replace("<!-- scripts -->", scripts.trim_start())
             .replace("<!-- people -->", &escape(people));
-        Self { page: Page::new(html, policy()), assets }
+        Self {
+            page: Page::new(html, policy()),
+            assets,
+        }
     }
 }
 
@@ -164,7 +212,10 @@ impl Vendored {
 fn source(file: &Vendored, embedded: &[u8]) -> String {
     if embedded.is_empty() {
         let url = format!("{}{}", file.cdn_folder(), file.path);
-        format!("src=\"{url}\" integrity=\"{}\" crossorigin=\"anonymous\"", file.integrity)
+        format!(
+            "src=\"{url}\" integrity=\"{}\" crossorigin=\"anonymous\"",
+            file.integrity
+        )
     } else {
         format!("src=\"assets/{}\"", file.name)
     }
@@ -173,9 +224,19 @@ fn source(file: &Vendored, embedded: &[u8]) -> String {
 /// Only what lies here (and, in a build without npm, the pinned folders of the CDN). GraphiQL sets styles on its elements and brings its
 /// fonts as data.
 fn policy() -> HeaderValue {
-    let missing = || VENDORED.iter().zip(EMBEDDED).filter(|(_, bytes)| bytes.is_empty()).map(|(file, _)| file);
-    let from_cdn =
-        |css: bool| missing().filter(|file| file.is_css() == css).map(|file| format!(" {}", file.cdn_folder())).collect::<String>();
+    let missing = || {
+        VENDORED
+            .iter()
+            .zip(EMBEDDED)
+            .filter(|(_, bytes)| bytes.is_empty())
+            .map(|(file, _)| file)
+    };
+    let from_cdn = |css: bool| {
+        missing()
+            .filter(|file| file.is_css() == css)
+            .map(|file| format!(" {}", file.cdn_folder()))
+            .collect::<String>()
+    };
     let policy = format!(
         "default-src 'none'; script-src 'self'{}; style-src 'self' 'unsafe-inline'{}; font-src 'self' data:; img-src 'self' data:; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -200,7 +261,10 @@ async fn asset(State(pages): State<Arc<Pages>>, Path(name): Path<String>) -> Res
 fn forever(content_type: &'static str, bytes: Bytes) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(content_type)),
-        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
+        (
+            CACHE_CONTROL,
+            HeaderValue::from_static("public, max-age=31536000, immutable"),
+        ),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
     (headers, bytes).into_response()
@@ -222,7 +286,10 @@ async fn demo_token(State(demo): State<Arc<Demo>>, headers: HeaderMap, body: Byt
     if !names_this_machine(&headers) {
         return StatusCode::MISDIRECTED_REQUEST.into_response();
     }
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
         return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
@@ -236,17 +303,26 @@ async fn demo_token(State(demo): State<Arc<Demo>>, headers: HeaderMap, body: Byt
     let Some(token) = (demo.issue)(&username) else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let headers = [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
     (headers, serde_json::json!({ "token": token }).to_string()).into_response()
 }
 
 /// Another site may let its own name point to this machine (DNS rebinding). To a browser it is then of one origin with us, and only the
 /// name that is asked for tells it apart.
 fn names_this_machine(headers: &HeaderMap) -> bool {
-    let authority = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let authority = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
     authority.is_some_and(|authority| {
         let host = authority.host();
-        host.eq_ignore_ascii_case("localhost") || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        host.eq_ignore_ascii_case("localhost")
+            || host
+                .trim_matches(['[', ']'])
+                .parse::<IpAddr>()
+                .is_ok_and(|ip| ip.is_loopback())
     })
 }
 
@@ -256,7 +332,10 @@ fn fingerprint(bytes: &[u8]) -> String {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -268,8 +347,17 @@ mod tests {
 
     #[test]
     fn what_is_embedded_is_what_the_cdn_would_have_to_send() {
-        for (file, bytes) in VENDORED.iter().zip(EMBEDDED).filter(|(_, bytes)| !bytes.is_empty()) {
-            assert_eq!(file.integrity, format!("sha384-{}", BASE64_STANDARD.encode(Sha384::digest(bytes))), "{}", file.name);
+        for (file, bytes) in VENDORED
+            .iter()
+            .zip(EMBEDDED)
+            .filter(|(_, bytes)| !bytes.is_empty())
+        {
+            assert_eq!(
+                file.integrity,
+                format!("sha384-{}", BASE64_STANDARD.encode(Sha384::digest(bytes))),
+                "{}",
+                file.name
+            );
         }
     }
 

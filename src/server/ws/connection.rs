@@ -53,7 +53,11 @@ type Admitted = (Prepared, Ready, Option<Arc<AnswerBudget>>);
 
 enum Session {
     Waiting,
-    Open { viewer: Option<UserId>, _place: Option<Counted<UserId>>, _here: Option<Here> },
+    Open {
+        viewer: Option<UserId>,
+        _place: Option<Counted<UserId>>,
+        _here: Option<Here>,
+    },
 }
 
 /// Why the loop ends.
@@ -79,13 +83,26 @@ impl From<Full> for End {
 
 impl Connection {
     /// In a box: a task keeps room for each place that its values are moved through.
-    pub(super) fn open(doors: Arc<Doors>, socket: WebSocket, address: Address, admission: Admission) -> Box<Self> {
+    pub(super) fn open(
+        doors: Arc<Doors>,
+        socket: WebSocket,
+        address: Address,
+        admission: Admission,
+    ) -> Box<Self> {
         let (sink, stream) = socket.split();
         let (bounds, now) = (&doors.bounds.sockets, Instant::now());
-        let frames = Frames::new(stream, Bucket::new(bounds.rate_per_second, bounds.rate_burst, now));
+        let frames = Frames::new(
+            stream,
+            Bucket::new(bounds.rate_per_second, bounds.rate_burst, now),
+        );
         let stop = Box::pin(doors.stop.clone().cancelled_owned());
         Box::new(Self {
-            outbox: Outbox::new(sink, bounds.queue_messages, bounds.queue_bytes, doors.meter.waiting.clone()),
+            outbox: Outbox::new(
+                sink,
+                bounds.queue_messages,
+                bounds.queue_bytes,
+                doors.meter.waiting.clone(),
+            ),
             sources: stream::select_all([Source::Stop(Some(stop)), Source::Frames(frames)]),
             operations: Operations::default(),
             address,
@@ -111,11 +128,17 @@ impl Connection {
             End::Closed => {
                 tracing::debug!("the client closed a WebSocket");
                 self.outbox.forget();
-                self.outbox.answer_close(self.doors.bounds.sockets.write).await;
+                self.outbox
+                    .answer_close(self.doors.bounds.sockets.write)
+                    .await;
             }
             End::Close(close) => {
                 tracing::debug!(code = close.code, "the server closes a WebSocket");
-                self.doors.meter.closes.with_label_values(&[close.code.to_string()]).inc();
+                self.doors
+                    .meter
+                    .closes
+                    .with_label_values(&[close.code.to_string()])
+                    .inc();
                 if close == Close::slow_consumer() {
                     self.outbox.forget();
                 }
@@ -126,7 +149,11 @@ impl Connection {
                             frames.let_all_come();
                         }
                     }
-                    let read_on = async { while let Some(News::Stopping | News::Read(Some(Ok(_)), _)) = self.sources.next().await {} };
+                    let read_on = async {
+                        while let Some(News::Stopping | News::Read(Some(Ok(_)), _)) =
+                            self.sources.next().await
+                        {}
+                    };
                     linger(read_on, bounds).await;
                 }
             }
@@ -135,7 +162,11 @@ impl Connection {
 
     /// How long nothing may move. Who was told something is closed with a code, for which half of the time is left.
     fn patience(&self) -> Duration {
-        if self.outbox.has_told() { self.bounds().write / 2 } else { self.bounds().write }
+        if self.outbox.has_told() {
+            self.bounds().write / 2
+        } else {
+            self.bounds().write
+        }
     }
 
     fn bounds(&self) -> &SocketBounds {
@@ -143,7 +174,9 @@ impl Connection {
     }
 
     fn write_by(&self) -> Option<Instant> {
-        self.outbox.stuck_since().map(|since| since + self.patience())
+        self.outbox
+            .stuck_since()
+            .map(|since| since + self.patience())
     }
 
     /// Does all there is to do, until it has to end.
@@ -154,8 +187,13 @@ impl Connection {
                 Ok(Round::Done) => {}
                 Err(end) => return Poll::Ready(end),
             }
-            let wake = [self.timers.next(), self.write_by()].into_iter().flatten().min();
-            let Some(wake) = wake else { return Poll::Pending };
+            let wake = [self.timers.next(), self.write_by()]
+                .into_iter()
+                .flatten()
+                .min();
+            let Some(wake) = wake else {
+                return Poll::Pending;
+            };
             if alarm.deadline() != wake {
                 alarm.as_mut().reset(wake);
             }
@@ -182,7 +220,11 @@ impl Connection {
         if self.outbox.is_idle() {
             return Ok(Round::Done);
         }
-        let is_written = self.outbox.poll_flush(cx).map_err(|_| End::Gone)?.is_ready();
+        let is_written = self
+            .outbox
+            .poll_flush(cx)
+            .map_err(|_| End::Gone)?
+            .is_ready();
         // Without room nothing was looked at.
         let is_again = !has_room && (is_written || self.outbox.has_room());
         Ok(if is_again { Round::Again } else { Round::Done })
@@ -198,7 +240,10 @@ impl Connection {
             }
             News::Refused(id, answer) => {
                 self.operations.ended(&id, answer.code());
-                self.say(&Outgoing::Error { id: &id, payload: &answer.errors })
+                self.say(&Outgoing::Error {
+                    id: &id,
+                    payload: &answer.errors,
+                })
             }
             News::Over(id) => {
                 self.operations.ended(&id, "OK");
@@ -207,7 +252,8 @@ impl Connection {
             News::Stopping => {
                 // No `complete`: a client would take that for the end of what it asked for, and not come back.
                 self.operations.stop_subscriptions(&mut self.sources);
-                self.timers.drain(Instant::now() + self.doors.bounds.drain / 2);
+                self.timers
+                    .drain(Instant::now() + self.doors.bounds.drain / 2);
                 Ok(())
             }
         }
@@ -215,9 +261,16 @@ impl Connection {
 
     fn look_at_clock(&mut self, now: Instant) -> Result<(), End> {
         if self.write_by().is_some_and(|by| by <= now) {
-            return Err(if self.outbox.has_told() { Close::slow_consumer().into() } else { End::Gone });
+            return Err(if self.outbox.has_told() {
+                Close::slow_consumer().into()
+            } else {
+                End::Gone
+            });
         }
-        match self.timers.due(&self.doors.bounds.sockets, self.doors.clock.as_ref(), now) {
+        match self
+            .timers
+            .due(&self.doors.bounds.sockets, self.doors.clock.as_ref(), now)
+        {
             Due::Nothing => Ok(()),
             Due::Ping => self.say(&Outgoing::Ping),
             Due::Close(close) => Err(close.into()),
@@ -228,7 +281,11 @@ impl Connection {
         Ok(self.outbox.tell(message.json(), None)?)
     }
 
-    fn read(&mut self, frame: Option<Result<Message, axum::Error>>, over_for: Duration) -> Result<(), End> {
+    fn read(
+        &mut self,
+        frame: Option<Result<Message, axum::Error>>,
+        over_for: Duration,
+    ) -> Result<(), End> {
         if over_for > self.bounds().rate_patience {
             return Err(Close::too_fast(self.bounds().rate_per_second).into());
         }
@@ -262,12 +319,17 @@ impl Connection {
             return Err(Close::too_many_inits().into());
         }
         // The address has paid for it when the socket was opened.
-        let identity = authorization.map(|authorization| self.doors.identify(authorization, || Ok(()))).transpose();
+        let identity = authorization
+            .map(|authorization| self.doors.identify(authorization, || Ok(())))
+            .transpose();
         let identity = identity.map_err(|why| match why {
             Unidentified::Token(sentence) => Close::forbidden(&sentence),
             Unidentified::NotAdmitted(problem) => Close::forbidden(&problem.sentence),
         })?;
-        let place = identity.as_ref().map(|identity| self.doors.gate.socket_of(&identity.user)).transpose();
+        let place = identity
+            .as_ref()
+            .map(|identity| self.doors.gate.socket_of(&identity.user))
+            .transpose();
         let place = place.map_err(Close::too_many_sockets)?.flatten();
         if identity.is_some() {
             self.admission.admit()?;
@@ -275,15 +337,29 @@ impl Connection {
         }
         self.admission.accept();
         let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
-        self.timers.open(&self.doors.bounds.sockets, identity.is_some(), expires_at, self.doors.clock.as_ref(), Instant::now());
+        self.timers.open(
+            &self.doors.bounds.sockets,
+            identity.is_some(),
+            expires_at,
+            self.doors.clock.as_ref(),
+            Instant::now(),
+        );
         let viewer = identity.map(|identity| identity.user);
-        let here = viewer.as_ref().map(|viewer| self.doors.executor.arrive(viewer));
-        self.session = Session::Open { viewer, _place: place, _here: here };
+        let here = viewer
+            .as_ref()
+            .map(|viewer| self.doors.executor.arrive(viewer));
+        self.session = Session::Open {
+            viewer,
+            _place: place,
+            _here: here,
+        };
         self.say(&Outgoing::ConnectionAck)
     }
 
     fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), End> {
-        let Session::Open { viewer, .. } = &self.session else { return Err(Close::unauthorized().into()) };
+        let Session::Open { viewer, .. } = &self.session else {
+            return Err(Close::unauthorized().into());
+        };
         let viewer = viewer.clone();
         if self.operations.contains(id) {
             return Err(Close::duplicate(id).into());
@@ -294,11 +370,15 @@ impl Connection {
         }
         let mut line = LogLine::start(&self.doors, "ws");
         line.viewer(viewer.as_ref());
-        let caller = Caller { viewer, address: self.address };
+        let caller = Caller {
+            viewer,
+            address: self.address,
+        };
         if let Err(problem) = self.doors.gate.enter(&caller) {
             return self.refuse(id, problem, line);
         }
-        let request = GraphqlRequest::from_json(payload.get().as_bytes()).map_err(|problem| Close::invalid(problem.sentence))?;
+        let request = GraphqlRequest::from_json(payload.get().as_bytes())
+            .map_err(|problem| Close::invalid(problem.sentence))?;
         if let Err(problem) = request.document(self.doors.trusted.as_ref())
             && problem.code == Code::BadUserInput
         {
@@ -317,37 +397,73 @@ impl Connection {
     fn refuse(&mut self, id: &str, problem: Problem, mut line: LogLine) -> Result<(), End> {
         line.end(problem.code.as_str());
         let answer = Answer::from(problem);
-        self.say(&Outgoing::Error { id, payload: &answer.errors })
+        self.say(&Outgoing::Error {
+            id,
+            payload: &answer.errors,
+        })
     }
 
-    fn prepare(&self, request: &GraphqlRequest<'_>, caller: &Caller, line: &mut LogLine) -> Result<Admitted, Problem> {
+    fn prepare(
+        &self,
+        request: &GraphqlRequest<'_>,
+        caller: &Caller,
+        line: &mut LogLine,
+    ) -> Result<Admitted, Problem> {
         let most = self.bounds().operations;
         if self.operations.are_full(&self.sources, most) {
             let sentence = format!("A socket runs at most {most} operations at once.");
             return Err(Problem::too_many(sentence));
         }
         let document = request.document(self.doors.trusted.as_ref())?;
-        let prepared = self.doors.executor.prepare(document, request.operation_name.as_deref());
+        let prepared = self
+            .doors
+            .executor
+            .prepare(document, request.operation_name.as_deref());
         let prepared = prepared.map_err(Problem::from)?;
         line.operation(&prepared);
         let variables = request.variables(self.doors.bounds.variables_bytes)?;
         let ready = prepared.accept(variables).map_err(Problem::from)?;
-        self.doors.gate.admit(caller, prepared.operation, ready.cost)?;
+        self.doors
+            .gate
+            .admit(caller, prepared.operation, ready.cost)?;
         let budget = match prepared.operation {
             OperationType::Subscription => None,
-            OperationType::Query | OperationType::Mutation => Some(self.doors.accounts.admit(caller)?),
+            OperationType::Query | OperationType::Mutation => {
+                Some(self.doors.accounts.admit(caller)?)
+            }
         };
         Ok((prepared, ready, budget))
     }
 
-    fn start(&mut self, id: &str, prepared: Prepared, ready: Ready, caller: &Caller, budget: Option<Arc<AnswerBudget>>, line: LogLine) {
+    fn start(
+        &mut self,
+        id: &str,
+        prepared: Prepared,
+        ready: Ready,
+        caller: &Caller,
+        budget: Option<Arc<AnswerBudget>>,
+        line: LogLine,
+    ) {
         match budget {
-            None => self.operations.subscription(&mut self.sources, id, line, self.doors.subscribe(prepared, ready, caller)),
+            None => self.operations.subscription(
+                &mut self.sources,
+                id,
+                line,
+                self.doors.subscribe(prepared, ready, caller),
+            ),
             Some(budget) => {
-                let (doors, deadline) = (Arc::clone(&self.doors), Instant::now() + self.doors.bounds.request);
+                let (doors, deadline) = (
+                    Arc::clone(&self.doors),
+                    Instant::now() + self.doors.bounds.request,
+                );
                 let viewer = caller.viewer.clone();
-                let answer = async move { doors.execute(&prepared, ready.variables, viewer, deadline, budget).await };
-                self.operations.request(&mut self.sources, id, line, answer.boxed());
+                let answer = async move {
+                    doors
+                        .execute(&prepared, ready.variables, viewer, deadline, budget)
+                        .await
+                };
+                self.operations
+                    .request(&mut self.sources, id, line, answer.boxed());
             }
         }
     }
@@ -361,10 +477,18 @@ impl Connection {
         let answer = executed.write(&mut text);
         self.operations.ended(id, answer.code());
         if answer.is_refusal() {
-            self.outbox.answer(Outgoing::Error { id, payload: &answer.errors }.json(), None);
+            self.outbox.answer(
+                Outgoing::Error {
+                    id,
+                    payload: &answer.errors,
+                }
+                .json(),
+                None,
+            );
         } else {
             text.frame(protocol::NEXT_TAIL);
-            self.outbox.answer(text.into_text(), Some(Held::Answer(budget)));
+            self.outbox
+                .answer(text.into_text(), Some(Held::Answer(budget)));
             self.outbox.answer(Outgoing::Complete { id }.json(), None);
         }
     }

@@ -48,7 +48,10 @@ pub(super) async fn upgrade(
 ) -> Response {
     let address = doors.address(&extensions, &headers);
     // It covers the verification of the one token that a socket shows, too.
-    if let Err(problem) = doors.gate.enter(&Caller { viewer: None, address }) {
+    if let Err(problem) = doors.gate.enter(&Caller {
+        viewer: None,
+        address,
+    }) {
         return refused(&doors, problem);
     }
     let upgrade = match upgrade {
@@ -56,12 +59,19 @@ pub(super) async fn upgrade(
         Err(rejection) => return not_a_socket(&rejection),
     };
     if !doors.bounds.origins.may_open(&headers) {
-        let sentence = "Pages of this origin may not open sockets here: the operator lists those that may.";
-        return refused(&doors, Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence));
+        let sentence =
+            "Pages of this origin may not open sockets here: the operator lists those that may.";
+        return refused(
+            &doors,
+            Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence),
+        );
     }
     if doors.stop.is_cancelled() {
         let sentence = "This server is stopping; connect again.";
-        return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+        return refused(
+            &doors,
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence),
+        );
     }
     let counted = match doors.gate.socket_at(address) {
         Ok(counted) => counted,
@@ -71,9 +81,16 @@ pub(super) async fn upgrade(
     let Some(permit) = doors.socket_permits.acquire_within(EVICTION_WAIT).await else {
         doors.meter.refusals.with_label_values(&["sockets"]).inc();
         let sentence = "There are too many open sockets here; try again later.";
-        return refused(&doors, Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence));
+        return refused(
+            &doors,
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence),
+        );
     };
-    let bytes_max = doors.bounds.sockets.message_bytes.saturating_mul(OVERSIZE_FACTOR);
+    let bytes_max = doors
+        .bounds
+        .sockets
+        .message_bytes
+        .saturating_mul(OVERSIZE_FACTOR);
     // The write buffer has no bound of its own, because an answer larger than it could then never be sent. It holds one message at most: the
     // next one is handed over when the last one is with the system.
     let upgrade = upgrade
@@ -91,7 +108,9 @@ pub(super) async fn upgrade(
     let counted = (counted, doors.sockets.token());
     upgrade.on_upgrade(move |socket| async move {
         if is_spoken {
-            Connection::open(doors, socket, address, Admission { permit, phase }).run().await;
+            Connection::open(doors, socket, address, Admission { permit, phase })
+                .run()
+                .await;
         } else {
             Box::pin(refuse(socket, doors)).await;
             drop(permit);
@@ -107,17 +126,36 @@ fn refused(doors: &Doors, problem: Problem) -> Response {
 }
 
 fn not_a_socket(rejection: &WebSocketUpgradeRejection) -> Response {
-    let sentence = format!("This is the place of a WebSocket of the subprotocol {SUBPROTOCOL}: {}.", rejection.body_text());
-    let mut response = http::refuse(Problem::new(StatusCode::UPGRADE_REQUIRED, Code::BadUserInput, sentence));
-    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    let sentence = format!(
+        "This is the place of a WebSocket of the subprotocol {SUBPROTOCOL}: {}.",
+        rejection.body_text()
+    );
+    let mut response = http::refuse(Problem::new(
+        StatusCode::UPGRADE_REQUIRED,
+        Code::BadUserInput,
+        sentence,
+    ));
+    response
+        .headers_mut()
+        .insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     response
 }
 
 /// Whoever does not speak our subprotocol is let in to be told so: a browser shows close codes, and no answers to a failed upgrade.
 async fn refuse(mut socket: WebSocket, doors: Arc<Doors>) {
     let (close, bounds) = (Close::subprotocol(), &doors.bounds.sockets);
-    if timeout(bounds.write, socket.send(Message::Close(Some(close.frame())))).await.is_ok_and(|sent| sent.is_ok()) {
-        linger(async { while let Some(Ok(_)) = socket.recv().await {} }, bounds).await;
+    if timeout(
+        bounds.write,
+        socket.send(Message::Close(Some(close.frame()))),
+    )
+    .await
+    .is_ok_and(|sent| sent.is_ok())
+    {
+        linger(
+            async { while let Some(Ok(_)) = socket.recv().await {} },
+            bounds,
+        )
+        .await;
     }
 }
 

@@ -32,19 +32,37 @@ impl Operations {
         self.0.values().any(|running| running.is_request)
     }
 
-    pub(super) fn request(&mut self, sources: &mut Sources, id: &str, line: LogLine, answer: BoxFuture<'static, Executed>) {
+    pub(super) fn request(
+        &mut self,
+        sources: &mut Sources,
+        id: &str,
+        line: LogLine,
+        answer: BoxFuture<'static, Executed>,
+    ) {
         let id = self.start(id, line, true);
         sources.push(Source::Operation(Operation::request(id, answer)));
     }
 
-    pub(super) fn subscription(&mut self, sources: &mut Sources, id: &str, line: LogLine, deliveries: Deliveries) {
+    pub(super) fn subscription(
+        &mut self,
+        sources: &mut Sources,
+        id: &str,
+        line: LogLine,
+        deliveries: Deliveries,
+    ) {
         let id = self.start(id, line, false);
         sources.push(Source::Operation(Operation::subscription(id, deliveries)));
     }
 
     fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> Id {
         let id = Id::from(id);
-        self.0.insert(Arc::clone(&id), Running { line: Box::new(line), is_request });
+        self.0.insert(
+            Arc::clone(&id),
+            Running {
+                line: Box::new(line),
+                is_request,
+            },
+        );
         id
     }
 

@@ -88,11 +88,17 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
             queue: VecDeque::new(),
             bytes: 0,
             told: Load::default(),
-            most: Load { messages: messages_max, bytes: bytes_max },
+            most: Load {
+                messages: messages_max,
+                bytes: bytes_max,
+            },
             is_unflushed: false,
             unflushed: Vec::new(),
             stuck_since: None,
-            waiting: Waiting { all: waiting, ours: 0 },
+            waiting: Waiting {
+                all: waiting,
+                ours: 0,
+            },
         }
     }
 
@@ -117,7 +123,8 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
 
     /// What cannot wait. A single message may be larger than the queue, else it could never be sent.
     pub(super) fn tell(&mut self, text: String, held: Option<Held>) -> Result<(), Full> {
-        let is_over = self.told.messages >= self.most.messages || self.told.bytes.saturating_add(text.len()) > self.most.bytes;
+        let is_over = self.told.messages >= self.most.messages
+            || self.told.bytes.saturating_add(text.len()) > self.most.bytes;
         if is_over && self.told.messages > 0 {
             return Err(Full);
         }
@@ -134,7 +141,11 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
 
     fn push(&mut self, text: String, is_told: bool, held: Option<Held>) {
         self.bytes += text.len();
-        self.queue.push_back(Queued { text: text.into(), is_told, held });
+        self.queue.push_back(Queued {
+            text: text.into(),
+            is_told,
+            held,
+        });
     }
 
     /// Writes all there is. Where it cannot, nothing is lost, and nothing will be written twice.
@@ -154,7 +165,12 @@ impl<S: Sink<Message> + Unpin> Outbox<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         while !self.queue.is_empty() {
             ready!(self.sink.poll_ready_unpin(cx))?;
-            if let Some(Queued { text, is_told, held }) = self.queue.pop_front() {
+            if let Some(Queued {
+                text,
+                is_told,
+                held,
+            }) = self.queue.pop_front()
+            {
                 self.bytes -= text.len();
                 if is_told {
                     self.told.messages -= 1;
@@ -204,7 +220,12 @@ mod tests {
     use crate::metrics;
 
     fn outbox() -> Outbox<futures_util::sink::Drain<Message>> {
-        Outbox::new(futures_util::sink::drain(), 3, 10, metrics::gauge("waiting", "In a test."))
+        Outbox::new(
+            futures_util::sink::drain(),
+            3,
+            10,
+            metrics::gauge("waiting", "In a test."),
+        )
     }
 
     #[test]
@@ -271,16 +292,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_written_is_stuck_from_the_first_try_on_and_counted_until_it_is_forgotten() {
+    async fn what_cannot_be_written_is_stuck_from_the_first_try_on_and_counted_until_it_is_forgotten()
+     {
         let all = metrics::gauge("waiting", "In a test.");
         let mut outbox = Outbox::new(Shut, 3, 100, all.clone());
         outbox.tell("a".to_owned(), None).unwrap();
         assert_eq!((outbox.stuck_since(), all.get()), (None, 0));
-        assert!(poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx))).await.is_pending());
+        assert!(
+            poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx)))
+                .await
+                .is_pending()
+        );
         let since = outbox.stuck_since();
         assert!(since.is_some());
         outbox.tell("b".to_owned(), None).unwrap();
-        assert!(poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx))).await.is_pending());
+        assert!(
+            poll_fn(|cx| Poll::Ready(outbox.poll_flush(cx)))
+                .await
+                .is_pending()
+        );
         assert_eq!((outbox.stuck_since(), all.get()), (since, 2));
         drop(outbox);
         assert_eq!(all.get(), 0);

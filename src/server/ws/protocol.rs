@@ -23,7 +23,10 @@ impl Close {
     fn new(code: u16, reason: impl Into<Cow<'static, str>>) -> Self {
         let mut reason = reason.into();
         if reason.len() > REASON_BYTES_MAX {
-            let end = (0..=REASON_BYTES_MAX).rev().find(|&end| reason.is_char_boundary(end)).unwrap_or(0);
+            let end = (0..=REASON_BYTES_MAX)
+                .rev()
+                .find(|&end| reason.is_char_boundary(end))
+                .unwrap_or(0);
             reason.to_mut().truncate(end);
         }
         Self { code, reason }
@@ -38,11 +41,17 @@ impl Close {
     }
 
     pub(super) fn broken() -> Self {
-        Self::new(1002, "The frame breaks the WebSocket protocol, or is far too large")
+        Self::new(
+            1002,
+            "The frame breaks the WebSocket protocol, or is far too large",
+        )
     }
 
     pub(super) fn unauthorized() -> Self {
-        Self::new(4401, "Unauthorized: wait for connection_ack before you subscribe")
+        Self::new(
+            4401,
+            "Unauthorized: wait for connection_ack before you subscribe",
+        )
     }
 
     pub(super) fn forbidden(why: &str) -> Self {
@@ -55,20 +64,32 @@ impl Close {
 
     /// After the same time as [`Close::init_timeout`], for a `connection_init` that named nobody.
     pub(super) fn no_viewer() -> Self {
-        Self::new(4403, "Forbidden: no token was shown in connection_init in time; connect with one")
+        Self::new(
+            4403,
+            "Forbidden: no token was shown in connection_init in time; connect with one",
+        )
     }
 
     pub(super) fn too_much_before_init(bytes_max: usize) -> Self {
-        Self::new(1009, format!("Until connection_init is accepted a socket takes at most {bytes_max} bytes"))
+        Self::new(
+            1009,
+            format!("Until connection_init is accepted a socket takes at most {bytes_max} bytes"),
+        )
     }
 
     /// The usual client comes back from it (RFC 6455's registry: try again later).
     pub(super) fn evicted() -> Self {
-        Self::new(1013, "Sockets are short: one without a viewer makes room for another; try again later")
+        Self::new(
+            1013,
+            "Sockets are short: one without a viewer makes room for another; try again later",
+        )
     }
 
     pub(super) fn subprotocol() -> Self {
-        Self::new(4406, "Subprotocol not acceptable: speak graphql-transport-ws")
+        Self::new(
+            4406,
+            "Subprotocol not acceptable: speak graphql-transport-ws",
+        )
     }
 
     pub(super) fn init_timeout() -> Self {
@@ -90,12 +111,20 @@ impl Close {
 
     /// The usual client does not come back from 4429, which is right for one that floods.
     pub(super) fn too_fast(per_second: u32) -> Self {
-        Self::new(4429, format!("Too many messages: send at most {per_second} a second"))
+        Self::new(
+            4429,
+            format!("Too many messages: send at most {per_second} a second"),
+        )
     }
 
     /// A client comes back from it: the socket that is in the way may be one of its own that nobody has found dead yet.
     pub(super) fn too_many_sockets(most: usize) -> Self {
-        Self::new(4291, format!("Too many sockets: a user has at most {most}; close another one and connect again"))
+        Self::new(
+            4291,
+            format!(
+                "Too many sockets: a user has at most {most}; close another one and connect again"
+            ),
+        )
     }
 
     pub(super) fn slow_consumer() -> Self {
@@ -107,18 +136,30 @@ impl Close {
     }
 
     pub(super) fn frame(self) -> CloseFrame {
-        CloseFrame { code: self.code, reason: Utf8Bytes::from(self.reason.into_owned()) }
+        CloseFrame {
+            code: self.code,
+            reason: Utf8Bytes::from(self.reason.into_owned()),
+        }
     }
 }
 
 /// What a client says.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
-    Init { authorization: Option<String> },
-    Ping { payload: Option<&'a RawValue> },
+    Init {
+        authorization: Option<String>,
+    },
+    Ping {
+        payload: Option<&'a RawValue>,
+    },
     Pong,
-    Subscribe { id: Cow<'a, str>, payload: &'a RawValue },
-    Complete { id: Cow<'a, str> },
+    Subscribe {
+        id: Cow<'a, str>,
+        payload: &'a RawValue,
+    },
+    Complete {
+        id: Cow<'a, str>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -149,16 +190,27 @@ impl<'a> Incoming<'a> {
         let Envelope { kind, id, payload } = serde_json::from_str(text).map_err(Close::invalid)?;
         match kind.as_ref() {
             "connection_init" => {
-                let payload =
-                    payload.map(|raw| object(raw).and_then(|raw| serde_json::from_str::<InitPayload>(raw.get()).map_err(Close::invalid)));
-                let authorization = payload.transpose()?.and_then(|payload| payload.upper.or(payload.lower));
+                let payload = payload.map(|raw| {
+                    object(raw).and_then(|raw| {
+                        serde_json::from_str::<InitPayload>(raw.get()).map_err(Close::invalid)
+                    })
+                });
+                let authorization = payload
+                    .transpose()?
+                    .and_then(|payload| payload.upper.or(payload.lower));
                 Ok(Self::Init { authorization })
             }
-            "ping" => Ok(Self::Ping { payload: payload.map(object).transpose()? }),
+            "ping" => Ok(Self::Ping {
+                payload: payload.map(object).transpose()?,
+            }),
             "pong" => Ok(Self::Pong),
             "subscribe" => {
-                let payload = payload.ok_or_else(|| Close::invalid("`subscribe` has no `payload`"))?;
-                Ok(Self::Subscribe { id: checked(id)?, payload: object(payload)? })
+                let payload =
+                    payload.ok_or_else(|| Close::invalid("`subscribe` has no `payload`"))?;
+                Ok(Self::Subscribe {
+                    id: checked(id)?,
+                    payload: object(payload)?,
+                })
             }
             "complete" => Ok(Self::Complete { id: checked(id)? }),
             _ => Err(Close::invalid("its `type` is none of a client's")),
@@ -167,14 +219,20 @@ impl<'a> Incoming<'a> {
 }
 
 fn object(raw: &RawValue) -> Result<&RawValue, Close> {
-    if raw.get().starts_with('{') { Ok(raw) } else { Err(Close::invalid("`payload` must be an object")) }
+    if raw.get().starts_with('{') {
+        Ok(raw)
+    } else {
+        Err(Close::invalid("`payload` must be an object"))
+    }
 }
 
 fn checked(id: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, Close> {
     match id {
         None => Err(Close::invalid("it has no `id`")),
         Some(id) if id.is_empty() => Err(Close::invalid("its `id` is empty")),
-        Some(id) if id.len() > ID_BYTES_MAX => Err(Close::invalid(format!("its `id` has more than {ID_BYTES_MAX} bytes"))),
+        Some(id) if id.len() > ID_BYTES_MAX => Err(Close::invalid(format!(
+            "its `id` has more than {ID_BYTES_MAX} bytes"
+        ))),
         Some(id) => Ok(id),
     }
 }
@@ -207,7 +265,9 @@ impl Outgoing<'_> {
 /// How a `next` begins for this operation: its payload is JSON already.
 pub(super) fn next_head(id: &str) -> Box<str> {
     let id = serde_json::to_string(id).expect("a text is one in JSON");
-    [r#"{"type":"next","id":"#, &id, r#","payload":"#].concat().into()
+    [r#"{"type":"next","id":"#, &id, r#","payload":"#]
+        .concat()
+        .into()
 }
 
 /// How it ends.
@@ -225,14 +285,20 @@ mod tests {
     #[test]
     fn a_reason_fits_into_a_control_frame_and_ends_at_a_character() {
         let close = Close::duplicate(&"ä".repeat(200));
-        assert!(close.reason.len() <= REASON_BYTES_MAX && close.reason.len() > REASON_BYTES_MAX - 2);
+        assert!(
+            close.reason.len() <= REASON_BYTES_MAX && close.reason.len() > REASON_BYTES_MAX - 2
+        );
     }
 
     #[test]
     fn a_frame_around_bytes_is_the_frame_around_what_they_stand_for() {
         for id in ["1", "6f8a \"quoted\" \\ \u{1}ä"] {
-            let frame: serde_json::Value = serde_json::from_str(&next(&next_head(id), "{\"data\":null}")).unwrap();
-            assert_eq!(frame, serde_json::json!({ "type": "next", "id": id, "payload": { "data": null } }));
+            let frame: serde_json::Value =
+                serde_json::from_str(&next(&next_head(id), "{\"data\":null}")).unwrap();
+            assert_eq!(
+                frame,
+                serde_json::json!({ "type": "next", "id": id, "payload": { "data": null } })
+            );
         }
     }
 
@@ -246,14 +312,23 @@ mod tests {
             ("{}", "`type`"),
             (r#"{"type":"next","id":"1"}"#, "`type`"),
             (r#"{"type":"subscribe","payload":{}}"#, "`id`"),
-            (r#"{"type":"subscribe","id":"","payload":{}}"#, "`id` is empty"),
+            (
+                r#"{"type":"subscribe","id":"","payload":{}}"#,
+                "`id` is empty",
+            ),
             (r#"{"type":"subscribe","id":"1"}"#, "`payload`"),
             (r#"{"type":"subscribe","id":"1","payload":[]}"#, "object"),
             (r#"{"type":"subscribe","id":1,"payload":{}}"#, "string"),
             (r#"{"type":"complete"}"#, "`id`"),
             (r#"{"type":"ping","payload":7}"#, "object"),
-            (r#"{"type":"connection_init","payload":"Bearer x"}"#, "object"),
-            (r#"{"type":"connection_init","payload":{"Authorization":7}}"#, "string"),
+            (
+                r#"{"type":"connection_init","payload":"Bearer x"}"#,
+                "object",
+            ),
+            (
+                r#"{"type":"connection_init","payload":{"Authorization":7}}"#,
+                "string",
+            ),
         ] {
             let close = Incoming::parse(text).unwrap_err();
             assert_eq!(close.code, 4400, "{text}");
@@ -267,12 +342,24 @@ mod tests {
             r#"{"type":"connection_init","payload":{"Authorization":"Bearer x"}}"#,
             r#"{"type":"connection_init","payload":{"authorization":"Bearer x","other":[1]}}"#,
         ] {
-            assert!(matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: Some(token) }) if token == "Bearer x"));
+            assert!(
+                matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: Some(token) }) if token == "Bearer x")
+            );
         }
-        for text in
-            [r#"{"type":"connection_init"}"#, r#"{"type":"connection_init","payload":null}"#, r#"{"type":"connection_init","payload":{}}"#]
-        {
-            assert!(matches!(Incoming::parse(text), Ok(Incoming::Init { authorization: None })), "{text}");
+        for text in [
+            r#"{"type":"connection_init"}"#,
+            r#"{"type":"connection_init","payload":null}"#,
+            r#"{"type":"connection_init","payload":{}}"#,
+        ] {
+            assert!(
+                matches!(
+                    Incoming::parse(text),
+                    Ok(Incoming::Init {
+                        authorization: None
+                    })
+                ),
+                "{text}"
+            );
         }
     }
 }

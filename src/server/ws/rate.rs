@@ -17,7 +17,13 @@ pub(super) struct Bucket {
 impl Bucket {
     pub(super) fn new(per_second: u32, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst.max(1));
-        Self { per_second: f64::from(per_second.max(1)), burst, tokens: burst, at: now, over_since: None }
+        Self {
+            per_second: f64::from(per_second.max(1)),
+            burst,
+            tokens: burst,
+            at: now,
+            over_since: None,
+        }
     }
 
     /// Takes one, where there is one. It is asked before a message is read, so that who is too fast is read more slowly: a client that comes
@@ -35,12 +41,14 @@ impl Bucket {
     /// When the next message may be read: now or later.
     pub(super) fn ready_at(&mut self, now: Instant) -> Option<Instant> {
         self.fill(now);
-        (self.tokens < 1.0).then(|| now + Duration::from_secs_f64((1.0 - self.tokens) / self.per_second))
+        (self.tokens < 1.0)
+            .then(|| now + Duration::from_secs_f64((1.0 - self.tokens) / self.per_second))
     }
 
     /// For how long its sender has been too fast.
     pub(super) fn over_for(&self, now: Instant) -> Duration {
-        self.over_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        self.over_since
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     fn fill(&mut self, now: Instant) {
@@ -66,7 +74,9 @@ mod tests {
             bucket.take(start);
         }
         let next = bucket.ready_at(start).unwrap();
-        assert!(next > start + Duration::from_millis(49) && next < start + Duration::from_millis(51));
+        assert!(
+            next > start + Duration::from_millis(49) && next < start + Duration::from_millis(51)
+        );
         assert_eq!(bucket.ready_at(start + Duration::from_millis(51)), None);
     }
 

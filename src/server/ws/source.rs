@@ -58,7 +58,9 @@ impl Stream for Source {
             Self::Frames(frames) => frames.poll(cx),
             Self::Operation(operation) => operation.poll(cx),
             Self::Stop(stop) => {
-                let Some(cancelled) = stop else { return Poll::Ready(None) };
+                let Some(cancelled) = stop else {
+                    return Poll::Ready(None);
+                };
                 ready!(cancelled.poll_unpin(cx));
                 *stop = None;
                 Poll::Ready(Some(News::Stopping))
@@ -78,7 +80,12 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn new(stream: SplitStream<WebSocket>, bucket: Bucket) -> Self {
-        Self { stream, bucket: Some(bucket), pause: None, is_over: false }
+        Self {
+            stream,
+            bucket: Some(bucket),
+            pause: None,
+            is_over: false,
+        }
     }
 
     /// What comes from now on is not answered.
@@ -90,8 +97,14 @@ impl Frames {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if let Some(read_at) = self.bucket.as_mut().and_then(|bucket| bucket.ready_at(Instant::now())) {
-            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep_until(read_at)));
+        if let Some(read_at) = self
+            .bucket
+            .as_mut()
+            .and_then(|bucket| bucket.ready_at(Instant::now()))
+        {
+            let pause = self
+                .pause
+                .get_or_insert_with(|| Box::pin(sleep_until(read_at)));
             ready!(pause.poll_unpin(cx));
         }
         self.pause = None;
@@ -127,12 +140,20 @@ enum Work {
 
 impl Operation {
     pub(super) fn request(id: Id, answer: BoxFuture<'static, Executed>) -> Self {
-        Self { id, work: Some(Work::Request(answer)), waker: None }
+        Self {
+            id,
+            work: Some(Work::Request(answer)),
+            waker: None,
+        }
     }
 
     pub(super) fn subscription(id: Id, deliveries: Deliveries) -> Self {
         let head = protocol::next_head(&id);
-        Self { id, work: Some(Work::Subscription { deliveries, head }), waker: None }
+        Self {
+            id,
+            work: Some(Work::Subscription { deliveries, head }),
+            waker: None,
+        }
     }
 
     /// Drops what it does, at once, where it is this one.
@@ -146,19 +167,32 @@ impl Operation {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<News>> {
-        let news = match &mut self.work {
-            None => return Poll::Ready(None),
-            Some(Work::Request(answer)) => answer.poll_unpin(cx).map(|answer| News::Answered(Arc::clone(&self.id), answer)),
-            Some(Work::Subscription { deliveries, head }) => deliveries.poll_next_unpin(cx).map(|delivery| match delivery {
-                None => News::Over(Arc::clone(&self.id)),
-                Some(Delivery::Refused(answer)) => News::Refused(Arc::clone(&self.id), answer),
-                Some(Delivery::Event(text, held)) => News::Told(protocol::next(head, text.as_str()), held),
-            }),
-        };
+        let news =
+            match &mut self.work {
+                None => return Poll::Ready(None),
+                Some(Work::Request(answer)) => answer
+                    .poll_unpin(cx)
+                    .map(|answer| News::Answered(Arc::clone(&self.id), answer)),
+                Some(Work::Subscription { deliveries, head }) => deliveries
+                    .poll_next_unpin(cx)
+                    .map(|delivery| match delivery {
+                        None => News::Over(Arc::clone(&self.id)),
+                        Some(Delivery::Refused(answer)) => {
+                            News::Refused(Arc::clone(&self.id), answer)
+                        }
+                        Some(Delivery::Event(text, held)) => {
+                            News::Told(protocol::next(head, text.as_str()), held)
+                        }
+                    }),
+            };
         match &news {
             Poll::Ready(News::Told(..)) => {}
             Poll::Ready(_) => self.work = None,
-            Poll::Pending if self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) => {}
+            Poll::Pending
+                if self
+                    .waker
+                    .as_ref()
+                    .is_some_and(|waker| waker.will_wake(cx.waker())) => {}
             Poll::Pending => self.waker = Some(cx.waker().clone()),
         }
         news.map(Some)

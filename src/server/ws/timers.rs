@@ -28,11 +28,25 @@ pub(super) enum Due {
 
 impl Timers {
     pub(super) fn new(bounds: &SocketBounds, now: Instant) -> Self {
-        Self { init_by: Some(now + bounds.init), viewer_by: None, ping_at: None, pong_by: None, expiry: None, drain_by: None }
+        Self {
+            init_by: Some(now + bounds.init),
+            viewer_by: None,
+            ping_at: None,
+            pong_by: None,
+            expiry: None,
+            drain_by: None,
+        }
     }
 
     /// From `connection_init` on there are pings, and a token that may end.
-    pub(super) fn open(&mut self, bounds: &SocketBounds, has_viewer: bool, expires_at: Option<Timestamp>, clock: &dyn Clock, now: Instant) {
+    pub(super) fn open(
+        &mut self,
+        bounds: &SocketBounds,
+        has_viewer: bool,
+        expires_at: Option<Timestamp>,
+        clock: &dyn Clock,
+        now: Instant,
+    ) {
         self.viewer_by = self.init_by.take().filter(|_| !has_viewer);
         self.ping_at = Some(now + bounds.ping);
         self.expiry = expires_at.map(|expires_at| Expiry::new(expires_at, clock, now));
@@ -54,7 +68,17 @@ impl Timers {
     /// When there is next something due.
     pub(super) fn next(&self) -> Option<Instant> {
         let expiry = self.expiry.as_ref().map(Expiry::look_at);
-        [self.init_by, self.viewer_by, self.ping_at, self.pong_by, expiry, self.drain_by].into_iter().flatten().min()
+        [
+            self.init_by,
+            self.viewer_by,
+            self.ping_at,
+            self.pong_by,
+            expiry,
+            self.drain_by,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     pub(super) fn due(&mut self, bounds: &SocketBounds, clock: &dyn Clock, now: Instant) -> Due {
@@ -68,7 +92,11 @@ impl Timers {
         if is_over(self.drain_by) {
             return Due::Close(Close::draining());
         }
-        if self.expiry.as_mut().is_some_and(|expiry| expiry.is_over(clock, now)) {
+        if self
+            .expiry
+            .as_mut()
+            .is_some_and(|expiry| expiry.is_over(clock, now))
+        {
             return Due::Close(Close::expired());
         }
         if is_over(self.pong_by) {
@@ -92,7 +120,13 @@ mod tests {
 
     #[test]
     fn a_token_ends_by_the_wall_clock_and_not_before() {
-        let (bounds, now) = (SocketBounds { ping: Duration::from_secs(1 << 30), ..SocketBounds::default() }, Instant::now());
+        let (bounds, now) = (
+            SocketBounds {
+                ping: Duration::from_secs(1 << 30),
+                ..SocketBounds::default()
+            },
+            Instant::now(),
+        );
         let clock = ManualClock::at(Timestamp::from_micros(0));
         let expires_at = Timestamp::from_micros(10_000_000);
         let mut timers = Timers::new(&bounds, now);
@@ -102,12 +136,19 @@ mod tests {
         assert_eq!(timers.due(&bounds, &clock, look), Due::Nothing);
         clock.set(expires_at);
         let look = timers.next().unwrap();
-        assert_eq!(timers.due(&bounds, &clock, look), Due::Close(Close::expired()));
+        assert_eq!(
+            timers.due(&bounds, &clock, look),
+            Due::Close(Close::expired())
+        );
     }
 
     #[test]
     fn a_ping_wants_an_answer() {
-        let (bounds, now, clock) = (SocketBounds::default(), Instant::now(), ManualClock::at(Timestamp::ZERO));
+        let (bounds, now, clock) = (
+            SocketBounds::default(),
+            Instant::now(),
+            ManualClock::at(Timestamp::ZERO),
+        );
         let mut timers = Timers::new(&bounds, now);
         timers.open(&bounds, true, None, &clock, now);
         let ping = timers.next().unwrap();
@@ -118,6 +159,9 @@ mod tests {
         assert_eq!(timers.next(), Some(ping + bounds.ping));
         assert_eq!(timers.due(&bounds, &clock, ping + bounds.ping), Due::Ping);
         let late = timers.next().unwrap();
-        assert_eq!(timers.due(&bounds, &clock, late), Due::Close(Close::pong_timeout()));
+        assert_eq!(
+            timers.due(&bounds, &clock, late),
+            Due::Close(Close::pong_timeout())
+        );
     }
 }

@@ -36,14 +36,16 @@ use self::participant::Participants;
 use self::participant::profile::Profiles;
 use self::send::Sends;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove, Members,
-    MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion,
-    Verified, VerifyPlace, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow,
+    Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage, ProfileChange,
+    Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified, VerifyPlace,
+    Wake,
 };
 use crate::clock::Clock;
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
-    OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
 pub use self::driver::OpenError;
@@ -53,7 +55,15 @@ pub use self::driver::migrate::{Migrated, migrate};
 /// The statements of all folders, prepared when the store opens.
 fn statements() -> Vec<&'static [&'static Statement]> {
     let own: &[&[&Statement]] = &[clock_skew::STATEMENTS];
-    [own, message::STATEMENTS, participant::STATEMENTS, inbox::STATEMENTS, send::STATEMENTS, admin::STATEMENTS].concat()
+    [
+        own,
+        message::STATEMENTS,
+        participant::STATEMENTS,
+        inbox::STATEMENTS,
+        send::STATEMENTS,
+        admin::STATEMENTS,
+    ]
+    .concat()
 }
 
 /// The store on a cluster.
@@ -76,16 +86,32 @@ impl Cql {
         migrations::check(&session, &address).await?;
         let profiles = connect::profiles(&address);
         let executor = Executor::new(session, profiles, &statements()).await;
-        let executor = Arc::new(executor.map_err(|error| OpenError::Prepare { source: Box::new(error) })?);
+        let executor = Arc::new(executor.map_err(|error| OpenError::Prepare {
+            source: Box::new(error),
+        })?);
         let (e, c) = (|| Arc::clone(&executor), || Arc::clone(&clock));
         let messages = Arc::new(Messages::new(e(), c()));
         let participants = Arc::new(Participants::new(e(), Arc::clone(&messages)));
         let inboxes = Arc::new(Inboxes::new(e(), c(), Arc::clone(&messages)));
-        let (m, p, i) = (|| Arc::clone(&messages), || Arc::clone(&participants), || Arc::clone(&inboxes));
+        let (m, p, i) = (
+            || Arc::clone(&messages),
+            || Arc::clone(&participants),
+            || Arc::clone(&inboxes),
+        );
         let sends = Arc::new(Sends::new(e(), c(), m(), p(), i()));
         let admin = Admin::new(e(), c(), m(), p(), i(), Arc::clone(&sends));
         let (clock_skew, profiles) = (ClockSkewTask::spawn(e(), c()), Profiles::new(e(), c()));
-        Ok(Self { address, executor, clock_skew, messages, participants, profiles, inboxes, sends, admin })
+        Ok(Self {
+            address,
+            executor,
+            clock_skew,
+            messages,
+            participants,
+            profiles,
+            inboxes,
+            sends,
+            admin,
+        })
     }
 
     /// Statements sent since the store was opened, by which tests and benchmarks measure the cost of an operation.
@@ -111,11 +137,19 @@ impl Store for Cql {
         Ok(None)
     }
 
-    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+    async fn seats(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Seat>>> {
         self.participants.seats(viewer, conversations).await
     }
 
-    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+    async fn direct_conversation(
+        &self,
+        one: &UserId,
+        other: &UserId,
+    ) -> Result<Option<ConversationId>> {
         self.participants.direct_conversation(one, other).await
     }
 
@@ -123,11 +157,18 @@ impl Store for Cql {
         self.sends.create_conversation(new).await
     }
 
-    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
+    async fn participants(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
         self.participants.participants(conversation, page).await
     }
 
-    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+    async fn participants_by_name(
+        &self,
+        keys: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>> {
         self.participants.participants_by_name(keys).await
     }
 
@@ -135,35 +176,73 @@ impl Store for Cql {
         self.participants.participant_counts(conversations).await
     }
 
-    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+    async fn members(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Option<Members>> {
         self.sends.members(conversation, users).await
     }
 
-    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+    async fn change_membership(
+        &self,
+        conversation: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>> {
         self.sends.change_membership(conversation, change).await
     }
 
-    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+    async fn rename_conversation(
+        &self,
+        conversation: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
         self.sends.rename_conversation(conversation, to).await
     }
 
-    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+    async fn append_messages(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended> {
         self.sends.append_messages(conversation, messages).await
     }
 
-    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
-        self.sends.revise_message(conversation, revision, change).await
+    async fn revise_message(
+        &self,
+        conversation: ConversationId,
+        revision: &Revision,
+        change: &Change,
+    ) -> Result<Option<Revised>> {
+        self.sends
+            .revise_message(conversation, revision, change)
+            .await
     }
 
-    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+    async fn react(
+        &self,
+        conversation: ConversationId,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
         self.sends.react(conversation, emoji, is_on, change).await
     }
 
-    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
+    async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>> {
         self.messages.reactions(viewer, messages).await
     }
 
-    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+    async fn changes(
+        &self,
+        conversation: ConversationId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>> {
         self.messages.changes(conversation, after, limit).await
     }
 
@@ -175,27 +254,48 @@ impl Store for Cql {
         self.sends.remote_writes.since(since).await
     }
 
-    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+    async fn earlier_sends(
+        &self,
+        conversation: ConversationId,
+        keys: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>> {
         self.sends.earlier_sends(conversation, keys).await
     }
 
-    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
+    async fn history(
+        &self,
+        conversation: ConversationId,
+        cut: &Cut<OrderKey>,
+        page: &PageRequest<OrderKey>,
+    ) -> Result<Page<Arc<Message>>> {
         self.messages.history(conversation, cut, page).await
     }
 
-    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+    async fn messages(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
         self.messages.by_ids(keys).await
     }
 
-    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+    async fn messages_at(
+        &self,
+        places: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
         self.messages.messages_at(places).await
     }
 
-    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
+    async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>> {
         self.messages.last_messages(conversations).await
     }
 
-    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
+    async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
         self.messages.newest_events(conversations).await
     }
 
@@ -207,15 +307,28 @@ impl Store for Cql {
         self.inboxes.page(user, page).await
     }
 
-    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+    async fn inbox_rows(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<InboxRow>>> {
         self.inboxes.inbox_rows(user, conversations).await
     }
 
-    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+    async fn inbox_changes(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Option<Vec<ChangedRow>>> {
         self.inboxes.inbox_changes(user, after, limit).await
     }
 
-    async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+    async fn inbox_log(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
         self.inboxes.inbox_log(user, after).await
     }
 
@@ -227,7 +340,12 @@ impl Store for Cql {
         self.inboxes.large_conversations(user).await
     }
 
-    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+    async fn unread(
+        &self,
+        user: &UserId,
+        questions: &[UnreadQuestion],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
         self.messages.unread(user, questions, cap).await
     }
 
@@ -235,7 +353,12 @@ impl Store for Cql {
         self.sends.move_read_marker(user, to).await
     }
 
-    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
+    async fn mark_delivered(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        up_to: OrderKey,
+    ) -> Result<()> {
         self.sends.mark_delivered(user, conversation, up_to).await
     }
 
@@ -246,7 +369,9 @@ impl Store for Cql {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        self.participants.receivers(conversation, message, sender, page).await
+        self.participants
+            .receivers(conversation, message, sender, page)
+            .await
     }
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
@@ -269,11 +394,19 @@ impl Store for Cql {
         self.admin.import(rows).await
     }
 
-    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+    async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>> {
         self.admin.all_users(after, limit).await
     }
 
-    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+    async fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
         self.admin.all_conversations(after, limit).await
     }
 
@@ -283,10 +416,17 @@ impl Store for Cql {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
-        self.admin.all_participants(conversation, after, limit).await
+        self.admin
+            .all_participants(conversation, after, limit)
+            .await
     }
 
-    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>> {
+    async fn all_messages(
+        &self,
+        conversation: ConversationId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
         self.admin.all_messages(conversation, after, limit).await
     }
 
@@ -297,7 +437,9 @@ impl Store for Cql {
         after: Option<&(Emoji, UserId)>,
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
-        self.admin.all_reactions(conversation, message, after, limit).await
+        self.admin
+            .all_reactions(conversation, message, after, limit)
+            .await
     }
 
     async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {

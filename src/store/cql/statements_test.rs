@@ -12,40 +12,103 @@ fn statements() -> Vec<&'static Statement> {
 }
 
 fn all() -> Vec<(String, &'static str)> {
-    let tables = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]);
-    let tables = tables.map(|text| (text.split_whitespace().take(6).collect::<Vec<_>>().join(" "), *text));
-    statements().into_iter().map(|statement| (statement.name.to_owned(), statement.text)).chain(tables).collect()
+    let tables = MIGRATIONS
+        .iter()
+        .flat_map(|migration| migration.statements)
+        .chain([&SCHEMA_MIGRATIONS]);
+    let tables = tables.map(|text| {
+        (
+            text.split_whitespace()
+                .take(6)
+                .collect::<Vec<_>>()
+                .join(" "),
+            *text,
+        )
+    });
+    statements()
+        .into_iter()
+        .map(|statement| (statement.name.to_owned(), statement.text))
+        .chain(tables)
+        .collect()
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                sources(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 #[test]
 fn every_declared_statement_is_prepared_once() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/cql");
     let declared = |text: String| {
-        let block = text.split("\nstatements! {\n").nth(1)?.split("\n}\n").next()?.to_owned();
+        let block = text
+            .split("\nstatements! {\n")
+            .nth(1)?
+            .split("\n}\n")
+            .next()?
+            .to_owned();
         let kinds = [": Read ", ": Write ", ": Conditional "];
-        Some(block.lines().filter(|line| kinds.iter().any(|kind| line.contains(kind))).count())
+        Some(
+            block
+                .lines()
+                .filter(|line| kinds.iter().any(|kind| line.contains(kind)))
+                .count(),
+        )
     };
-    let declared: usize = sources(&folder).into_iter().filter_map(|file| declared(fs::read_to_string(file).unwrap())).sum();
+    let declared: usize = sources(&folder)
+        .into_iter()
+        .filter_map(|file| declared(fs::read_to_string(file).unwrap()))
+        .sum();
     let prepared = statements();
     assert!(declared > 50, "the statements were not found");
     assert_eq!(prepared.len(), declared);
-    assert_eq!(prepared.iter().map(|statement| statement.text).collect::<HashSet<_>>().len(), declared, "a text is declared twice");
+    assert_eq!(
+        prepared
+            .iter()
+            .map(|statement| statement.text)
+            .collect::<HashSet<_>>()
+            .len(),
+        declared,
+        "a text is declared twice"
+    );
 }
 
 #[test]
 fn every_statement_is_portable() {
-    let refused =
-        ["ALLOW FILTERING", "SELECT *", "CREATE INDEX", "CUSTOM INDEX", "MATERIALIZED VIEW", "COUNTER", "FUNCTION", "TOKEN(", " NULL"];
+    let refused = [
+        "ALLOW FILTERING",
+        "SELECT *",
+        "CREATE INDEX",
+        "CUSTOM INDEX",
+        "MATERIALIZED VIEW",
+        "COUNTER",
+        "FUNCTION",
+        "TOKEN(",
+        " NULL",
+    ];
     for (name, text) in all() {
         // Exports and verification scan whole tables, in pieces.
         let is_scan = name.starts_with("SCAN_") && text.ends_with(" LIMIT ?");
-        let text = if is_scan { text.replace("token(", "(") } else { text.to_owned() };
-        let upper = text.to_uppercase().split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = if is_scan {
+            text.replace("token(", "(")
+        } else {
+            text.to_owned()
+        };
+        let upper = text
+            .to_uppercase()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
         // A condition that a cell is absent writes nothing.
         let upper = upper.replace(" IF ROSTER = NULL", "");
         for part in refused {
@@ -59,7 +122,10 @@ fn every_read_names_its_partition_and_every_list_its_bound() {
     for (name, text) in all() {
         let upper = text.to_uppercase();
         if upper.starts_with("SELECT") {
-            assert!(upper.contains(" WHERE "), "{name} reads a whole table: {text}");
+            assert!(
+                upper.contains(" WHERE "),
+                "{name} reads a whole table: {text}"
+            );
         }
     }
 }

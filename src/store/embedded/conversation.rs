@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::inbox;
 use super::read_context::ReadContext;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Direction, Membership, OrderKey, Page, PageRequest, Participant, Role, UserId,
+    Conversation, ConversationId, ConversationKind, Direction, Membership, OrderKey, Page,
+    PageRequest, Participant, Role, UserId,
 };
 use crate::store::embedded::cache::state::{self, People, State, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
@@ -29,16 +30,29 @@ fn pair_of(new: &NewConversation) -> Option<key::Key> {
 pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
     let id = new.conversation.id;
     let is_large = new.conversation.is_large || new.participants.len() > Conversation::FAN_OUT_MAX;
-    let conversation = Conversation { is_large, ..new.conversation.clone() };
+    let conversation = Conversation {
+        is_large,
+        ..new.conversation.clone()
+    };
     let mut head = Head::new(conversation.created_at, None);
     head.participant_count = new.participants.len() as u64;
     head.newest_change = Some(new.change);
     let head_bytes = record::encode(&head);
-    let owner_count = new.participants.iter().filter(|(_, role)| *role == Role::Owner).count() as u64;
-    let roster = Roster { version: Some(new.change), owner_count };
+    let owner_count = new
+        .participants
+        .iter()
+        .filter(|(_, role)| *role == Role::Owner)
+        .count() as u64;
+    let roster = Roster {
+        version: Some(new.change),
+        owner_count,
+    };
 
     let mut ops = vec![
-        Op::Put(key::conversation(id), ConversationRecord::encode(&conversation)),
+        Op::Put(
+            key::conversation(id),
+            ConversationRecord::encode(&conversation),
+        ),
         Op::Put(key::head(id), head_bytes.clone()),
         Op::Put(key::roster(id), record::encode(&roster)),
     ];
@@ -48,16 +62,43 @@ pub(super) fn create(states: &Arc<States>, new: &NewConversation) -> Write {
         conditions.push(Condition::Absent(pair));
     }
     for (user, role) in &new.participants {
-        ops.push(Op::Put(key::participant(id, user, Cell::Membership), record::encode(&Membership::joined(*role))));
-        ops.push(Op::Put(key::listed(user, id, head.listing(is_large)), Vec::new()));
-        ops.extend(inbox::change(user, id, new.change, ChangeKind::ConversationMade));
+        ops.push(Op::Put(
+            key::participant(id, user, Cell::Membership),
+            record::encode(&Membership::joined(*role)),
+        ));
+        ops.push(Op::Put(
+            key::listed(user, id, head.listing(is_large)),
+            Vec::new(),
+        ));
+        ops.extend(inbox::change(
+            user,
+            id,
+            new.change,
+            ChangeKind::ConversationMade,
+        ));
     }
-    let memberships: BTreeMap<_, _> = new.participants.iter().map(|(user, role)| (user.clone(), Membership::joined(*role))).collect();
+    let memberships: BTreeMap<_, _> = new
+        .participants
+        .iter()
+        .map(|(user, role)| (user.clone(), Membership::joined(*role)))
+        .collect();
     let heir = state::heir(&conversation, &memberships);
     let people = (!is_large).then(|| Arc::new(People::new(memberships)));
-    let state = Arc::new(State { conversation: Arc::new(conversation), head, head_bytes, people, roster, heir });
+    let state = Arc::new(State {
+        conversation: Arc::new(conversation),
+        head,
+        head_bytes,
+        people,
+        roster,
+        heir,
+    });
     let states = states.clone();
-    Write { ops, conditions, newest_id: Some(new.change), applied: Some(Box::new(move || states.put_written(state))) }
+    Write {
+        ops,
+        conditions,
+        newest_id: Some(new.change),
+        applied: Some(Box::new(move || states.put_written(state))),
+    }
 }
 
 /// Reads the conversation that took the id or the pair.
@@ -66,16 +107,31 @@ pub(super) fn in_the_way(core: &ReadContext, new: &NewConversation) -> Result<Ar
         return Ok(state.conversation.clone());
     }
     let pair = pair_of(new).ok_or_else(|| corrupt("conversations", Missing))?;
-    let id: ConversationId = core.view().record(&pair)?.ok_or_else(|| corrupt("direct_by_pair", Missing))?;
-    Ok(core.state(id)?.ok_or_else(|| corrupt("conversations", Missing))?.conversation.clone())
+    let id: ConversationId = core
+        .view()
+        .record(&pair)?
+        .ok_or_else(|| corrupt("direct_by_pair", Missing))?;
+    Ok(core
+        .state(id)?
+        .ok_or_else(|| corrupt("conversations", Missing))?
+        .conversation
+        .clone())
 }
 
-pub(super) fn direct(core: &ReadContext, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+pub(super) fn direct(
+    core: &ReadContext,
+    one: &UserId,
+    other: &UserId,
+) -> Result<Option<ConversationId>> {
     core.view().record(&key::pair(one, other))
 }
 
 /// The viewer's own membership is read first: for a stranger that is all the work, whether the conversation exists or not.
-pub(super) fn seats(core: &ReadContext, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+pub(super) fn seats(
+    core: &ReadContext,
+    viewer: &UserId,
+    conversations: &[ConversationId],
+) -> Result<Vec<Option<Seat>>> {
     let view = core.view();
     let each = |id: &ConversationId| {
         let found = known_or_read(core, &view, viewer, *id)?;
@@ -94,19 +150,37 @@ pub(super) fn known_or_read(
     if let Some(known) = core.states.get_with(id, user) {
         return Ok(Some(known));
     }
-    let Some(read): Option<Membership> = view.record(&key::participant(id, user, Cell::Membership))? else { return Ok(None) };
-    let Some(state) = core.state(id)? else { return Ok(None) };
+    let Some(read): Option<Membership> =
+        view.record(&key::participant(id, user, Cell::Membership))?
+    else {
+        return Ok(None);
+    };
+    let Some(state) = core.state(id)? else {
+        return Ok(None);
+    };
     // The cached state may be younger than the view.
-    let given = state.people.as_ref().and_then(|people| people.memberships.get(user).copied()).unwrap_or(read);
+    let given = state
+        .people
+        .as_ref()
+        .and_then(|people| people.memberships.get(user).copied())
+        .unwrap_or(read);
     Ok(Some((state, given)))
 }
 
 fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
-    Seat { conversation: state.conversation.clone(), membership: state.as_it_counts(viewer, given), newest: None }
+    Seat {
+        conversation: state.conversation.clone(),
+        membership: state.as_it_counts(viewer, given),
+        newest: None,
+    }
 }
 
 /// The same, where memory has all of it and the viewer is in all of them, or was.
-pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<Seat>>> {
+pub(super) fn seats_in_memory(
+    states: &States,
+    viewer: &UserId,
+    conversations: &[ConversationId],
+) -> Option<Vec<Option<Seat>>> {
     let each = |id: &ConversationId| {
         let (state, given) = states.get_with(*id, viewer)?;
         Some(Some(seat(&state, viewer, given)))
@@ -115,13 +189,27 @@ pub(super) fn seats_in_memory(states: &States, viewer: &UserId, conversations: &
 }
 
 /// Projects each conversation's head.
-pub(super) fn heads<T>(core: &ReadContext, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Result<Vec<T>> {
-    conversations.iter().map(|id| Ok(of(core.state(*id)?.map(|state| state.head).as_ref()))).collect()
+pub(super) fn heads<T>(
+    core: &ReadContext,
+    conversations: &[ConversationId],
+    of: impl Fn(Option<&Head>) -> T,
+) -> Result<Vec<T>> {
+    conversations
+        .iter()
+        .map(|id| Ok(of(core.state(*id)?.map(|state| state.head).as_ref())))
+        .collect()
 }
 
 /// Answers the same from the caches alone. `None` on a miss.
-pub(super) fn heads_in_memory<T>(states: &States, conversations: &[ConversationId], of: impl Fn(Option<&Head>) -> T) -> Option<Vec<T>> {
-    conversations.iter().map(|id| states.get(*id).map(|state| of(Some(&state.head)))).collect()
+pub(super) fn heads_in_memory<T>(
+    states: &States,
+    conversations: &[ConversationId],
+    of: impl Fn(Option<&Head>) -> T,
+) -> Option<Vec<T>> {
+    conversations
+        .iter()
+        .map(|id| states.get(*id).map(|state| of(Some(&state.head))))
+        .collect()
 }
 
 /// Reads a page of participants by name, filtered by membership.
@@ -135,7 +223,11 @@ pub(super) fn participants(
     let view = core.view();
     let has = |user: &UserId| {
         let membership = view.record(&key::participant(conversation, user, Cell::Membership))?;
-        let participant = Cells { membership, ..Cells::default() }.into_participant(conversation, user.clone());
+        let participant = Cells {
+            membership,
+            ..Cells::default()
+        }
+        .into_participant(conversation, user.clone());
         Ok(participant.is_some_and(|participant| is_listed(&participant)))
     };
     let page = read_page(
@@ -151,7 +243,10 @@ pub(super) fn participants(
 /// Participant with the effective role.
 fn as_it_counts(state: Option<&State>, one: Participant) -> Participant {
     match state {
-        Some(state) => Participant { membership: state.as_it_counts(&one.user, one.membership), ..one },
+        Some(state) => Participant {
+            membership: state.as_it_counts(&one.user, one.membership),
+            ..one
+        },
         None => one,
     }
 }
@@ -168,19 +263,24 @@ pub(super) fn listed(
     let mut found = Vec::new();
     let mut cells: Option<(UserId, Cells)> = None;
     let keep = |cells: Option<(UserId, Cells)>, found: &mut Vec<Participant>| {
-        let participant = cells.and_then(|(user, cells)| cells.into_participant(conversation, user));
+        let participant =
+            cells.and_then(|(user, cells)| cells.into_participant(conversation, user));
         found.extend(participant.filter(is_listed));
     };
     for row in view.scan(span, direction) {
         let (key, value) = row?;
-        let (user, cell) = key::participant_cell(&key).ok_or_else(|| corrupt("participants", KeyError))?;
+        let (user, cell) =
+            key::participant_cell(&key).ok_or_else(|| corrupt("participants", KeyError))?;
         if cells.as_ref().is_none_or(|(present, _)| *present != user) {
             keep(cells.take(), &mut found);
             if found.len() == limit {
                 return Ok(found);
             }
         }
-        cells.get_or_insert_with(|| (user, Cells::default())).1.read(cell, &value)?;
+        cells
+            .get_or_insert_with(|| (user, Cells::default()))
+            .1
+            .read(cell, &value)?;
     }
     keep(cells, &mut found);
     found.truncate(limit);
@@ -198,9 +298,15 @@ struct Cells {
 impl Cells {
     fn read(&mut self, cell: u8, value: &[u8]) -> Result<()> {
         let result = match cell {
-            cell if cell == Cell::Membership as u8 => record::decode(value).map(|membership| self.membership = Some(membership)),
-            cell if cell == Cell::ReadUpTo as u8 => record::decode_place(value).map(|place| self.read_up_to = Some(place)),
-            cell if cell == Cell::DeliveredUpTo as u8 => record::decode_place(value).map(|place| self.delivered_up_to = Some(place)),
+            cell if cell == Cell::Membership as u8 => {
+                record::decode(value).map(|membership| self.membership = Some(membership))
+            }
+            cell if cell == Cell::ReadUpTo as u8 => {
+                record::decode_place(value).map(|place| self.read_up_to = Some(place))
+            }
+            cell if cell == Cell::DeliveredUpTo as u8 => {
+                record::decode_place(value).map(|place| self.delivered_up_to = Some(place))
+            }
             _ => return Err(corrupt("participants", KeyError)),
         };
         result.map_err(|error| corrupt("participants", error))
@@ -217,14 +323,23 @@ impl Cells {
     }
 }
 
-pub(super) fn participants_by_name(core: &ReadContext, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+pub(super) fn participants_by_name(
+    core: &ReadContext,
+    keys: &[(ConversationId, UserId)],
+) -> Result<Vec<Option<Participant>>> {
     let each = |(conversation, user): &(ConversationId, UserId)| {
         let state = core.state(*conversation)?;
         let view = core.view();
         let cells = Cells {
             membership: view.record(&key::participant(*conversation, user, Cell::Membership))?,
-            read_up_to: view.decoded(&key::participant(*conversation, user, Cell::ReadUpTo), record::decode_place)?,
-            delivered_up_to: view.decoded(&key::participant(*conversation, user, Cell::DeliveredUpTo), record::decode_place)?,
+            read_up_to: view.decoded(
+                &key::participant(*conversation, user, Cell::ReadUpTo),
+                record::decode_place,
+            )?,
+            delivered_up_to: view.decoded(
+                &key::participant(*conversation, user, Cell::DeliveredUpTo),
+                record::decode_place,
+            )?,
         };
         let found = cells.into_participant(*conversation, user.clone());
         Ok(found.map(|one| as_it_counts(state.as_deref(), one)))

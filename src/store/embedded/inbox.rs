@@ -5,8 +5,8 @@ use std::collections::{HashMap, hash_map};
 use super::conversation;
 use super::read_context::{Look, ReadContext};
 use crate::model::{
-    ChangeId, Conversation, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page, PageRequest, TimeUuid, Timestamp, UserId,
-    hidden_larges,
+    ChangeId, Conversation, ConversationId, Direction, InboxKey, InboxRow, OrderKey, Page,
+    PageRequest, TimeUuid, Timestamp, UserId, hidden_larges,
 };
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::engine::committer::{Op, Write};
@@ -30,7 +30,15 @@ pub(super) fn relist(users: &[UserId], id: ConversationId, from: Listing, to: Li
     if from == to {
         return Vec::new();
     }
-    users.iter().flat_map(|user| [Op::Delete(key::listed(user, id, from)), Op::Put(key::listed(user, id, to), Vec::new())]).collect()
+    users
+        .iter()
+        .flat_map(|user| {
+            [
+                Op::Delete(key::listed(user, id, from)),
+                Op::Put(key::listed(user, id, to), Vec::new()),
+            ]
+        })
+        .collect()
 }
 
 /// Marks a conversation busy if its activity is recent, and schedules the check that ends it.
@@ -46,64 +54,131 @@ pub(super) fn keep_busy(head: &mut Head, before: &Head, id: ConversationId) -> O
 
 /// Schedules the check of a busy conversation.
 pub(super) fn look_again(id: ConversationId, activity: Timestamp) -> Key {
-    key::expiry(&key::busy_conversation(id), activity.plus_micros(QUIET_AFTER_MICROS))
+    key::expiry(
+        &key::busy_conversation(id),
+        activity.plus_micros(QUIET_AFTER_MICROS),
+    )
 }
 
 /// Operations that log a change of a user's inbox, with its expiry.
-pub(super) fn change(user: &UserId, conversation: ConversationId, id: ChangeId, kind: ChangeKind) -> [Op; 2] {
+pub(super) fn change(
+    user: &UserId,
+    conversation: ConversationId,
+    id: ChangeId,
+    kind: ChangeKind,
+) -> [Op; 2] {
     let key = key::change_of_user(user, id.order_key());
     let expiry = key::expiry(&key, id.moment().plus_micros(CHANGE_LIFETIME_MICROS));
-    [Op::Put(key, record::encode(&ChangeRecord { conversation, kind })), Op::Put(expiry, Vec::new())]
+    [
+        Op::Put(key, record::encode(&ChangeRecord { conversation, kind })),
+        Op::Put(expiry, Vec::new()),
+    ]
 }
 
 pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
-    let mut ops = vec![Op::Max(key::entry(user, to.conversation, EntryCell::Marker), record::encode_marker(to.marker))];
+    let mut ops = vec![Op::Max(
+        key::entry(user, to.conversation, EntryCell::Marker),
+        record::encode_marker(to.marker),
+    )];
     if let Some(read_up_to) = to.read_up_to {
-        ops.push(Op::Max(key::participant(to.conversation, user, Cell::ReadUpTo), record::encode_place(read_up_to)));
+        ops.push(Op::Max(
+            key::participant(to.conversation, user, Cell::ReadUpTo),
+            record::encode_place(read_up_to),
+        ));
     }
-    ops.extend(change(user, to.conversation, to.change, ChangeKind::MarkerMoved));
-    Write { ops, newest_id: Some(to.change), ..Write::default() }
+    ops.extend(change(
+        user,
+        to.conversation,
+        to.change,
+        ChangeKind::MarkerMoved,
+    ));
+    Write {
+        ops,
+        newest_id: Some(to.change),
+        ..Write::default()
+    }
 }
 
-pub(super) fn mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Write {
-    let op = Op::Max(key::participant(conversation, user, Cell::DeliveredUpTo), record::encode_place(up_to));
-    Write { ops: vec![op], ..Write::default() }
+pub(super) fn mark_delivered(
+    user: &UserId,
+    conversation: ConversationId,
+    up_to: OrderKey,
+) -> Write {
+    let op = Op::Max(
+        key::participant(conversation, user, Cell::DeliveredUpTo),
+        record::encode_place(up_to),
+    );
+    Write {
+        ops: vec![op],
+        ..Write::default()
+    }
 }
 
 /// Rows written beside changed flags.
 pub(super) fn flags_set(user: &UserId, to: &FlagsChange) -> Write {
     let ops = change(user, to.conversation, to.change, ChangeKind::FlagsSet).into();
-    Write { ops, newest_id: Some(to.change), ..Write::default() }
+    Write {
+        ops,
+        newest_id: Some(to.change),
+        ..Write::default()
+    }
 }
 
 pub(super) fn head(view: &View<'_>, conversation: ConversationId) -> Result<Head> {
-    view.record(&key::head(conversation))?.ok_or_else(|| corrupt("heads", Missing))
+    view.record(&key::head(conversation))?
+        .ok_or_else(|| corrupt("heads", Missing))
 }
 
 /// Reads a head through the cache.
 fn known_head(core: &ReadContext, conversation: ConversationId) -> Result<Head> {
-    core.state(conversation)?.map(|state| state.head).ok_or_else(|| corrupt("heads", Missing))
+    core.state(conversation)?
+        .map(|state| state.head)
+        .ok_or_else(|| corrupt("heads", Missing))
 }
 
 /// Reads the head for an index position of the snapshot. A cached head may be younger and at another position.
 fn head_at(core: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<Head> {
     let known = known_head(core, key.conversation)?;
-    if known.last_activity == key.activity { Ok(known) } else { head(view, key.conversation) }
+    if known.last_activity == key.activity {
+        Ok(known)
+    } else {
+        head(view, key.conversation)
+    }
 }
 
 pub(super) fn row(conversation: ConversationId, head: &Head, entry: Entry) -> InboxRow {
-    let Head { last_activity, last_message, .. } = *head;
-    let Entry { marker, sent_up_to, flags } = entry;
-    InboxRow { conversation, last_activity, last_message, marker, sent_up_to, flags }
+    let Head {
+        last_activity,
+        last_message,
+        ..
+    } = *head;
+    let Entry {
+        marker,
+        sent_up_to,
+        flags,
+    } = entry;
+    InboxRow {
+        conversation,
+        last_activity,
+        last_message,
+        marker,
+        sent_up_to,
+        flags,
+    }
 }
 
 pub(super) fn large_conversations(view: &View<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
-    listed(view, key::larges(user)).take(Conversation::LARGE_LISTED_MAX).collect()
+    listed(view, key::larges(user))
+        .take(Conversation::LARGE_LISTED_MAX)
+        .collect()
 }
 
 pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -> Result<usize> {
     let spans = [key::activities(user), key::busy(user), key::larges(user)];
-    let mut keys = spans.into_iter().flat_map(|span| view.scan(span, Direction::Forward)).take(limit);
+    let mut keys = spans
+        .into_iter()
+        .flat_map(|span| view.scan(span, Direction::Forward))
+        .take(limit);
     keys.try_fold(0, |count, key| key.map(|_| count + 1))
 }
 
@@ -111,7 +186,13 @@ pub(super) fn conversation_count(view: &View<'_>, user: &UserId, limit: usize) -
 fn shown_larges(look: &Look<'_>, user: &UserId) -> Result<Vec<ConversationId>> {
     let mut larges = large_conversations(&look.view, user)?;
     if larges.len() > Conversation::LARGE_MERGED_MAX {
-        let each = |id: &ConversationId| Ok(row(*id, &known_head(look.core, *id)?, look.entry(user, *id)?));
+        let each = |id: &ConversationId| {
+            Ok(row(
+                *id,
+                &known_head(look.core, *id)?,
+                look.entry(user, *id)?,
+            ))
+        };
         let hidden = hidden_larges(larges.iter().map(each).collect::<Result<Vec<_>>>()?);
         larges.retain(|conversation| !hidden.contains(conversation));
     }
@@ -130,19 +211,38 @@ fn by_heads(look: &Look<'_>, user: &UserId) -> Result<Vec<(InboxKey, Head)>> {
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
         let head = known_head(look.core, conversation)?;
-        Ok((InboxKey { activity: head.last_activity, conversation }, head))
+        Ok((
+            InboxKey {
+                activity: head.last_activity,
+                conversation,
+            },
+            head,
+        ))
     };
-    let mut keys: Vec<_> =
-        shown_larges(look, user)?.into_iter().map(Ok).chain(listed(&look.view, key::busy(user))).map(each).collect::<Result<_>>()?;
+    let mut keys: Vec<_> = shown_larges(look, user)?
+        .into_iter()
+        .map(Ok)
+        .chain(listed(&look.view, key::busy(user)))
+        .map(each)
+        .collect::<Result<_>>()?;
     keys.sort_unstable_by_key(|(key, _)| *key);
     Ok(keys)
 }
 
-fn indexed(view: &View<'_>, span: Span, direction: Direction) -> impl Iterator<Item = Result<InboxKey>> {
-    view.scan(span, direction).map(|row| key::inbox_key(&row?.0).ok_or_else(|| corrupt("activity", KeyError)))
+fn indexed(
+    view: &View<'_>,
+    span: Span,
+    direction: Direction,
+) -> impl Iterator<Item = Result<InboxKey>> {
+    view.scan(span, direction)
+        .map(|row| key::inbox_key(&row?.0).ok_or_else(|| corrupt("activity", KeyError)))
 }
 
-pub(super) fn inbox(core: &ReadContext, user: &UserId, request: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+pub(super) fn inbox(
+    core: &ReadContext,
+    user: &UserId,
+    request: &PageRequest<InboxKey>,
+) -> Result<Page<InboxRow>> {
     let look = core.look();
     let view = &look.view;
     let by_heads = by_heads(&look, user)?;
@@ -166,11 +266,21 @@ pub(super) fn inbox(core: &ReadContext, user: &UserId, request: &PageRequest<Inb
         &key::activities(user),
         request,
         |key| key::activity_place(user, key),
-        |key| Ok(by_heads.binary_search_by_key(key, |(key, _)| *key).is_ok() || view.has(&key::activity(user, key))?),
+        |key| {
+            Ok(by_heads.binary_search_by_key(key, |(key, _)| *key).is_ok()
+                || view.has(&key::activity(user, key))?)
+        },
         read,
     )?;
-    let Page { items, has_previous, has_next } = page;
-    let heads: HashMap<_, _> = by_heads.iter().map(|(key, head)| (key.conversation, head)).collect();
+    let Page {
+        items,
+        has_previous,
+        has_next,
+    } = page;
+    let heads: HashMap<_, _> = by_heads
+        .iter()
+        .map(|(key, head)| (key.conversation, head))
+        .collect();
     let row_at = |key: &InboxKey| {
         let entry = look.entry(user, key.conversation)?;
         Ok(match heads.get(&key.conversation) {
@@ -179,29 +289,56 @@ pub(super) fn inbox(core: &ReadContext, user: &UserId, request: &PageRequest<Inb
         })
     };
     let items = items.iter().map(row_at).collect::<Result<_>>()?;
-    Ok(Page { items, has_previous, has_next })
+    Ok(Page {
+        items,
+        has_previous,
+        has_next,
+    })
 }
 
-fn row_if_joined(look: &Look<'_>, user: &UserId, conversation: ConversationId) -> Result<Option<InboxRow>> {
+fn row_if_joined(
+    look: &Look<'_>,
+    user: &UserId,
+    conversation: ConversationId,
+) -> Result<Option<InboxRow>> {
     match conversation::known_or_read(look.core, &look.view, user, conversation)? {
-        Some((state, given)) if given.is_joined() => Ok(Some(row(conversation, &state.head, look.entry(user, conversation)?))),
+        Some((state, given)) if given.is_joined() => Ok(Some(row(
+            conversation,
+            &state.head,
+            look.entry(user, conversation)?,
+        ))),
         Some(_) | None => Ok(None),
     }
 }
 
-pub(super) fn rows(core: &ReadContext, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
+pub(super) fn rows(
+    core: &ReadContext,
+    user: &UserId,
+    conversations: &[ConversationId],
+) -> Result<Vec<Option<InboxRow>>> {
     let look = core.look();
-    conversations.iter().map(|conversation| row_if_joined(&look, user, *conversation)).collect()
+    conversations
+        .iter()
+        .map(|conversation| row_if_joined(&look, user, *conversation))
+        .collect()
 }
 
 /// The same, where memory has all of it and the user is in all of them, or was.
-pub(super) fn rows_in_memory(core: &ReadContext, user: &UserId, conversations: &[ConversationId]) -> Option<Vec<Option<InboxRow>>> {
+pub(super) fn rows_in_memory(
+    core: &ReadContext,
+    user: &UserId,
+    conversations: &[ConversationId],
+) -> Option<Vec<Option<InboxRow>>> {
     let each = |id: &ConversationId| {
         let (state, given) = core.states.get_with(*id, user)?;
         if !given.is_joined() {
             return Some(None);
         }
-        Some(Some(row(*id, &state.head, core.known.entry_in_memory(user, *id)?)))
+        Some(Some(row(
+            *id,
+            &state.head,
+            core.known.entry_in_memory(user, *id)?,
+        )))
     };
     conversations.iter().map(each).collect()
 }
@@ -228,22 +365,44 @@ impl Newest {
     }
 }
 
-pub(super) fn changes(core: &ReadContext, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
+pub(super) fn changes(
+    core: &ReadContext,
+    user: &UserId,
+    after: OrderKey,
+    limit: usize,
+) -> Result<Option<Vec<ChangedRow>>> {
     let look = core.look();
-    let Some(newest) = newest_changes(&look.view, user, after, limit)? else { return Ok(None) };
+    let Some(newest) = newest_changes(&look.view, user, after, limit)? else {
+        return Ok(None);
+    };
     let mut rows = Vec::with_capacity(newest.len());
     for (conversation, newest_change) in newest {
-        rows.push(ChangedRow { newest_change, conversation, row: row_if_joined(&look, user, conversation)? });
+        rows.push(ChangedRow {
+            newest_change,
+            conversation,
+            row: row_if_joined(&look, user, conversation)?,
+        });
     }
     rows.sort_unstable_by_key(|changed| changed.newest_change);
     Ok(Some(rows))
 }
 
-fn newest_changes(view: &View<'_>, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<HashMap<ConversationId, TimeUuid>>> {
-    let mut newest = Newest { by_conversation: HashMap::new(), limit };
+fn newest_changes(
+    view: &View<'_>,
+    user: &UserId,
+    after: OrderKey,
+    limit: usize,
+) -> Result<Option<HashMap<ConversationId, TimeUuid>>> {
+    let mut newest = Newest {
+        by_conversation: HashMap::new(),
+        limit,
+    };
     // An activity is never earlier than the last message, so entries below the position's time have none after it.
     let recent = indexed(view, key::activities(user), Direction::Forward)
-        .take_while(|key| key.as_ref().map_or(true, |key| key.activity >= after.moment()))
+        .take_while(|key| {
+            key.as_ref()
+                .map_or(true, |key| key.activity >= after.moment())
+        })
         .map(|key| Ok((key?.conversation, false)));
     let busy = listed(view, key::busy(user)).map(|conversation| Ok((conversation?, false)));
     let large = listed(view, key::larges(user)).map(|conversation| Ok((conversation?, true)));
@@ -251,15 +410,26 @@ fn newest_changes(view: &View<'_>, user: &UserId, after: OrderKey, limit: usize)
         let (conversation, is_large) = entry?;
         let head = head(view, conversation)?;
         // Changes of a large conversation are not logged per participant: its head holds the newest one.
-        let last = if is_large { head.last_message.max(head.newest_change) } else { head.last_message };
-        if last.filter(|last| last.order_key() > after).is_some_and(|last| !newest.note(conversation, last)) {
+        let last = if is_large {
+            head.last_message.max(head.newest_change)
+        } else {
+            head.last_message
+        };
+        if last
+            .filter(|last| last.order_key() > after)
+            .is_some_and(|last| !newest.note(conversation, last))
+        {
             return Ok(None);
         }
     }
-    for (looked_at, row) in view.scan(key::changes_of_user_after(user, after), Direction::Forward).enumerate() {
+    for (looked_at, row) in view
+        .scan(key::changes_of_user_after(user, after), Direction::Forward)
+        .enumerate()
+    {
         let (key, value) = row?;
         let change = key::change_id(&key).ok_or_else(|| corrupt("changes", KeyError))?;
-        let record: ChangeRecord = record::decode(&value).map_err(|error| corrupt("changes", error))?;
+        let record: ChangeRecord =
+            record::decode(&value).map_err(|error| corrupt("changes", error))?;
         if !newest.note(record.conversation, change) || looked_at == CHANGES_MAX {
             return Ok(None);
         }

@@ -4,7 +4,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::read_context::ReadContext;
-use crate::model::{ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread, UserId};
+use crate::model::{
+    ConversationId, Cut, Direction, Message, MessageId, OrderKey, Page, PageRequest, Unread, UserId,
+};
 use crate::store::embedded::engine::db::{KeyError, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
@@ -24,7 +26,11 @@ fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
         Bound::Excluded(place) => key::message_place(conversation, place).start,
         Bound::Unbounded => whole.end,
     };
-    Span { table: Table::Messages, start, end }
+    Span {
+        table: Table::Messages,
+        start,
+        end,
+    }
 }
 
 pub(super) fn history(
@@ -39,13 +45,22 @@ pub(super) fn history(
         request,
         |place| key::message_place(conversation, *place),
         |place| view.has(&key::message(conversation, *place)),
-        |span, direction, limit| view.scan(span, direction).take(limit).map(|row| read(conversation, &row?)).collect(),
+        |span, direction, limit| {
+            view.scan(span, direction)
+                .take(limit)
+                .map(|row| read(conversation, &row?))
+                .collect()
+        },
     )
 }
 
-fn read<B: AsRef<[u8]>>(conversation: ConversationId, (key, value): &(B, B)) -> Result<Arc<Message>> {
+fn read<B: AsRef<[u8]>>(
+    conversation: ConversationId,
+    (key, value): &(B, B),
+) -> Result<Arc<Message>> {
     let id = message_id(key.as_ref())?;
-    let record = MessageRecord::decode(value.as_ref()).map_err(|error| corrupt("messages", error))?;
+    let record =
+        MessageRecord::decode(value.as_ref()).map_err(|error| corrupt("messages", error))?;
     Ok(Arc::new(record.into_message(conversation, id)))
 }
 
@@ -61,19 +76,34 @@ pub(super) fn stored_messages(
         Some(id) => all.before(&key::message_place(conversation, id.order_key())),
         None => all,
     };
-    core.view().scan(rest, Direction::Backward).take(limit).map(|row| stored(conversation, &row?)).collect()
+    core.view()
+        .scan(rest, Direction::Backward)
+        .take(limit)
+        .map(|row| stored(conversation, &row?))
+        .collect()
 }
 
 /// A row as it lies there, damaged or not.
-pub(super) fn stored<B: AsRef<[u8]>>(conversation: ConversationId, (key, value): &(B, B)) -> Result<StoredMessage> {
+pub(super) fn stored<B: AsRef<[u8]>>(
+    conversation: ConversationId,
+    (key, value): &(B, B),
+) -> Result<StoredMessage> {
     let id = message_id(key.as_ref())?;
-    let read = MessageRecord::decode(value.as_ref()).map(|record| record.into_message(conversation, id));
+    let read =
+        MessageRecord::decode(value.as_ref()).map(|record| record.into_message(conversation, id));
     StoredMessage::of(id, read.map_err(|error| corrupt("messages", error)))
 }
 
 impl View<'_> {
-    pub(super) fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Message>> {
-        let record = self.decoded(&key::message(conversation, id.order_key()), MessageRecord::decode)?;
+    pub(super) fn message(
+        &self,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Result<Option<Message>> {
+        let record = self.decoded(
+            &key::message(conversation, id.order_key()),
+            MessageRecord::decode,
+        )?;
         Ok(record.map(|record| record.into_message(conversation, id)))
     }
 }
@@ -82,26 +112,47 @@ fn message_id(key: &[u8]) -> Result<MessageId> {
     key::message_id(key).ok_or_else(|| corrupt("messages", KeyError))
 }
 
-pub(super) fn messages(core: &ReadContext, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+pub(super) fn messages(
+    core: &ReadContext,
+    keys: &[(ConversationId, MessageId)],
+) -> Result<Vec<Option<Arc<Message>>>> {
     let look = core.look();
-    keys.iter().map(|(conversation, id)| look.message(*conversation, *id)).collect()
+    keys.iter()
+        .map(|(conversation, id)| look.message(*conversation, *id))
+        .collect()
 }
 
 /// Answers the same from the caches alone. `None` on a miss.
-pub(super) fn messages_in_memory(core: &ReadContext, keys: &[(ConversationId, MessageId)]) -> Option<Vec<Option<Arc<Message>>>> {
-    keys.iter().map(|(conversation, id)| core.known.message_in_memory(*conversation, *id).map(Some)).collect()
+pub(super) fn messages_in_memory(
+    core: &ReadContext,
+    keys: &[(ConversationId, MessageId)],
+) -> Option<Vec<Option<Arc<Message>>>> {
+    keys.iter()
+        .map(|(conversation, id)| core.known.message_in_memory(*conversation, *id).map(Some))
+        .collect()
 }
 
-pub(super) fn messages_at(core: &ReadContext, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+pub(super) fn messages_at(
+    core: &ReadContext,
+    places: &[(ConversationId, OrderKey)],
+) -> Result<Vec<Option<Arc<Message>>>> {
     let view = core.view();
     let each = |(conversation, place): &(ConversationId, OrderKey)| {
         let span = key::messages(*conversation).from(&key::message_place(*conversation, *place));
-        view.scan(span, Direction::Forward).next().map(|row| read(*conversation, &row?)).transpose()
+        view.scan(span, Direction::Forward)
+            .next()
+            .map(|row| read(*conversation, &row?))
+            .transpose()
     };
     places.iter().map(each).collect()
 }
 
-pub(super) fn unread(core: &ReadContext, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
+pub(super) fn unread(
+    core: &ReadContext,
+    user: &UserId,
+    questions: &[UnreadQuestion],
+    cap: u32,
+) -> Result<Vec<Unread>> {
     let each = |question: &UnreadQuestion| {
         if let Some(known) = unread_in_memory(core, user, question, cap) {
             return Ok(known);
@@ -117,12 +168,21 @@ pub(super) fn unread(core: &ReadContext, user: &UserId, questions: &[UnreadQuest
     questions.iter().map(each).collect()
 }
 
-fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap: u32) -> Result<Unread> {
+fn unread_of_one(
+    view: &View<'_>,
+    user: &UserId,
+    question: &UnreadQuestion,
+    cap: u32,
+) -> Result<Unread> {
     let place = key::message_place(question.conversation, question.after);
     let newer = key::messages(question.conversation).before(&place);
     let mut unread = Unread::default();
     // Backward runs from the oldest message on: the first counted one is the first unread.
-    for (looked_at, row) in view.scan(newer, Direction::Backward).take(Unread::ROWS_MAX).enumerate() {
+    for (looked_at, row) in view
+        .scan(newer, Direction::Backward)
+        .take(Unread::ROWS_MAX)
+        .enumerate()
+    {
         let (key, value) = row?;
         let lead = MessageLead::read(&value).map_err(|error| corrupt("messages", error))?;
         if lead.counts_as_unread_for(user) && !unread.add(message_id(&key)?, cap) {
@@ -136,9 +196,17 @@ fn unread_of_one(view: &View<'_>, user: &UserId, question: &UnreadQuestion, cap:
 }
 
 /// Answers from memory: nothing is newer than the position, or the count is cached.
-pub(super) fn unread_in_memory(core: &ReadContext, user: &UserId, question: &UnreadQuestion, cap: u32) -> Option<Unread> {
+pub(super) fn unread_in_memory(
+    core: &ReadContext,
+    user: &UserId,
+    question: &UnreadQuestion,
+    cap: u32,
+) -> Option<Unread> {
     let head = core.states.get(question.conversation)?.head;
-    if head.last_message.is_none_or(|last| last.order_key() <= question.after) {
+    if head
+        .last_message
+        .is_none_or(|last| last.order_key() <= question.after)
+    {
         return Some(Unread::default());
     }
     core.counts.get(user, question, cap, &head)

@@ -15,7 +15,11 @@ pub(super) struct CommitMeter {
 impl Default for CommitMeter {
     fn default() -> Self {
         Self {
-            seconds: metrics::histogram("wideroom_commit_seconds", "Duration of a commit, including its fsync.", LATENCIES),
+            seconds: metrics::histogram(
+                "wideroom_commit_seconds",
+                "Duration of a commit, including its fsync.",
+                LATENCIES,
+            ),
             writes: metrics::histogram("wideroom_commit_writes", "Writes in one commit.", COUNTS),
             bytes: metrics::histogram("wideroom_commit_bytes", "Bytes in one commit.", SIZES),
         }
@@ -33,12 +37,36 @@ pub(super) fn register(inner: &Arc<Inner>, metrics: &Metrics) {
     // Hold a weak reference: a scrape must not keep a closed store open.
     let read = |name: &str, help: &str, value: fn(&Inner) -> f64| {
         let inner = Arc::downgrade(inner);
-        metrics.read(name, help, move || inner.upgrade().map_or(0.0, |inner| value(&inner)));
+        metrics.read(name, help, move || {
+            inner.upgrade().map_or(0.0, |inner| value(&inner))
+        });
     };
-    read("wideroom_commit_queue_writes", "Writes waiting for a commit.", |inner| inner.committer.queued().0 as f64);
-    read("wideroom_commit_queue_bytes", "Bytes waiting for a commit.", |inner| inner.committer.queued().1 as f64);
-    read("wideroom_store_reads", "Reads in progress.", |inner| (super::READS_MAX - inner.turns.available_permits()) as f64);
-    read("wideroom_store_disk_bytes", "Size of the store on disk, in bytes.", |inner| inner.core.db.disk_bytes() as f64);
-    read("wideroom_disk_free_bytes", "Free bytes on the disk of the store.", |inner| inner.disk.free_bytes() as f64);
-    read("wideroom_store_writable", "1 while the store accepts writes, else 0.", |inner| f64::from(u8::from(inner.takes_writes().is_ok())));
+    read(
+        "wideroom_commit_queue_writes",
+        "Writes waiting for a commit.",
+        |inner| inner.committer.queued().0 as f64,
+    );
+    read(
+        "wideroom_commit_queue_bytes",
+        "Bytes waiting for a commit.",
+        |inner| inner.committer.queued().1 as f64,
+    );
+    read("wideroom_store_reads", "Reads in progress.", |inner| {
+        (super::READS_MAX - inner.turns.available_permits()) as f64
+    });
+    read(
+        "wideroom_store_disk_bytes",
+        "Size of the store on disk, in bytes.",
+        |inner| inner.core.db.disk_bytes() as f64,
+    );
+    read(
+        "wideroom_disk_free_bytes",
+        "Free bytes on the disk of the store.",
+        |inner| inner.disk.free_bytes() as f64,
+    );
+    read(
+        "wideroom_store_writable",
+        "1 while the store accepts writes, else 0.",
+        |inner| f64::from(u8::from(inner.takes_writes().is_ok())),
+    );
 }

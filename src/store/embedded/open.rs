@@ -35,7 +35,11 @@ pub enum OpenError {
         "{} ends at commit {found}, but commit {noted} was acknowledged: restore it from a backup, or accept the loss of what came after",
         path.display()
     )]
-    Lost { path: PathBuf, noted: u64, found: u64 },
+    Lost {
+        path: PathBuf,
+        noted: u64,
+        found: u64,
+    },
     #[error("{} is a backup that was not finished: delete it, and use another one", .0.display())]
     Unfinished(PathBuf),
     #[error("{} cannot be read or written: {source}: check the folder, its owner and its disk", path.display())]
@@ -65,27 +69,57 @@ pub(super) fn is_in(path: &Path) -> bool {
 
 /// Opens the engine. Blocks; replays journals, reads no row.
 pub(super) fn open(path: &Path, cache_bytes: u64, accept_loss: bool) -> Result<Opened, OpenError> {
-    let on_disk = |source| OpenError::Disk { path: path.to_owned(), source };
+    let on_disk = |source| OpenError::Disk {
+        path: path.to_owned(),
+        source,
+    };
     std::fs::create_dir_all(path).map_err(on_disk)?;
     if path.join(UNFINISHED_FILE).try_exists().map_err(on_disk)? {
         return Err(OpenError::Unfinished(path.to_owned()));
     }
-    let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes).map_err(|error| open_error(path, error))?;
+    let db = Db::open(&path.join(ENGINE_FOLDER), cache_bytes)
+        .map_err(|error| open_error(path, error))?;
     // The engine syncs its own folder. This syncs the entries of its parents.
-    sync_folder(path).and_then(|()| sync_folder(&path.join(".."))).map_err(on_disk)?;
+    sync_folder(path)
+        .and_then(|()| sync_folder(&path.join("..")))
+        .map_err(on_disk)?;
     let last = last_commit(path, &db)?;
-    let note = File::options().read(true).write(true).create(true).truncate(false).open(path.join(NOTE_FILE)).map_err(on_disk)?;
+    let note = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path.join(NOTE_FILE))
+        .map_err(on_disk)?;
     let noted = read_note(&note).map_err(on_disk)?;
     if let Some(noted) = noted.filter(|noted| *noted > last.number) {
         if !accept_loss {
-            return Err(OpenError::Lost { path: path.to_owned(), noted, found: last.number });
+            return Err(OpenError::Lost {
+                path: path.to_owned(),
+                noted,
+                found: last.number,
+            });
         }
-        tracing::warn!(noted, found = last.number, "the store lost acknowledged commits; the operator accepted the loss");
+        tracing::warn!(
+            noted,
+            found = last.number,
+            "the store lost acknowledged commits; the operator accepted the loss"
+        );
         write_note(&note, last.number).map_err(on_disk)?;
     }
     let known = Arc::new(RowCache::new());
-    let engine = DbEngine { db: db.clone(), known: Arc::clone(&known), note, is_note_broken: false };
-    Ok(Opened { db, known, engine, last })
+    let engine = DbEngine {
+        db: db.clone(),
+        known: Arc::clone(&known),
+        note,
+        is_note_broken: false,
+    };
+    Ok(Opened {
+        db,
+        known,
+        engine,
+        last,
+    })
 }
 
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
@@ -99,28 +133,48 @@ fn open_error(path: &Path, error: fjall::Error) -> OpenError {
     } else if let fjall::Error::Locked = error {
         OpenError::InUse(path)
     } else if let fjall::Error::InvalidVersion(found) = error {
-        OpenError::Format { path, found: found.map_or_else(|| "of an unknown engine".to_owned(), |version| format!("engine {version}")) }
+        OpenError::Format {
+            path,
+            found: found.map_or_else(
+                || "of an unknown engine".to_owned(),
+                |version| format!("engine {version}"),
+            ),
+        }
     } else {
-        OpenError::Engine { path, source: Box::new(error) }
+        OpenError::Engine {
+            path,
+            source: Box::new(error),
+        }
     }
 }
 
 /// Reads the last commit. A store without a format row is new, unless it holds other rows.
 pub(super) fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenError> {
-    let failed = |source: Cause| OpenError::Engine { path: path.to_owned(), source };
+    let failed = |source: Cause| OpenError::Engine {
+        path: path.to_owned(),
+        source,
+    };
     let view = db.view();
-    let format: Option<u32> = view.record(&key::meta(FORMAT_ROW)).map_err(|error| failed(Box::new(error)))?;
-    let last: Option<CommitRecord> = view.record(&key::meta(COMMIT)).map_err(|error| failed(Box::new(error)))?;
+    let format: Option<u32> = view
+        .record(&key::meta(FORMAT_ROW))
+        .map_err(|error| failed(Box::new(error)))?;
+    let last: Option<CommitRecord> = view
+        .record(&key::meta(COMMIT))
+        .map_err(|error| failed(Box::new(error)))?;
     drop(view);
     match (format, last) {
         (Some(FORMAT), last) => Ok(last.unwrap_or_default()),
         (None, None) => {
-            db.commit([(key::meta(FORMAT_ROW), Some(record::encode(&FORMAT)))]).map_err(|error| failed(Box::new(error)))?;
+            db.commit([(key::meta(FORMAT_ROW), Some(record::encode(&FORMAT)))])
+                .map_err(|error| failed(Box::new(error)))?;
             Ok(CommitRecord::default())
         }
         (found, _) => {
             let found = found.map_or_else(|| "unknown".to_owned(), |format| format.to_string());
-            Err(OpenError::Format { path: path.to_owned(), found })
+            Err(OpenError::Format {
+                path: path.to_owned(),
+                found,
+            })
         }
     }
 }
@@ -129,7 +183,9 @@ pub(super) fn last_commit(path: &Path, db: &Db) -> Result<CommitRecord, OpenErro
 fn read_note(note: &File) -> io::Result<Option<u64>> {
     let mut bytes = [0; 20];
     match note.read_exact_at(&mut bytes, 0) {
-        Ok(()) => Ok(std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok())),
+        Ok(()) => Ok(std::str::from_utf8(&bytes)
+            .ok()
+            .and_then(|text| text.parse().ok())),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }

@@ -26,7 +26,11 @@ impl ReadContext {
     pub(super) fn look(&self) -> Look<'_> {
         // Take the marks before the view: a value loaded from the view is then never cached as newer than it is.
         let marks = self.known.marks();
-        Look { core: self, marks, view: self.view() }
+        Look {
+            core: self,
+            marks,
+            view: self.view(),
+        }
     }
 
     /// Loads a state through the cache.
@@ -35,7 +39,9 @@ impl ReadContext {
             return Ok(Some(state));
         }
         let mark = self.states.mark();
-        let Some(state) = State::load(&self.view(), id)?.map(Arc::new) else { return Ok(None) };
+        let Some(state) = State::load(&self.view(), id)?.map(Arc::new) else {
+            return Ok(None);
+        };
         self.states.put_loaded(mark, state.clone());
         Ok(Some(state))
     }
@@ -50,10 +56,18 @@ pub(super) struct Look<'a> {
 
 impl Look<'_> {
     pub(super) fn entry(&self, user: &UserId, conversation: ConversationId) -> Result<Entry> {
-        self.core.known.entry(self.marks, &self.view, user, conversation)
+        self.core
+            .known
+            .entry(self.marks, &self.view, user, conversation)
     }
 
-    pub(super) fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Arc<Message>>> {
-        self.core.known.message(self.marks, &self.view, conversation, id)
+    pub(super) fn message(
+        &self,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Result<Option<Arc<Message>>> {
+        self.core
+            .known
+            .message(self.marks, &self.view, conversation, id)
     }
 }

@@ -23,116 +23,298 @@ pub(super) struct Questions {
 
 impl Questions {
     fn inbox(&self) -> Vec<PageRequest<InboxKey>> {
-        let key = |(micros, n): (i64, u8)| InboxKey { activity: START.plus_micros(micros), conversation: conversation_id(n) };
-        self.inbox.iter().map(|request| with_keys(request, key)).collect()
+        let key = |(micros, n): (i64, u8)| InboxKey {
+            activity: START.plus_micros(micros),
+            conversation: conversation_id(n),
+        };
+        self.inbox
+            .iter()
+            .map(|request| with_keys(request, key))
+            .collect()
     }
 
     fn participants(&self) -> Vec<PageRequest<UserId>> {
-        self.participants.iter().map(|request| with_keys(request, name)).collect()
+        self.participants
+            .iter()
+            .map(|request| with_keys(request, name))
+            .collect()
     }
 }
 
 pub(super) fn any_questions() -> impl Strategy<Value = Questions> {
-    let place = (0..120_i64, prop::sample::select(vec![0_u8, 0x7f, 0x80, 0xff])).prop_map(|(micros, rest)| id_at(micros, rest).order_key());
-    let bound = prop_oneof![Just(Bound::Unbounded), place.clone().prop_map(Bound::Included), place.clone().prop_map(Bound::Excluded),];
+    let place = (
+        0..120_i64,
+        prop::sample::select(vec![0_u8, 0x7f, 0x80, 0xff]),
+    )
+        .prop_map(|(micros, rest)| id_at(micros, rest).order_key());
+    let bound = prop_oneof![
+        Just(Bound::Unbounded),
+        place.clone().prop_map(Bound::Included),
+        place.clone().prop_map(Bound::Excluded),
+    ];
     let cut = (bound.clone(), bound).prop_map(|(start, end)| Cut { start, end });
     let history = prop::collection::vec((cut, requests(place)), 4);
-    let (inbox, participants) =
-        (prop::collection::vec(requests((0..120_i64, 0..CONVERSATIONS)), 6), prop::collection::vec(requests(0..5_u8), 3));
-    (history, inbox, participants, 1..9_u32, 0..100_i64, 0..9_usize).prop_map(
-        |(history, inbox, participants, cap, changes_after, changes_limit)| Questions {
-            history,
-            inbox,
-            participants,
-            cap,
-            changes_after,
-            changes_limit,
-        },
+    let (inbox, participants) = (
+        prop::collection::vec(requests((0..120_i64, 0..CONVERSATIONS)), 6),
+        prop::collection::vec(requests(0..5_u8), 3),
+    );
+    (
+        history,
+        inbox,
+        participants,
+        1..9_u32,
+        0..100_i64,
+        0..9_usize,
     )
+        .prop_map(
+            |(history, inbox, participants, cap, changes_after, changes_limit)| Questions {
+                history,
+                inbox,
+                participants,
+                cap,
+                changes_after,
+                changes_limit,
+            },
+        )
 }
 
-pub(super) async fn compare(engine: &dyn Store, naive: &dyn Store, questions: &Questions, is_imported: bool) {
+pub(super) async fn compare(
+    engine: &dyn Store,
+    naive: &dyn Store,
+    questions: &Questions,
+    is_imported: bool,
+) {
     let conversations = all_conversations();
-    assert_newest(engine.newest_id().await.unwrap(), naive.newest_id().await.unwrap());
-    assert_eq!(engine.participant_counts(&conversations).await.unwrap(), naive.participant_counts(&conversations).await.unwrap());
-    assert_eq!(engine.message_counts(&conversations).await.unwrap(), naive.message_counts(&conversations).await.unwrap());
-    assert_eq!(engine.last_messages(&conversations).await.unwrap(), naive.last_messages(&conversations).await.unwrap());
+    assert_newest(
+        engine.newest_id().await.unwrap(),
+        naive.newest_id().await.unwrap(),
+    );
+    assert_eq!(
+        engine.participant_counts(&conversations).await.unwrap(),
+        naive.participant_counts(&conversations).await.unwrap()
+    );
+    assert_eq!(
+        engine.message_counts(&conversations).await.unwrap(),
+        naive.message_counts(&conversations).await.unwrap()
+    );
+    assert_eq!(
+        engine.last_messages(&conversations).await.unwrap(),
+        naive.last_messages(&conversations).await.unwrap()
+    );
     for conversation in &conversations {
         compare_conversation(engine, naive, *conversation, questions).await;
     }
     let mut users = NAMES.map(user).to_vec();
     users.extend([user("crowd000"), user("crowd032"), user("an")]);
-    assert_eq!(engine.profiles(&users).await.unwrap(), naive.profiles(&users).await.unwrap());
+    assert_eq!(
+        engine.profiles(&users).await.unwrap(),
+        naive.profiles(&users).await.unwrap()
+    );
     for user in &users {
         compare_inbox(engine, naive, user, questions).await;
         for other in &users {
-            assert_eq!(engine.direct_conversation(user, other).await.unwrap(), naive.direct_conversation(user, other).await.unwrap());
+            assert_eq!(
+                engine.direct_conversation(user, other).await.unwrap(),
+                naive.direct_conversation(user, other).await.unwrap()
+            );
         }
-        let (after, limit) = (change(questions.changes_after).order_key(), questions.changes_limit);
+        let (after, limit) = (
+            change(questions.changes_after).order_key(),
+            questions.changes_limit,
+        );
         if !is_imported {
             let changes = engine.inbox_changes(user, after, limit).await.unwrap();
-            assert_eq!(changes, naive.inbox_changes(user, after, limit).await.unwrap(), "changes of {user}, at most {limit}");
+            assert_eq!(
+                changes,
+                naive.inbox_changes(user, after, limit).await.unwrap(),
+                "changes of {user}, at most {limit}"
+            );
         }
     }
 }
 
-async fn compare_conversation(engine: &dyn Store, naive: &dyn Store, conversation: ConversationId, questions: &Questions) {
+async fn compare_conversation(
+    engine: &dyn Store,
+    naive: &dyn Store,
+    conversation: ConversationId,
+    questions: &Questions,
+) {
     for (cut, request) in &questions.history {
         let answer = engine.history(conversation, cut, request).await.unwrap();
-        assert_page(request, &answer, &naive.history(conversation, cut, request).await.unwrap());
+        assert_page(
+            request,
+            &answer,
+            &naive.history(conversation, cut, request).await.unwrap(),
+        );
     }
     let (cut, request) = (Cut::default(), PageRequest::last(100));
     let whole = naive.history(conversation, &cut, &request).await.unwrap();
-    assert_page(&request, &engine.history(conversation, &cut, &request).await.unwrap(), &whole);
-    let places: Vec<_> = whole.items.iter().flat_map(|message| [message.id.order_key(), message.id.order_key().before()]).collect();
-    let places: Vec<_> = places.into_iter().chain([OrderKey::MAX]).map(|place| (conversation, place)).collect();
-    assert_eq!(engine.messages_at(&places).await.unwrap(), naive.messages_at(&places).await.unwrap());
-    let ids: Vec<_> = whole.items.iter().map(|message| (conversation, message.id)).collect();
-    assert_eq!(engine.messages(&ids).await.unwrap(), naive.messages(&ids).await.unwrap());
+    assert_page(
+        &request,
+        &engine.history(conversation, &cut, &request).await.unwrap(),
+        &whole,
+    );
+    let places: Vec<_> = whole
+        .items
+        .iter()
+        .flat_map(|message| [message.id.order_key(), message.id.order_key().before()])
+        .collect();
+    let places: Vec<_> = places
+        .into_iter()
+        .chain([OrderKey::MAX])
+        .map(|place| (conversation, place))
+        .collect();
+    assert_eq!(
+        engine.messages_at(&places).await.unwrap(),
+        naive.messages_at(&places).await.unwrap()
+    );
+    let ids: Vec<_> = whole
+        .items
+        .iter()
+        .map(|message| (conversation, message.id))
+        .collect();
+    assert_eq!(
+        engine.messages(&ids).await.unwrap(),
+        naive.messages(&ids).await.unwrap()
+    );
     for viewer in ["ann", "Ben", "crowd000"].map(user) {
         let reactions = engine.reactions(&viewer, &ids).await.unwrap();
-        assert_eq!(reactions, naive.reactions(&viewer, &ids).await.unwrap(), "reactions as {viewer} sees them");
+        assert_eq!(
+            reactions,
+            naive.reactions(&viewer, &ids).await.unwrap(),
+            "reactions as {viewer} sees them"
+        );
     }
     for (_, message) in &ids {
-        let all = async |store: &dyn Store| store.all_reactions(conversation, *message, None, 100).await.unwrap();
-        assert_eq!(all(engine).await, all(naive).await, "reactions as they are exported");
+        let all = async |store: &dyn Store| {
+            store
+                .all_reactions(conversation, *message, None, 100)
+                .await
+                .unwrap()
+        };
+        assert_eq!(
+            all(engine).await,
+            all(naive).await,
+            "reactions as they are exported"
+        );
     }
-    let people = async |store: &dyn Store| store.all_participants(conversation, None, 100).await.unwrap();
-    assert_eq!(people(engine).await, people(naive).await, "participants as they are exported");
+    let people = async |store: &dyn Store| {
+        store
+            .all_participants(conversation, None, 100)
+            .await
+            .unwrap()
+    };
+    assert_eq!(
+        people(engine).await,
+        people(naive).await,
+        "participants as they are exported"
+    );
     let participants = questions.participants();
     for request in &participants {
         let answer = engine.participants(conversation, request).await.unwrap();
-        assert_page(request, &answer, &naive.participants(conversation, request).await.unwrap());
+        assert_page(
+            request,
+            &answer,
+            &naive.participants(conversation, request).await.unwrap(),
+        );
     }
     for (message, request) in whole.items.iter().zip(participants.iter().cycle()) {
-        let answer = engine.receivers(conversation, message.id, &message.sender, request).await.unwrap();
-        assert_page(request, &answer, &naive.receivers(conversation, message.id, &message.sender, request).await.unwrap());
+        let answer = engine
+            .receivers(conversation, message.id, &message.sender, request)
+            .await
+            .unwrap();
+        assert_page(
+            request,
+            &answer,
+            &naive
+                .receivers(conversation, message.id, &message.sender, request)
+                .await
+                .unwrap(),
+        );
     }
-    let keys: Vec<_> = NAMES.iter().flat_map(|name| (0..3).map(|n| (user(name), any_key(n)))).collect();
-    assert_eq!(engine.earlier_sends(conversation, &keys).await.unwrap(), naive.earlier_sends(conversation, &keys).await.unwrap());
-    let names: Vec<_> = NAMES.iter().map(|name| (conversation, user(name))).collect();
-    assert_eq!(engine.participants_by_name(&names).await.unwrap(), naive.participants_by_name(&names).await.unwrap());
-    for users in [&[][..], &NAMES.map(user), &[user("ben")], &[user("crowd000"), user("nobody")]] {
-        let members = async |store: &dyn Store| format!("{:?}", store.members(conversation, users).await.unwrap());
+    let keys: Vec<_> = NAMES
+        .iter()
+        .flat_map(|name| (0..3).map(|n| (user(name), any_key(n))))
+        .collect();
+    assert_eq!(
+        engine.earlier_sends(conversation, &keys).await.unwrap(),
+        naive.earlier_sends(conversation, &keys).await.unwrap()
+    );
+    let names: Vec<_> = NAMES
+        .iter()
+        .map(|name| (conversation, user(name)))
+        .collect();
+    assert_eq!(
+        engine.participants_by_name(&names).await.unwrap(),
+        naive.participants_by_name(&names).await.unwrap()
+    );
+    for users in [
+        &[][..],
+        &NAMES.map(user),
+        &[user("ben")],
+        &[user("crowd000"), user("nobody")],
+    ] {
+        let members = async |store: &dyn Store| {
+            format!("{:?}", store.members(conversation, users).await.unwrap())
+        };
         assert_eq!(members(engine).await, members(naive).await);
     }
-    let changes = async |store: &dyn Store| store.changes(conversation, change(questions.changes_after).order_key(), 7).await.unwrap();
+    let changes = async |store: &dyn Store| {
+        store
+            .changes(conversation, change(questions.changes_after).order_key(), 7)
+            .await
+            .unwrap()
+    };
     assert_eq!(changes(engine).await, changes(naive).await);
     let newest = async |store: &dyn Store| store.newest_events(&[conversation]).await.unwrap();
     assert_eq!(newest(engine).await, newest(naive).await);
 }
 
-async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, questions: &Questions) {
+async fn compare_inbox(
+    engine: &dyn Store,
+    naive: &dyn Store,
+    user: &UserId,
+    questions: &Questions,
+) {
     let conversations = all_conversations();
     let seat = |seat: Option<Seat>| seat.map(|seat| (seat.conversation, seat.membership));
-    let seats: Vec<_> = engine.seats(user, &conversations).await.unwrap().into_iter().map(seat).collect();
-    assert_eq!(seats, naive.seats(user, &conversations).await.unwrap().into_iter().map(seat).collect::<Vec<_>>(), "seats of {user}");
+    let seats: Vec<_> = engine
+        .seats(user, &conversations)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(seat)
+        .collect();
+    assert_eq!(
+        seats,
+        naive
+            .seats(user, &conversations)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(seat)
+            .collect::<Vec<_>>(),
+        "seats of {user}"
+    );
     let rows = naive.inbox_rows(user, &conversations).await.unwrap();
-    assert_eq!(engine.inbox_rows(user, &conversations).await.unwrap(), rows, "rows of {user}");
+    assert_eq!(
+        engine.inbox_rows(user, &conversations).await.unwrap(),
+        rows,
+        "rows of {user}"
+    );
     let mut large = engine.large_conversations(user).await.unwrap();
     large.sort_unstable();
-    assert_eq!(large, naive.large_conversations(user).await.unwrap(), "large conversations of {user}");
-    let whole = [PageRequest::first(100), PageRequest::last(100), PageRequest::first(3), PageRequest::last(2)];
+    assert_eq!(
+        large,
+        naive.large_conversations(user).await.unwrap(),
+        "large conversations of {user}"
+    );
+    let whole = [
+        PageRequest::first(100),
+        PageRequest::last(100),
+        PageRequest::first(3),
+        PageRequest::last(2),
+    ];
     for request in whole.iter().chain(&questions.inbox()) {
         let answer = engine.inbox(user, request).await.unwrap();
         assert_page(request, &answer, &naive.inbox(user, request).await.unwrap());
@@ -140,10 +322,19 @@ async fn compare_inbox(engine: &dyn Store, naive: &dyn Store, user: &UserId, que
     let asked: Vec<_> = rows
         .iter()
         .flatten()
-        .flat_map(|row| [row.read_up_to(), OrderKey::MIN].map(|after| UnreadQuestion { conversation: row.conversation, after }))
+        .flat_map(|row| {
+            [row.read_up_to(), OrderKey::MIN].map(|after| UnreadQuestion {
+                conversation: row.conversation,
+                after,
+            })
+        })
         .collect();
     for cap in [questions.cap, 99] {
         let answers = engine.unread(user, &asked, cap).await.unwrap();
-        assert_eq!(answers, naive.unread(user, &asked, cap).await.unwrap(), "unread of {user} up to {cap}");
+        assert_eq!(
+            answers,
+            naive.unread(user, &asked, cap).await.unwrap(),
+            "unread of {user} up to {cap}"
+        );
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, InboxRow, Membership, Message, MessageId, OrderKey, Participant,
-    Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationKind, Emoji, Flags, InboxRow, Membership, Message,
+    MessageId, OrderKey, Participant, Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp,
+    Unread, UserId,
 };
 use wideroom::store::{ImportPlaces, Imported, Turn, TurnKind};
 
@@ -51,13 +52,29 @@ impl Place {
     }
 
     pub(super) fn imported(membership: Membership, places: &ImportPlaces) -> Self {
-        let read_up_to = places.read_up_to.map_or(OrderKey::MIN, MessageId::order_key);
+        let read_up_to = places
+            .read_up_to
+            .map_or(OrderKey::MIN, MessageId::order_key);
         let marker = match places.unread_from {
-            Some(from) => ReadMarker { epoch: 1, up_to: from.order_key().before() },
-            None => ReadMarker { epoch: 0, up_to: read_up_to },
+            Some(from) => ReadMarker {
+                epoch: 1,
+                up_to: from.order_key().before(),
+            },
+            None => ReadMarker {
+                epoch: 0,
+                up_to: read_up_to,
+            },
         };
-        let delivered_up_to = places.delivered_up_to.map_or(OrderKey::MIN, MessageId::order_key);
-        Self { read_up_to, delivered_up_to, marker, flags: places.flags, ..Self::new(membership) }
+        let delivered_up_to = places
+            .delivered_up_to
+            .map_or(OrderKey::MIN, MessageId::order_key);
+        Self {
+            read_up_to,
+            delivered_up_to,
+            marker,
+            flags: places.flags,
+            ..Self::new(membership)
+        }
     }
 }
 
@@ -77,7 +94,9 @@ impl OracleConversation {
     }
 
     pub(super) fn joined(&self) -> impl Iterator<Item = (&UserId, &Place)> {
-        self.people.iter().filter(|(_, place)| place.membership.is_joined())
+        self.people
+            .iter()
+            .filter(|(_, place)| place.membership.is_joined())
     }
 
     pub(super) fn last_message(&self) -> Option<MessageId> {
@@ -85,11 +104,17 @@ impl OracleConversation {
     }
 
     pub(super) fn newest_event(&self) -> Option<TimeUuid> {
-        self.last_message().max(self.changes.iter().map(|change| change.id).max()).max(self.made)
+        self.last_message()
+            .max(self.changes.iter().map(|change| change.id).max())
+            .max(self.made)
     }
 
     /// The message as it is after a revision, and whose entry that alters.
-    pub(super) fn revise(&mut self, revision: &Revision, change: &Change) -> Option<(Arc<Message>, Vec<UserId>)> {
+    pub(super) fn revise(
+        &mut self,
+        revision: &Revision,
+        change: &Change,
+    ) -> Option<(Arc<Message>, Vec<UserId>)> {
         let last = self.last_message();
         let message = self.messages.get_mut(&change.message)?;
         if message.deleted_at.is_some() {
@@ -99,12 +124,20 @@ impl OracleConversation {
             Revision::Content(content) => (Some(content.clone()), None),
             Revision::Deletion => (None, Some(change.id.moment())),
         };
-        *message = Arc::new(Message { content, deleted_at, ..message.as_ref().clone() });
+        *message = Arc::new(Message {
+            content,
+            deleted_at,
+            ..message.as_ref().clone()
+        });
         let message = message.clone();
         self.changes.push(change.clone());
         let is_shown = deleted_at.is_some() || last == Some(change.message);
         let is_told = is_shown && !self.record.is_large;
-        let users: Vec<_> = self.joined().filter(|_| is_told).map(|(user, _)| user.clone()).collect();
+        let users: Vec<_> = self
+            .joined()
+            .filter(|_| is_told)
+            .map(|(user, _)| user.clone())
+            .collect();
         for user in &users {
             let place = self.people.get_mut(user).expect("it was just listed");
             place.newest_change = place.newest_change.max(Some(change.id));
@@ -113,10 +146,19 @@ impl OracleConversation {
     }
 
     /// The message as it is after a reaction.
-    pub(super) fn react(&mut self, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>> {
+    pub(super) fn react(
+        &mut self,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Option<Arc<Message>> {
         let message = self.messages.get_mut(&change.message)?;
-        if message.deleted_at.is_none() && self.changes.iter().all(|logged| logged.id != change.id) {
-            *message = Arc::new(Message { has_reactions: true, ..message.as_ref().clone() });
+        if message.deleted_at.is_none() && self.changes.iter().all(|logged| logged.id != change.id)
+        {
+            *message = Arc::new(Message {
+                has_reactions: true,
+                ..message.as_ref().clone()
+            });
             self.changes.push(change.clone());
             let users = self.reactions.entry(change.message).or_default();
             users.insert((emoji.as_str().to_owned(), change.user.clone()), is_on);
@@ -129,7 +171,13 @@ impl OracleConversation {
         let mut looked_at = 0;
         for ((emoji, user), is_on) in self.reactions.get(&message).into_iter().flatten() {
             if found.last().is_none_or(|last| last.emoji.as_str() != emoji) {
-                found.push(Reaction { emoji: Emoji::kept(emoji), count: 0, is_capped: false, has_viewer: false, users: Vec::new() });
+                found.push(Reaction {
+                    emoji: Emoji::kept(emoji),
+                    count: 0,
+                    is_capped: false,
+                    has_viewer: false,
+                    users: Vec::new(),
+                });
                 looked_at = 0;
             }
             let reaction = found.last_mut().unwrap();
@@ -137,28 +185,47 @@ impl OracleConversation {
             reaction.has_viewer |= *is_on && user == viewer;
             if *is_on && !reaction.is_capped {
                 reaction.count += 1;
-                reaction.users.extend((reaction.users.len() < Reaction::USERS_MAX).then(|| user.clone()));
+                reaction
+                    .users
+                    .extend((reaction.users.len() < Reaction::USERS_MAX).then(|| user.clone()));
             }
-            reaction.is_capped |= reaction.count == Reaction::COUNT_MAX || looked_at == Reaction::ROWS_MAX;
+            reaction.is_capped |=
+                reaction.count == Reaction::COUNT_MAX || looked_at == Reaction::ROWS_MAX;
         }
         found
     }
 
-    pub(super) fn import_reaction(&mut self, message: MessageId, emoji: &Emoji, user: &UserId) -> Imported {
-        let Some(present) = self.messages.get_mut(&message) else { return Imported::MessageMissing };
+    pub(super) fn import_reaction(
+        &mut self,
+        message: MessageId,
+        emoji: &Emoji,
+        user: &UserId,
+    ) -> Imported {
+        let Some(present) = self.messages.get_mut(&message) else {
+            return Imported::MessageMissing;
+        };
         let reactions = self.reactions.entry(message).or_default();
         let key = (emoji.as_str().to_owned(), user.clone());
         if reactions.contains_key(&key) {
             return Imported::Unchanged;
         }
         reactions.insert(key, true);
-        *present = Arc::new(Message { has_reactions: true, ..present.as_ref().clone() });
+        *present = Arc::new(Message {
+            has_reactions: true,
+            ..present.as_ref().clone()
+        });
         Imported::Added
     }
 
     pub(super) fn reactions_on(&self, message: MessageId) -> Vec<(Emoji, UserId)> {
-        let on = self.reactions.get(&message).into_iter().flatten().filter(|(_, is_on)| **is_on);
-        on.map(|((emoji, user), _)| (Emoji::kept(emoji), user.clone())).collect()
+        let on = self
+            .reactions
+            .get(&message)
+            .into_iter()
+            .flatten()
+            .filter(|(_, is_on)| **is_on);
+        on.map(|((emoji, user), _)| (Emoji::kept(emoji), user.clone()))
+            .collect()
     }
 
     /// Everybody as an import brings them: what is read, as the receipts and as the entry have it.
@@ -169,7 +236,8 @@ impl OracleConversation {
             let next = OrderKey((u128::from_be_bytes(read.0) + 1).to_be_bytes());
             let places = ImportPlaces {
                 read_up_to: TimeUuid::from_order_key(place.read_up_to),
-                unread_from: (read != place.read_up_to).then(|| TimeUuid::from_order_key(next).unwrap_or(TimeUuid::first_after(read))),
+                unread_from: (read != place.read_up_to)
+                    .then(|| TimeUuid::from_order_key(next).unwrap_or(TimeUuid::first_after(read))),
                 delivered_up_to: TimeUuid::from_order_key(place.delivered_up_to),
                 flags: place.flags,
             };
@@ -180,11 +248,15 @@ impl OracleConversation {
 
     pub(super) fn last_activity(&self) -> Timestamp {
         let last = self.last_message().map(MessageId::moment);
-        last.max(self.given_activity).unwrap_or(self.record.created_at)
+        last.max(self.given_activity)
+            .unwrap_or(self.record.created_at)
     }
 
     pub(super) fn row(&self, user: &UserId) -> Option<InboxRow> {
-        let place = self.people.get(user).filter(|place| place.membership.is_joined())?;
+        let place = self
+            .people
+            .get(user)
+            .filter(|place| place.membership.is_joined())?;
         Some(InboxRow {
             conversation: self.record.id,
             last_activity: self.last_activity(),
@@ -208,21 +280,42 @@ impl OracleConversation {
     /// A membership with the role that counts.
     pub(super) fn counting(&self, user: &UserId, place: &Place) -> Membership {
         let is_next = self.next_owner(&[]).is_some_and(|(next, _)| next == *user);
-        Membership { role: if is_next { Role::Owner } else { place.membership.role }, ..place.membership }
+        Membership {
+            role: if is_next {
+                Role::Owner
+            } else {
+                place.membership.role
+            },
+            ..place.membership
+        }
     }
 
     /// Successor of the OWNER without these users, if no other participant is OWNER.
     pub(super) fn next_owner(&self, without: &[UserId]) -> Option<(UserId, Membership)> {
-        let mut others: Vec<_> = self.joined().filter(|(user, _)| !without.contains(user)).collect();
-        if self.record.kind != ConversationKind::Group || others.iter().any(|(_, place)| place.membership.role == Role::Owner) {
+        let mut others: Vec<_> = self
+            .joined()
+            .filter(|(user, _)| !without.contains(user))
+            .collect();
+        if self.record.kind != ConversationKind::Group
+            || others
+                .iter()
+                .any(|(_, place)| place.membership.role == Role::Owner)
+        {
             return None;
         }
         let is_admin = |place: &Place| place.membership.role == Role::Admin;
         if others.iter().any(|(_, place)| is_admin(place)) {
             others.retain(|(_, place)| is_admin(place));
         }
-        others.sort_by_key(|(user, place)| (place.membership.since.unwrap_or(Timestamp::ZERO), user.as_str().to_owned()));
-        others.first().map(|(user, place)| ((*user).clone(), place.membership))
+        others.sort_by_key(|(user, place)| {
+            (
+                place.membership.since.unwrap_or(Timestamp::ZERO),
+                user.as_str().to_owned(),
+            )
+        });
+        others
+            .first()
+            .map(|(user, place)| ((*user).clone(), place.membership))
     }
 
     /// Persists the SYSTEM message of a change of membership or name, which counts as a send.
@@ -233,10 +326,16 @@ impl OracleConversation {
     }
 
     pub(super) fn turn(&mut self, turn: &Turn, message: &Message) {
-        let place = self.people.entry(turn.user.clone()).or_insert_with(|| Place::new(turn.membership));
+        let place = self
+            .people
+            .entry(turn.user.clone())
+            .or_insert_with(|| Place::new(turn.membership));
         place.membership = turn.membership;
         if turn.kind == TurnKind::Joins {
-            let marker = ReadMarker { epoch: message.id.moment().micros().cast_unsigned(), up_to: message.id.order_key() };
+            let marker = ReadMarker {
+                epoch: message.id.moment().micros().cast_unsigned(),
+                up_to: message.id.order_key(),
+            };
             place.marker = place.marker.max(marker);
         }
         if turn.kind != TurnKind::Stays {
@@ -252,7 +351,9 @@ impl OracleConversation {
         let people: Vec<_> = self.people.keys().collect();
         match (self.record.kind, people.as_slice()) {
             (ConversationKind::Direct, [one, other]) => Some(pair_key(one, other)),
-            (ConversationKind::Direct, [one]) if self.record.id.is_with_oneself(one) => Some(pair_key(one, one)),
+            (ConversationKind::Direct, [one]) if self.record.id.is_with_oneself(one) => {
+                Some(pair_key(one, one))
+            }
             (ConversationKind::Direct | ConversationKind::Group, _) => None,
         }
     }
@@ -263,16 +364,27 @@ impl OracleConversation {
 
     pub(super) fn unread(&self, user: &UserId, after: OrderKey, cap: u32) -> Unread {
         let mut unread = Unread::default();
-        for (rows, message) in self.messages.values().filter(|message| message.id.order_key() > after).enumerate() {
+        for (rows, message) in self
+            .messages
+            .values()
+            .filter(|message| message.id.order_key() > after)
+            .enumerate()
+        {
             if message.counts_as_unread_for(user) {
                 unread.first = unread.first.or(Some(message.id));
                 if unread.count == cap {
-                    return Unread { is_capped: true, ..unread };
+                    return Unread {
+                        is_capped: true,
+                        ..unread
+                    };
                 }
                 unread.count += 1;
             }
             if rows + 1 == Unread::ROWS_MAX {
-                return Unread { is_capped: true, ..unread };
+                return Unread {
+                    is_capped: true,
+                    ..unread
+                };
             }
         }
         unread

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use wideroom::model::{ConversationId, IdempotencyKey, InputHash, Message, Profile, TimeUuid, Timestamp, UserId};
+use wideroom::model::{
+    ConversationId, IdempotencyKey, InputHash, Message, Profile, TimeUuid, Timestamp, UserId,
+};
 use wideroom::store::{EarlierSend, ImportRow, Imported};
 
 use super::conversation::{OracleConversation, Place};
@@ -25,7 +27,11 @@ impl Kept {
     pub(super) fn by_pair(&self, pair: &[u8]) -> Option<ConversationId> {
         self.conversations
             .iter()
-            .find(|(_, stored)| stored.pair().is_some_and(|of_conversation| of_conversation == pair))
+            .find(|(_, stored)| {
+                stored
+                    .pair()
+                    .is_some_and(|of_conversation| of_conversation == pair)
+            })
             .map(|(id, _)| *id)
     }
 
@@ -37,52 +43,101 @@ impl Kept {
                 }
                 self.profiles.insert(user.clone(), profile.clone());
             }
-            ImportRow::Conversation { conversation, last_activity } => {
+            ImportRow::Conversation {
+                conversation,
+                last_activity,
+            } => {
                 if self.conversations.contains_key(&conversation.id) {
                     return Imported::Unchanged;
                 }
-                self.conversations.insert(conversation.id, OracleConversation::new(conversation.clone(), *last_activity));
+                self.conversations.insert(
+                    conversation.id,
+                    OracleConversation::new(conversation.clone(), *last_activity),
+                );
             }
-            ImportRow::Participant { conversation, user, membership, places } => {
-                return self.import_participant(*conversation, user, Place::imported(*membership, places));
+            ImportRow::Participant {
+                conversation,
+                user,
+                membership,
+                places,
+            } => {
+                return self.import_participant(
+                    *conversation,
+                    user,
+                    Place::imported(*membership, places),
+                );
             }
             ImportRow::Message(message) => return self.import_message(message, now),
-            ImportRow::Reaction { conversation, message, emoji, user } => {
-                let Some(stored) = self.conversations.get_mut(conversation) else { return Imported::ConversationMissing };
+            ImportRow::Reaction {
+                conversation,
+                message,
+                emoji,
+                user,
+            } => {
+                let Some(stored) = self.conversations.get_mut(conversation) else {
+                    return Imported::ConversationMissing;
+                };
                 return stored.import_reaction(*message, emoji, user);
             }
         }
         Imported::Added
     }
 
-    fn import_participant(&mut self, conversation: ConversationId, user: &UserId, place: Place) -> Imported {
-        let Some(stored) = self.conversations.get_mut(&conversation) else { return Imported::ConversationMissing };
+    fn import_participant(
+        &mut self,
+        conversation: ConversationId,
+        user: &UserId,
+        place: Place,
+    ) -> Imported {
+        let Some(stored) = self.conversations.get_mut(&conversation) else {
+            return Imported::ConversationMissing;
+        };
         if stored.people.contains_key(user) {
             return Imported::Unchanged;
         }
         stored.people.insert(user.clone(), place);
         stored.grow();
-        let Some(pair) = stored.pair() else { return Imported::Added };
-        let is_taken = self.conversations.iter().any(|(id, stored)| *id != conversation && stored.pair().as_ref() == Some(&pair));
+        let Some(pair) = stored.pair() else {
+            return Imported::Added;
+        };
+        let is_taken = self
+            .conversations
+            .iter()
+            .any(|(id, stored)| *id != conversation && stored.pair().as_ref() == Some(&pair));
         if is_taken {
-            self.conversations.get_mut(&conversation).unwrap().people.remove(user);
+            self.conversations
+                .get_mut(&conversation)
+                .unwrap()
+                .people
+                .remove(user);
             return Imported::Refused("another conversation is the direct one of these two");
         }
         Imported::Added
     }
 
     fn import_message(&mut self, message: &Arc<Message>, now: Timestamp) -> Imported {
-        let Some(stored) = self.conversations.get_mut(&message.conversation) else { return Imported::ConversationMissing };
+        let Some(stored) = self.conversations.get_mut(&message.conversation) else {
+            return Imported::ConversationMissing;
+        };
         if stored.messages.contains_key(&message.id) {
             return Imported::Unchanged;
         }
         stored.messages.insert(message.id, message.clone());
         self.saw(message.id);
-        let is_young = now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
+        let is_young =
+            now.micros() - message.id.moment().micros() < IdempotencyKey::LIFETIME_MICROS;
         if let (Some(key), true) = (&message.client_key, is_young) {
-            let input_hash = InputHash::of_send(&message.content.clone().unwrap_or_default(), message.reply_to);
-            let send = EarlierSend { message: message.id, input_hash };
-            self.sends.entry((message.conversation, message.sender.clone(), key.clone())).or_insert(send);
+            let input_hash = InputHash::of_send(
+                &message.content.clone().unwrap_or_default(),
+                message.reply_to,
+            );
+            let send = EarlierSend {
+                message: message.id,
+                input_hash,
+            };
+            self.sends
+                .entry((message.conversation, message.sender.clone(), key.clone()))
+                .or_insert(send);
         }
         Imported::Added
     }

@@ -12,12 +12,14 @@ use async_trait::async_trait;
 use wideroom::clock::Clock;
 use wideroom::model::id::pair_key;
 use wideroom::model::{
-    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow, Membership, Message, MessageId,
-    MessageKind, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
+    Membership, Message, MessageId, MessageKind, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces, ImportRow, Imported, MarkerMove,
-    Members, MembershipChange, NewConversation, NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage,
+    Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange,
+    ImportPlaces, ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation,
+    NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage,
     UnreadQuestion, Verified, VerifyPlace, Wake,
 };
 
@@ -32,7 +34,10 @@ pub struct Naive {
 
 impl Naive {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, kept: Mutex::default() }
+        Self {
+            clock,
+            kept: Mutex::default(),
+        }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -40,9 +45,16 @@ impl Naive {
     }
 
     /// An answer for each of these conversations.
-    fn each<T>(&self, conversations: &[ConversationId], answer: impl Fn(&OracleConversation) -> T) -> Vec<Option<T>> {
+    fn each<T>(
+        &self,
+        conversations: &[ConversationId],
+        answer: impl Fn(&OracleConversation) -> T,
+    ) -> Vec<Option<T>> {
         let kept = self.kept();
-        conversations.iter().map(|id| kept.conversations.get(id).map(&answer)).collect()
+        conversations
+            .iter()
+            .map(|id| kept.conversations.get(id).map(&answer))
+            .collect()
     }
 
     fn changed_rows(&self, user: &UserId) -> Vec<ChangedRow> {
@@ -51,9 +63,19 @@ impl Naive {
             let (place, row) = (stored.people.get(user)?, stored.row(user));
             // A send counts as a change for current participants.
             // A large conversation has one newest change for all its people.
-            let logged = stored.record.is_large.then(|| stored.changes.iter().map(|change| change.id).max()).flatten();
-            let newest_change = place.newest_change.max(stored.newest_send.max(logged).filter(|_| row.is_some()))?;
-            Some(ChangedRow { newest_change, conversation: stored.record.id, row })
+            let logged = stored
+                .record
+                .is_large
+                .then(|| stored.changes.iter().map(|change| change.id).max())
+                .flatten();
+            let newest_change = place
+                .newest_change
+                .max(stored.newest_send.max(logged).filter(|_| row.is_some()))?;
+            Some(ChangedRow {
+                newest_change,
+                conversation: stored.record.id,
+                row,
+            })
         };
         kept.conversations.values().filter_map(changed).collect()
     }
@@ -75,15 +97,31 @@ impl Store for Naive {
         Ok(self.kept().newest)
     }
 
-    async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+    async fn seats(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Seat>>> {
         let seat = |stored: &OracleConversation| {
             let place = stored.people.get(viewer)?;
-            Some(Seat { conversation: Arc::new(stored.record.clone()), membership: stored.counting(viewer, place), newest: None })
+            Some(Seat {
+                conversation: Arc::new(stored.record.clone()),
+                membership: stored.counting(viewer, place),
+                newest: None,
+            })
         };
-        Ok(self.each(conversations, seat).into_iter().map(Option::flatten).collect())
+        Ok(self
+            .each(conversations, seat)
+            .into_iter()
+            .map(Option::flatten)
+            .collect())
     }
 
-    async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+    async fn direct_conversation(
+        &self,
+        one: &UserId,
+        other: &UserId,
+    ) -> Result<Option<ConversationId>> {
         Ok(self.kept().by_pair(&pair_key(one, other)))
     }
 
@@ -95,12 +133,19 @@ impl Store for Naive {
             ..OracleConversation::new(new.conversation.clone(), Some(new.conversation.created_at))
         };
         for (user, role) in &new.participants {
-            let place = Place { newest_change: Some(new.change), ..Place::new(Membership::joined(*role)) };
+            let place = Place {
+                newest_change: Some(new.change),
+                ..Place::new(Membership::joined(*role))
+            };
             stored.people.insert(user.clone(), place);
         }
         stored.grow();
         let by_pair = stored.pair().and_then(|pair| kept.by_pair(&pair));
-        if let Some(there) = kept.conversations.get(&new.conversation.id).or(by_pair.and_then(|id| kept.conversations.get(&id))) {
+        if let Some(there) = kept
+            .conversations
+            .get(&new.conversation.id)
+            .or(by_pair.and_then(|id| kept.conversations.get(&id)))
+        {
             return Ok(Created::Existing(Arc::new(there.record.clone())));
         }
         kept.conversations.insert(new.conversation.id, stored);
@@ -108,41 +153,85 @@ impl Store for Naive {
         Ok(Created::New)
     }
 
-    async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
-        let all: Vec<Participant> =
-            only(self.each(&[conversation], |stored| stored.joined().filter_map(|(user, _)| stored.participant(user)).collect()));
-        Ok(slice(&all, |one: &Participant| one.user.as_str().to_owned(), |user| user.as_str().to_owned(), page))
+    async fn participants(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        let all: Vec<Participant> = only(self.each(&[conversation], |stored| {
+            stored
+                .joined()
+                .filter_map(|(user, _)| stored.participant(user))
+                .collect()
+        }));
+        Ok(slice(
+            &all,
+            |one: &Participant| one.user.as_str().to_owned(),
+            |user| user.as_str().to_owned(),
+            page,
+        ))
     }
 
-    async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
-        Ok(keys.iter().map(|(id, user)| only(self.each(&[*id], |stored| stored.participant(user)))).collect())
+    async fn participants_by_name(
+        &self,
+        keys: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>> {
+        Ok(keys
+            .iter()
+            .map(|(id, user)| only(self.each(&[*id], |stored| stored.participant(user))))
+            .collect())
     }
 
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        Ok(self.each(conversations, |stored| stored.joined().count() as u64).into_iter().map(Option::unwrap_or_default).collect())
+        Ok(self
+            .each(conversations, |stored| stored.joined().count() as u64)
+            .into_iter()
+            .map(Option::unwrap_or_default)
+            .collect())
     }
 
-    async fn members(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+    async fn members(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Option<Members>> {
         let members = |stored: &OracleConversation| Members {
             conversation: Arc::new(stored.record.clone()),
             version: stored.version,
             participant_count: stored.joined().count() as u64,
-            memberships: users.iter().map(|user| stored.people.get(user).map(|place| stored.counting(user, place))).collect(),
+            memberships: users
+                .iter()
+                .map(|user| {
+                    stored
+                        .people
+                        .get(user)
+                        .map(|place| stored.counting(user, place))
+                })
+                .collect(),
             successor: stored.next_owner(users),
         };
         Ok(self.each(&[conversation], members).pop().flatten())
     }
 
-    async fn change_membership(&self, conversation: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+    async fn change_membership(
+        &self,
+        conversation: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>> {
         let mut kept = self.kept();
-        let Some(stored) = kept.conversations.get_mut(&conversation) else { return Err(not_there()) };
+        let Some(stored) = kept.conversations.get_mut(&conversation) else {
+            return Err(not_there());
+        };
         let was_large = stored.record.is_large;
         if stored.version != Some(change.message.id) {
             if stored.version != change.seen {
                 return Ok(None);
             }
             stored.version = Some(change.message.id);
-            change.turns.iter().for_each(|turn| stored.turn(turn, &change.message));
+            change
+                .turns
+                .iter()
+                .for_each(|turn| stored.turn(turn, &change.message));
             stored.tell(&change.message, &change.changes);
             stored.grow();
         }
@@ -151,9 +240,15 @@ impl Store for Naive {
         Ok(Some(Audience { users }))
     }
 
-    async fn rename_conversation(&self, conversation: ConversationId, to: &Renaming) -> Result<Audience> {
+    async fn rename_conversation(
+        &self,
+        conversation: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
         let mut kept = self.kept();
-        let Some(stored) = kept.conversations.get_mut(&conversation) else { return Err(not_there()) };
+        let Some(stored) = kept.conversations.get_mut(&conversation) else {
+            return Err(not_there());
+        };
         if !stored.messages.contains_key(&to.message.id) {
             stored.record.name = Some(to.name.clone());
             stored.tell(&to.message, std::slice::from_ref(&to.change));
@@ -163,16 +258,38 @@ impl Store for Naive {
         Ok(Audience { users })
     }
 
-    async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
-        let keys =
-            |new: &NewMessage| new.message.client_key.iter().map(|key| (new.message.sender.clone(), key.clone())).collect::<Vec<_>>();
+    async fn append_messages(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended> {
+        let keys = |new: &NewMessage| {
+            new.message
+                .client_key
+                .iter()
+                .map(|key| (new.message.sender.clone(), key.clone()))
+                .collect::<Vec<_>>()
+        };
         let mut taken = Vec::new();
         for (index, new) in messages.iter().enumerate() {
-            let earlier = self.earlier_sends(conversation, &keys(new)).await?.pop().flatten();
-            taken.extend(earlier.filter(|earlier| earlier.message != new.message.id).map(|earlier| (index, earlier)));
+            let earlier = self
+                .earlier_sends(conversation, &keys(new))
+                .await?
+                .pop()
+                .flatten();
+            taken.extend(
+                earlier
+                    .filter(|earlier| earlier.message != new.message.id)
+                    .map(|earlier| (index, earlier)),
+            );
         }
         let is_free = |index: usize| taken.iter().all(|(place, _)| *place != index);
-        let messages: Vec<_> = messages.iter().enumerate().filter(|(index, _)| is_free(*index)).map(|(_, new)| new).collect();
+        let messages: Vec<_> = messages
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| is_free(*index))
+            .map(|(_, new)| new)
+            .collect();
         let mut kept = self.kept();
         let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
@@ -180,62 +297,121 @@ impl Store for Naive {
         for NewMessage { message, .. } in &messages {
             stored.messages.insert(message.id, message.clone());
             stored.newest_send = stored.newest_send.max(Some(message.id));
-            if let (MessageKind::Text, Some(place)) = (message.kind, stored.people.get_mut(&message.sender)) {
+            if let (MessageKind::Text, Some(place)) =
+                (message.kind, stored.people.get_mut(&message.sender))
+            {
                 place.sent_up_to = place.sent_up_to.max(Some(message.id));
             }
         }
-        let users = (!stored.record.is_large).then(|| stored.joined().map(|(user, _)| user.clone()).collect());
-        for NewMessage { message, input_hash } in messages {
+        let users = (!stored.record.is_large)
+            .then(|| stored.joined().map(|(user, _)| user.clone()).collect());
+        for NewMessage {
+            message,
+            input_hash,
+        } in messages
+        {
             kept.saw(message.id);
             if let (Some(key), Some(input_hash)) = (&message.client_key, *input_hash) {
-                let send = EarlierSend { message: message.id, input_hash };
-                kept.sends.insert((conversation, message.sender.clone(), key.clone()), send);
+                let send = EarlierSend {
+                    message: message.id,
+                    input_hash,
+                };
+                kept.sends
+                    .insert((conversation, message.sender.clone(), key.clone()), send);
             }
         }
-        Ok(Appended { audience: Audience { users }, taken })
+        Ok(Appended {
+            audience: Audience { users },
+            taken,
+        })
     }
 
-    async fn revise_message(&self, conversation: ConversationId, revision: &Revision, change: &Change) -> Result<Option<Revised>> {
+    async fn revise_message(
+        &self,
+        conversation: ConversationId,
+        revision: &Revision,
+        change: &Change,
+    ) -> Result<Option<Revised>> {
         let mut kept = self.kept();
         let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
         let before = stored.changes.len();
-        let Some((message, users)) = stored.revise(revision, change) else { return Ok(None) };
+        let Some((message, users)) = stored.revise(revision, change) else {
+            return Ok(None);
+        };
         let users = (!stored.record.is_large).then(|| users.into());
         if stored.changes.len() > before {
             kept.saw(change.id);
         }
-        Ok(Some(Revised { message, audience: Audience { users } }))
+        Ok(Some(Revised {
+            message,
+            audience: Audience { users },
+        }))
     }
 
-    async fn react(&self, conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Option<Arc<Message>>> {
+    async fn react(
+        &self,
+        conversation: ConversationId,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
         let mut kept = self.kept();
         let Some(stored) = kept.conversations.get_mut(&conversation) else {
             return Err(not_there());
         };
-        let Some(message) = stored.react(emoji, is_on, change) else { return Ok(None) };
+        let Some(message) = stored.react(emoji, is_on, change) else {
+            return Ok(None);
+        };
         if message.deleted_at.is_none() {
             kept.saw(change.id);
         }
         Ok(Some(message))
     }
 
-    async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
-        let of =
-            |(conversation, id): &(ConversationId, MessageId)| only(self.each(&[*conversation], |stored| stored.reactions(viewer, *id)));
+    async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>> {
+        let of = |(conversation, id): &(ConversationId, MessageId)| {
+            only(self.each(&[*conversation], |stored| stored.reactions(viewer, *id)))
+        };
         Ok(messages.iter().map(of).collect())
     }
 
-    async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+    async fn changes(
+        &self,
+        conversation: ConversationId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>> {
         let changes = |stored: &OracleConversation| {
-            stored.changes.iter().filter(|change| change.id.order_key() > after).take(limit).cloned().collect()
+            stored
+                .changes
+                .iter()
+                .filter(|change| change.id.order_key() > after)
+                .take(limit)
+                .cloned()
+                .collect()
         };
-        Ok(self.each(&[conversation], changes).pop().flatten().unwrap_or_default())
+        Ok(self
+            .each(&[conversation], changes)
+            .pop()
+            .flatten()
+            .unwrap_or_default())
     }
 
-    async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
-        Ok(self.each(conversations, OracleConversation::newest_event).into_iter().map(Option::flatten).collect())
+    async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
+        Ok(self
+            .each(conversations, OracleConversation::newest_event)
+            .into_iter()
+            .map(Option::flatten)
+            .collect())
     }
 
     async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
@@ -246,76 +422,190 @@ impl Store for Naive {
         Ok(Vec::new())
     }
 
-    async fn earlier_sends(&self, conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Result<Vec<Option<EarlierSend>>> {
+    async fn earlier_sends(
+        &self,
+        conversation: ConversationId,
+        keys: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>> {
         let kept = self.kept();
-        let oldest = self.clock.now().plus_micros(-IdempotencyKey::LIFETIME_MICROS);
-        let send = |(user, key): &(UserId, IdempotencyKey)| kept.sends.get(&(conversation, user.clone(), key.clone())).copied();
-        Ok(keys.iter().map(|key| send(key).filter(|send| send.message.moment() > oldest)).collect())
+        let oldest = self
+            .clock
+            .now()
+            .plus_micros(-IdempotencyKey::LIFETIME_MICROS);
+        let send = |(user, key): &(UserId, IdempotencyKey)| {
+            kept.sends
+                .get(&(conversation, user.clone(), key.clone()))
+                .copied()
+        };
+        Ok(keys
+            .iter()
+            .map(|key| send(key).filter(|send| send.message.moment() > oldest))
+            .collect())
     }
 
-    async fn history(&self, conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Result<Page<Arc<Message>>> {
+    async fn history(
+        &self,
+        conversation: ConversationId,
+        cut: &Cut<OrderKey>,
+        page: &PageRequest<OrderKey>,
+    ) -> Result<Page<Arc<Message>>> {
         let inside = |stored: &OracleConversation| {
-            let messages = stored.messages.values().rev().filter(|message| is_in(cut, &message.id.order_key()));
+            let messages = stored
+                .messages
+                .values()
+                .rev()
+                .filter(|message| is_in(cut, &message.id.order_key()));
             messages.cloned().collect::<Vec<_>>()
         };
         let all = only(self.each(&[conversation], inside));
-        Ok(slice(&all, |message| std::cmp::Reverse(message.id.order_key()), |key| std::cmp::Reverse(*key), page))
+        Ok(slice(
+            &all,
+            |message| std::cmp::Reverse(message.id.order_key()),
+            |key| std::cmp::Reverse(*key),
+            page,
+        ))
     }
 
-    async fn messages(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
-        Ok(keys.iter().map(|(conversation, id)| only(self.each(&[*conversation], |stored| stored.messages.get(id).cloned()))).collect())
+    async fn messages(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
+        Ok(keys
+            .iter()
+            .map(|(conversation, id)| {
+                only(self.each(&[*conversation], |stored| stored.messages.get(id).cloned()))
+            })
+            .collect())
     }
 
-    async fn messages_at(&self, places: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+    async fn messages_at(
+        &self,
+        places: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
         let at = |stored: &OracleConversation, place: OrderKey| {
-            stored.messages.values().rfind(|message| message.id.order_key() <= place).cloned()
+            stored
+                .messages
+                .values()
+                .rfind(|message| message.id.order_key() <= place)
+                .cloned()
         };
-        Ok(places.iter().map(|(conversation, place)| only(self.each(&[*conversation], |stored| at(stored, *place)))).collect())
+        Ok(places
+            .iter()
+            .map(|(conversation, place)| {
+                only(self.each(&[*conversation], |stored| at(stored, *place)))
+            })
+            .collect())
     }
 
-    async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
-        Ok(self.each(conversations, OracleConversation::last_message).into_iter().map(Option::flatten).collect())
+    async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>> {
+        Ok(self
+            .each(conversations, OracleConversation::last_message)
+            .into_iter()
+            .map(Option::flatten)
+            .collect())
     }
 
     async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        Ok(self.each(conversations, |stored| stored.messages.len() as u64).into_iter().map(Option::unwrap_or_default).collect())
+        Ok(self
+            .each(conversations, |stored| stored.messages.len() as u64)
+            .into_iter()
+            .map(Option::unwrap_or_default)
+            .collect())
     }
 
     async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
         let kept = self.kept();
-        let of = |is_large: bool| kept.conversations.values().filter(move |stored| stored.record.is_large == is_large);
+        let of = |is_large: bool| {
+            kept.conversations
+                .values()
+                .filter(move |stored| stored.record.is_large == is_large)
+        };
         let mut larges: Vec<_> = of(true).filter_map(|stored| stored.row(user)).collect();
         larges.sort_by_key(|row| (row.is_answered(), row.read_up_to(), row.conversation));
         let answered = larges.iter().filter(|row| row.is_answered()).count();
-        let shown = larges.into_iter().rev().take(answered.max(Conversation::LARGE_MERGED_MAX));
-        let mut rows: Vec<_> = of(false).filter_map(|stored| stored.row(user)).chain(shown).collect();
+        let shown = larges
+            .into_iter()
+            .rev()
+            .take(answered.max(Conversation::LARGE_MERGED_MAX));
+        let mut rows: Vec<_> = of(false)
+            .filter_map(|stored| stored.row(user))
+            .chain(shown)
+            .collect();
         rows.sort_by_key(|row| inbox_order(&row.key()));
-        Ok(slice(&rows, |row| inbox_order(&row.key()), inbox_order, page))
+        Ok(slice(
+            &rows,
+            |row| inbox_order(&row.key()),
+            inbox_order,
+            page,
+        ))
     }
 
-    async fn inbox_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<InboxRow>>> {
-        Ok(self.each(conversations, |stored| stored.row(user)).into_iter().map(Option::flatten).collect())
+    async fn inbox_rows(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<InboxRow>>> {
+        Ok(self
+            .each(conversations, |stored| stored.row(user))
+            .into_iter()
+            .map(Option::flatten)
+            .collect())
     }
 
-    async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
-        let mut changed: Vec<_> = self.changed_rows(user).into_iter().filter(|row| row.newest_change.order_key() > after).collect();
+    async fn inbox_changes(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Option<Vec<ChangedRow>>> {
+        let mut changed: Vec<_> = self
+            .changed_rows(user)
+            .into_iter()
+            .filter(|row| row.newest_change.order_key() > after)
+            .collect();
         changed.sort_by_key(|row| row.newest_change);
         Ok((changed.len() <= limit).then_some(changed))
     }
 
     async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
-        Ok(self.kept().conversations.values().filter(|stored| stored.row(user).is_some()).count().min(limit))
+        Ok(self
+            .kept()
+            .conversations
+            .values()
+            .filter(|stored| stored.row(user).is_some())
+            .count()
+            .min(limit))
     }
 
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
         let kept = self.kept();
-        let is_one = |stored: &&OracleConversation| stored.record.is_large && stored.row(user).is_some();
-        Ok(kept.conversations.values().filter(is_one).map(|stored| stored.record.id).collect())
+        let is_one =
+            |stored: &&OracleConversation| stored.record.is_large && stored.row(user).is_some();
+        Ok(kept
+            .conversations
+            .values()
+            .filter(is_one)
+            .map(|stored| stored.record.id)
+            .collect())
     }
 
-    async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
-        let answer = |UnreadQuestion { conversation, after }: &UnreadQuestion| {
-            self.each(&[*conversation], |stored| stored.unread(user, *after, cap)).pop().flatten().unwrap_or_default()
+    async fn unread(
+        &self,
+        user: &UserId,
+        questions: &[UnreadQuestion],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
+        let answer = |UnreadQuestion {
+                          conversation,
+                          after,
+                      }: &UnreadQuestion| {
+            self.each(&[*conversation], |stored| stored.unread(user, *after, cap))
+                .pop()
+                .flatten()
+                .unwrap_or_default()
         };
         Ok(questions.iter().map(answer).collect())
     }
@@ -323,7 +613,11 @@ impl Store for Naive {
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         let mut kept = self.kept();
         kept.saw(to.change);
-        let Some(place) = kept.conversations.get_mut(&to.conversation).and_then(|stored| stored.people.get_mut(user)) else {
+        let Some(place) = kept
+            .conversations
+            .get_mut(&to.conversation)
+            .and_then(|stored| stored.people.get_mut(user))
+        else {
             return Ok(());
         };
         place.marker = place.marker.max(to.marker);
@@ -332,9 +626,18 @@ impl Store for Naive {
         Ok(())
     }
 
-    async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
+    async fn mark_delivered(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        up_to: OrderKey,
+    ) -> Result<()> {
         let mut kept = self.kept();
-        if let Some(place) = kept.conversations.get_mut(&conversation).and_then(|stored| stored.people.get_mut(user)) {
+        if let Some(place) = kept
+            .conversations
+            .get_mut(&conversation)
+            .and_then(|stored| stored.people.get_mut(user))
+        {
             place.delivered_up_to = place.delivered_up_to.max(up_to);
         }
         Ok(())
@@ -347,18 +650,36 @@ impl Store for Naive {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        let was_there = |place: &Place| place.membership.since.is_none_or(|since| since <= message.moment());
+        let was_there = |place: &Place| {
+            place
+                .membership
+                .since
+                .is_none_or(|since| since <= message.moment())
+        };
         let receivers = |stored: &OracleConversation| {
-            let others = stored.joined().filter(|(user, place)| *user != sender && was_there(place));
-            others.filter_map(|(user, _)| stored.participant(user)).collect::<Vec<_>>()
+            let others = stored
+                .joined()
+                .filter(|(user, place)| *user != sender && was_there(place));
+            others
+                .filter_map(|(user, _)| stored.participant(user))
+                .collect::<Vec<_>>()
         };
         let all = only(self.each(&[conversation], receivers));
-        Ok(slice(&all, |one| one.user.as_str().to_owned(), |user| user.as_str().to_owned(), page))
+        Ok(slice(
+            &all,
+            |one| one.user.as_str().to_owned(),
+            |user| user.as_str().to_owned(),
+            page,
+        ))
     }
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
         let mut kept = self.kept();
-        let Some(place) = kept.conversations.get_mut(&to.conversation).and_then(|stored| stored.people.get_mut(user)) else {
+        let Some(place) = kept
+            .conversations
+            .get_mut(&to.conversation)
+            .and_then(|stored| stored.people.get_mut(user))
+        else {
             return Ok(None);
         };
         let before = place.flags;
@@ -371,7 +692,9 @@ impl Store for Naive {
         match to.archive {
             Some(Archive::Begin(moment)) => place.flags.archived_at = Some(moment),
             Some(Archive::End) => place.flags.archived_at = None,
-            Some(Archive::EndOf(moment)) if before.archived_at == Some(moment) => place.flags.archived_at = None,
+            Some(Archive::EndOf(moment)) if before.archived_at == Some(moment) => {
+                place.flags.archived_at = None
+            }
             Some(Archive::EndOf(_)) | None => {}
         }
         let after = place.flags;
@@ -385,7 +708,10 @@ impl Store for Naive {
 
     async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
         let kept = self.kept();
-        Ok(users.iter().map(|user| kept.profiles.get(user).cloned()).collect())
+        Ok(users
+            .iter()
+            .map(|user| kept.profiles.get(user).cloned())
+            .collect())
     }
 
     async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
@@ -421,18 +747,40 @@ impl Store for Naive {
         Ok(Verified::default())
     }
 
-    async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+    async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>> {
         let kept = self.kept();
-        let behind = kept.profiles.iter().filter(|(user, _)| after.is_none_or(|after| *user > after));
-        Ok(behind.take(limit).map(|(user, profile)| (user.clone(), profile.clone())).collect())
+        let behind = kept
+            .profiles
+            .iter()
+            .filter(|(user, _)| after.is_none_or(|after| *user > after));
+        Ok(behind
+            .take(limit)
+            .map(|(user, profile)| (user.clone(), profile.clone()))
+            .collect())
     }
 
-    async fn all_conversations(&self, after: Option<ConversationId>, limit: usize) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+    async fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
         let kept = self.kept();
-        let behind = kept.conversations.values().filter(|stored| after.is_none_or(|after| stored.record.id > after));
+        let behind = kept
+            .conversations
+            .values()
+            .filter(|stored| after.is_none_or(|after| stored.record.id > after));
         let each = |stored: &OracleConversation| {
-            let follows = stored.last_message().map_or(stored.record.created_at, MessageId::moment);
-            (stored.record.clone(), Some(stored.last_activity()).filter(|activity| *activity != follows))
+            let follows = stored
+                .last_message()
+                .map_or(stored.record.created_at, MessageId::moment);
+            (
+                stored.record.clone(),
+                Some(stored.last_activity()).filter(|activity| *activity != follows),
+            )
         };
         Ok(behind.take(limit).map(each).collect())
     }
@@ -444,14 +792,31 @@ impl Store for Naive {
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
         let all = only(self.each(&[conversation], OracleConversation::as_imported));
-        Ok(all.into_iter().filter(|(user, ..)| after.is_none_or(|after| user > after)).take(limit).collect())
+        Ok(all
+            .into_iter()
+            .filter(|(user, ..)| after.is_none_or(|after| user > after))
+            .take(limit)
+            .collect())
     }
 
-    async fn all_messages(&self, conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Result<Vec<StoredMessage>> {
-        let all = only(self.each(&[conversation], |room| room.messages.values().cloned().collect::<Vec<_>>()));
-        let mut rest: Vec<_> = all.into_iter().filter(|message| after.is_none_or(|after| message.id > after)).collect();
+    async fn all_messages(
+        &self,
+        conversation: ConversationId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        let all = only(self.each(&[conversation], |room| {
+            room.messages.values().cloned().collect::<Vec<_>>()
+        }));
+        let mut rest: Vec<_> = all
+            .into_iter()
+            .filter(|message| after.is_none_or(|after| message.id > after))
+            .collect();
         rest.sort_by_key(|message| message.id);
-        rest.into_iter().take(limit).map(|message| StoredMessage::of(message.id, Ok(Message::clone(&message)))).collect()
+        rest.into_iter()
+            .take(limit)
+            .map(|message| StoredMessage::of(message.id, Ok(Message::clone(&message))))
+            .collect()
     }
 
     async fn all_reactions(
@@ -462,7 +827,11 @@ impl Store for Naive {
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
         let all = only(self.each(&[conversation], |stored| stored.reactions_on(message)));
-        Ok(all.into_iter().filter(|one| after.is_none_or(|after| one > after)).take(limit).collect())
+        Ok(all
+            .into_iter()
+            .filter(|one| after.is_none_or(|after| one > after))
+            .take(limit)
+            .collect())
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {
@@ -470,7 +839,12 @@ impl Store for Naive {
     }
 
     async fn note_once(&self, name: &str, value: &str) -> Result<String> {
-        Ok(self.kept().notes.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone())
+        Ok(self
+            .kept()
+            .notes
+            .entry(name.to_owned())
+            .or_insert_with(|| value.to_owned())
+            .clone())
     }
 
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
@@ -492,7 +866,10 @@ impl Store for Naive {
 }
 
 fn not_there() -> Error {
-    Error::Corrupt { table: "conversations", cause: "it is not there".into() }
+    Error::Corrupt {
+        table: "conversations",
+        cause: "it is not there".into(),
+    }
 }
 
 /// Answer for a single key. The default if the key does not exist.

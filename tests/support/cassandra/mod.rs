@@ -42,14 +42,29 @@ pub(crate) async fn shared() -> Option<&'static Shared> {
 impl Shared {
     async fn open() -> Option<Self> {
         if let Ok(address) = std::env::var(ADDRESS) {
-            let authority = address.strip_prefix("cql://").unwrap_or(&address).split('/').next().unwrap_or_default().to_owned();
-            return Some(Self { authority, ring: None });
+            let authority = address
+                .strip_prefix("cql://")
+                .unwrap_or(&address)
+                .split('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            return Some(Self {
+                authority,
+                ring: None,
+            });
         }
         // One that did not start does not start for the next test either, which must not wait for that as long.
         static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
-        assert!(!HAS_BEGUN.swap(true, Ordering::Relaxed), "the shared node did not start: see the first test that wanted it");
+        assert!(
+            !HAS_BEGUN.swap(true, Ordering::Relaxed),
+            "the shared node did not start: see the first test that wanted it"
+        );
         let ring = Ring::start(1).await?;
-        Some(Self { authority: ring.authority(), ring: Some(ring) })
+        Some(Self {
+            authority: ring.authority(),
+            ring: Some(ring),
+        })
     }
 
     /// Whether it was started here, with the settings of `tests/cassandra`.

@@ -15,21 +15,36 @@ pub(super) struct Net {
 impl Net {
     /// Chosen at random and then looked at, so that of two who choose at once none gets in the other's way.
     pub(super) fn free(nodes: u8) -> Self {
-        (0..100).map(|_| Self::any()).find(|net| net.is_free(nodes)).expect("a free address on this machine's loopback")
+        (0..100)
+            .map(|_| Self::any())
+            .find(|net| net.is_free(nodes))
+            .expect("a free address on this machine's loopback")
     }
 
     fn any() -> Self {
         let [a, b, c, d, e, f, ..] = *Uuid::new_v4().as_bytes();
         // Only Linux has all of 127.0.0.0/8. What connects from there comes from 127.0.0.1, and so takes none of these ports.
-        let prefix = if cfg!(target_os = "linux") { format!("127.{}.{b}", a % 253 + 1) } else { "127.0.0".to_owned() };
+        let prefix = if cfg!(target_os = "linux") {
+            format!("127.{}.{b}", a % 253 + 1)
+        } else {
+            "127.0.0".to_owned()
+        };
         // Below those that systems give to clients.
         let port = |first, one, other| first + u16::from_be_bytes([one, other]) % 10_000;
-        Self { prefix, cql_port: port(10_000, c, d), storage_port: port(20_000, e, f) }
+        Self {
+            prefix,
+            cql_port: port(10_000, c, d),
+            storage_port: port(20_000, e, f),
+        }
     }
 
     fn is_free(&self, nodes: u8) -> bool {
         let ports = [self.cql_port, self.storage_port];
-        (1..=nodes).all(|node| ports.iter().all(|port| TcpListener::bind((self.host(node), *port)).is_ok()))
+        (1..=nodes).all(|node| {
+            ports
+                .iter()
+                .all(|port| TcpListener::bind((self.host(node), *port)).is_ok())
+        })
     }
 
     fn host(&self, node: u8) -> String {

@@ -39,11 +39,26 @@ impl Ring {
     pub(crate) async fn start(nodes: u8) -> Option<Self> {
         assert!([1, 3].contains(&nodes), "a ring is of one node or of three");
         let jars = jars::jars().await?;
-        let folder = tempfile::Builder::new().prefix("wideroom-cassandra-").tempdir().unwrap().keep();
+        let folder = tempfile::Builder::new()
+            .prefix("wideroom-cassandra-")
+            .tempdir()
+            .unwrap()
+            .keep();
         let mut guard = Command::new("sh");
-        guard.args(["-c", GUARD]).arg(&folder).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        guard
+            .args(["-c", GUARD])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let guard = guard.spawn().unwrap();
-        let mut ring = Self { net: Net::free(nodes), jars, folder, guard, nodes: (0..nodes).map(|_| None).collect() };
+        let mut ring = Self {
+            net: Net::free(nodes),
+            jars,
+            folder,
+            guard,
+            nodes: (0..nodes).map(|_| None).collect(),
+        };
         // The others learn of the ring from the first.
         ring.spawn(1);
         ring.answers(1).await;
@@ -66,11 +81,21 @@ impl Ring {
     async fn make_user(&self) {
         let first = format!("cassandra:cassandra@{}", self.net.contact_point(1));
         let waited = wait::until("Cassandra makes a user", async || {
-            let session = builder(&first).build().await.map_err(|error| Not::Yet(error.to_string()))?;
-            let role = "CREATE ROLE IF NOT EXISTS wideroom WITH PASSWORD = 'wideroom' AND LOGIN = true";
-            session.query_unpaged(role, ()).await.map(drop).map_err(|error| Not::Yet(error.to_string()))
+            let session = builder(&first)
+                .build()
+                .await
+                .map_err(|error| Not::Yet(error.to_string()))?;
+            let role =
+                "CREATE ROLE IF NOT EXISTS wideroom WITH PASSWORD = 'wideroom' AND LOGIN = true";
+            session
+                .query_unpaged(role, ())
+                .await
+                .map(drop)
+                .map_err(|error| Not::Yet(error.to_string()))
         });
-        waited.await.unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&self.log_of(1))));
+        waited
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&self.log_of(1))));
     }
 
     /// `[user:password@]host:port[,host2:port…]`, also of nodes that were killed.
@@ -79,7 +104,11 @@ impl Ring {
     }
 
     fn with_user(&self, hosts: &str) -> String {
-        if self.is_strict() { format!("wideroom:wideroom@{hosts}") } else { hosts.to_owned() }
+        if self.is_strict() {
+            format!("wideroom:wideroom@{hosts}")
+        } else {
+            hosts.to_owned()
+        }
     }
 
     /// As `--store` has it.
@@ -93,7 +122,9 @@ impl Ring {
 
     /// `host:port` of each node, also of one that was killed.
     pub(crate) fn contact_points(&self) -> Vec<String> {
-        self.numbers().map(|node| self.net.contact_point(node)).collect()
+        self.numbers()
+            .map(|node| self.net.contact_point(node))
+            .collect()
     }
 
     /// SIGKILL. The others are not told.
@@ -132,14 +163,33 @@ impl Ring {
     }
 
     fn spawn(&mut self, node: u8) {
-        let log = File::options().create(true).append(true).open(self.log_of(node)).unwrap();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_of(node))
+            .unwrap();
         let mut command = Command::new("bash");
-        command.arg(jars::source().join("node")).arg(self.folder_of(node)).arg(node.to_string());
-        command.env("CASSANDRA_JARS", self.jars).env("CASSANDRA_NET", &self.net.prefix);
+        command
+            .arg(jars::source().join("node"))
+            .arg(self.folder_of(node))
+            .arg(node.to_string());
+        command
+            .env("CASSANDRA_JARS", self.jars)
+            .env("CASSANDRA_NET", &self.net.prefix);
         command.env("CASSANDRA_CQL_PORT", self.net.cql_port.to_string());
         command.env("CASSANDRA_STORAGE_PORT", self.net.storage_port.to_string());
-        command.env("AUTHENTICATOR", if self.is_strict() { "PasswordAuthenticator" } else { "AllowAllAuthenticator" });
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command.env(
+            "AUTHENTICATOR",
+            if self.is_strict() {
+                "PasswordAuthenticator"
+            } else {
+                "AllowAllAuthenticator"
+            },
+        );
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         *self.slot(node) = Some(command.spawn().unwrap());
     }
 
@@ -149,10 +199,15 @@ impl Ring {
         let child = self.slot(node).as_mut().expect("it was started");
         let what = format!("node {node} of Cassandra starts");
         let waited = wait::until(&what, async || match child.try_wait() {
-            Ok(None) => TcpStream::connect(&address).await.map(drop).map_err(|error| Not::Yet(error.to_string())),
+            Ok(None) => TcpStream::connect(&address)
+                .await
+                .map(drop)
+                .map_err(|error| Not::Yet(error.to_string())),
             ended => Err(Not::Ever(format!("node {node} ended: {ended:?}"))),
         });
-        waited.await.unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&log)));
+        waited
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&log)));
     }
 
     /// Waits until each node knows all others, and takes them for alive.
@@ -160,10 +215,17 @@ impl Ring {
         let others = self.nodes.len() - 1;
         for node in self.numbers() {
             self.answers(node).await;
-            let (host, authority) = (self.net.contact_point(node), self.with_user(&self.net.contact_point(node)));
+            let (host, authority) = (
+                self.net.contact_point(node),
+                self.with_user(&self.net.contact_point(node)),
+            );
             let what = format!("node {node} of Cassandra meets the others");
-            let waited = wait::until(&what, async || sees(&host, &authority, others).await.map_err(Not::Yet));
-            waited.await.unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&self.log_of(node))));
+            let waited = wait::until(&what, async || {
+                sees(&host, &authority, others).await.map_err(Not::Yet)
+            });
+            waited
+                .await
+                .unwrap_or_else(|error| panic!("{error}\n{}", last_lines(&self.log_of(node))));
         }
     }
 }
@@ -173,16 +235,31 @@ impl Ring {
 async fn sees(host: &str, authority: &str, others: usize) -> Result<(), String> {
     // No other node may answer in its place.
     let only = AllowListHostFilter::new([host]).map_err(|error| error.to_string())?;
-    let session = builder(authority).host_filter(Arc::new(only)).build().await.map_err(|error| error.to_string())?;
-    let peers = session.query_unpaged("SELECT peer FROM system.peers", ()).await.map_err(|error| error.to_string())?;
-    let peers = peers.into_rows_result().map_err(|error| error.to_string())?.rows_num();
+    let session = builder(authority)
+        .host_filter(Arc::new(only))
+        .build()
+        .await
+        .map_err(|error| error.to_string())?;
+    let peers = session
+        .query_unpaged("SELECT peer FROM system.peers", ())
+        .await
+        .map_err(|error| error.to_string())?;
+    let peers = peers
+        .into_rows_result()
+        .map_err(|error| error.to_string())?
+        .rows_num();
     if peers != others {
         return Err(format!("it knows {peers} others"));
     }
     if others > 0 {
-        let mut read = Statement::new("SELECT parent_id FROM system_distributed.parent_repair_history WHERE parent_id = minTimeuuid(0)");
+        let mut read = Statement::new(
+            "SELECT parent_id FROM system_distributed.parent_repair_history WHERE parent_id = minTimeuuid(0)",
+        );
         read.set_consistency(Consistency::All);
-        session.query_unpaged(read, ()).await.map_err(|error| error.to_string())?;
+        session
+            .query_unpaged(read, ())
+            .await
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }

@@ -17,7 +17,10 @@ pub(super) enum Not {
 }
 
 /// Waits until there is something, or will never be, or the deadline has come.
-pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T, Not>) -> Result<T, String> {
+pub(super) async fn until<T>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> Result<T, Not>,
+) -> Result<T, String> {
     let begun = Instant::now();
     let mut says_at = SILENT_FOR;
     let mut last = "nothing was heard".to_owned();
@@ -32,7 +35,11 @@ pub(super) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T
         }
         if begun.elapsed() >= says_at {
             say(&format!("{what} ({} s)", begun.elapsed().as_secs()));
-            says_at += if says_at == SILENT_FOR { SAY_EVERY - SILENT_FOR } else { SAY_EVERY };
+            says_at += if says_at == SILENT_FOR {
+                SAY_EVERY - SILENT_FOR
+            } else {
+                SAY_EVERY
+            };
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -3,7 +3,10 @@
 use uuid::Uuid;
 
 use super::Admin;
-use crate::model::{Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
+use crate::model::{
+    Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp,
+    UserId,
+};
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, user, values};
@@ -39,19 +42,46 @@ statements! {
 type UserColumns = (String, Option<String>, Option<String>, Option<i64>);
 
 impl Admin {
-    pub(crate) async fn all_users(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+    pub(crate) async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>> {
         let is_after = |row: &UserColumns| after.is_some_and(|after| after.as_str() == row.0);
-        let rows = self.rows_after((&SCAN_USERS, &SCAN_USERS_FROM), after.map(|user| values![user]), limit, is_after).await?;
+        let rows = self
+            .rows_after(
+                (&SCAN_USERS, &SCAN_USERS_FROM),
+                after.map(|user| values![user]),
+                limit,
+                is_after,
+            )
+            .await?;
         let each = |(name, display_name, avatar_url, last_seen_at): UserColumns| {
             let last_seen_at = last_seen_at.map(Timestamp::from_micros);
-            Ok((user("users", &name)?, Profile { display_name: non_empty(display_name), avatar_url: non_empty(avatar_url), last_seen_at }))
+            Ok((
+                user("users", &name)?,
+                Profile {
+                    display_name: non_empty(display_name),
+                    avatar_url: non_empty(avatar_url),
+                    last_seen_at,
+                },
+            ))
         };
         rows.into_iter().map(each).collect()
     }
 }
 
-type ConversationColumns =
-    (Uuid, Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>, Option<Vec<u8>>, Option<i64>);
+type ConversationColumns = (
+    Uuid,
+    Option<i8>,
+    Option<String>,
+    Option<i64>,
+    Option<String>,
+    Option<Vec<u8>>,
+    Option<bool>,
+    Option<Vec<u8>>,
+    Option<i64>,
+);
 
 impl Admin {
     /// Skips rows without a kind, which a late write left where no conversation is.
@@ -65,7 +95,9 @@ impl Admin {
         loop {
             let wanted = (limit - found.len()).min(ROWS_MAX);
             let is_after = |row: &ConversationColumns| after.is_some_and(|after| after.0 == row.0);
-            let rows = self.rows_after(statements, after.map(|id| values![id]), wanted, is_after).await?;
+            let rows = self
+                .rows_after(statements, after.map(|id| values![id]), wanted, is_after)
+                .await?;
             let is_last = rows.len() < wanted;
             after = rows.last().map_or(after, |row| Some(ConversationId(row.0)));
             for row in rows {
@@ -78,11 +110,18 @@ impl Admin {
     }
 }
 
-fn conversation_of(columns: ConversationColumns) -> Result<Option<(Conversation, Option<Timestamp>)>> {
-    let (id, kind, name, created_at, created_by, input_hash, is_large, last_message, last_activity) = columns;
+fn conversation_of(
+    columns: ConversationColumns,
+) -> Result<Option<(Conversation, Option<Timestamp>)>> {
+    let (id, kind, name, created_at, created_by, input_hash, is_large, last_message, last_activity) =
+        columns;
     let columns = (kind, name, created_at, created_by, input_hash, is_large);
-    let Some(conversation) = decode_conversation(ConversationId(id), columns)? else { return Ok(None) };
-    let last = last_message.map(|bytes| LastMessage::decode("conversations", &bytes)).transpose()?;
+    let Some(conversation) = decode_conversation(ConversationId(id), columns)? else {
+        return Ok(None);
+    };
+    let last = last_message
+        .map(|bytes| LastMessage::decode("conversations", &bytes))
+        .transpose()?;
     let last_activity = last_activity.map_or(conversation.created_at, Timestamp::from_micros);
     let activity = activity_to_give(&conversation, last.map(|last| last.id), last_activity);
     Ok(Some((conversation, activity)))
@@ -95,7 +134,10 @@ impl Admin {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
-        let participants = self.participants.stored_participants(conversation, after, limit).await?;
+        let participants = self
+            .participants
+            .stored_participants(conversation, after, limit)
+            .await?;
         let each = participants.into_iter().map(async |one| {
             let row = self.inboxes.stored_row(&one.user, conversation).await?;
             let places = ImportPlaces::of(&one, row.read_up_to(), row.flags);
@@ -112,7 +154,9 @@ impl Admin {
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
         let rest = after.map_or(IdRange::WHOLE, |id| IdRange::WHOLE.after(id.order_key()));
-        self.messages.merge(conversation, rest, Direction::Forward, limit).await
+        self.messages
+            .merge(conversation, rest, Direction::Forward, limit)
+            .await
     }
 
     pub(crate) async fn all_reactions(
@@ -123,11 +167,22 @@ impl Admin {
         limit: usize,
     ) -> Result<Vec<(Emoji, UserId)>> {
         let mut found = Vec::new();
-        let mut position = after.map(|(emoji, user)| (emoji.as_str().to_owned(), user.as_str().to_owned()));
+        let mut position =
+            after.map(|(emoji, user)| (emoji.as_str().to_owned(), user.as_str().to_owned()));
         while found.len() < limit {
-            let rows = self.messages.reaction_rows(conversation, message, position.as_ref(), row_limit(ROWS_MAX)).await?;
+            let rows = self
+                .messages
+                .reaction_rows(
+                    conversation,
+                    message,
+                    position.as_ref(),
+                    row_limit(ROWS_MAX),
+                )
+                .await?;
             let is_last = rows.len() < ROWS_MAX;
-            position = rows.last().map(|(emoji, name, _)| (emoji.clone(), name.clone()));
+            position = rows
+                .last()
+                .map(|(emoji, name, _)| (emoji.clone(), name.clone()));
             for (emoji, name, is_on) in rows {
                 if is_on == Some(true) {
                     found.push((Emoji::kept(&emoji), user("reactions_by_message", &name)?));

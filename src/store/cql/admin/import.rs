@@ -11,7 +11,10 @@ use futures_util::future::try_join;
 
 use super::Admin;
 use crate::model::id::pair_key;
-use crate::model::{Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId, Profile, Timestamp, UserId};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Emoji, Membership, Message, MessageId, Profile,
+    Timestamp, UserId,
+};
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
@@ -60,28 +63,55 @@ impl Admin {
         let mut imported = self.load(rows).await?;
         let paired = self.pairs(rows, &imported).await?;
         let known_users = self.known_users(rows).await?;
-        let mut plan = ImportPlan { imported: &mut imported, paired, users: known_users, new_users: Vec::new() };
+        let mut plan = ImportPlan {
+            imported: &mut imported,
+            paired,
+            users: known_users,
+            new_users: Vec::new(),
+        };
         let outcomes: Vec<_> = rows.iter().map(|row| plan.add(row)).collect();
         let users = std::mem::take(&mut plan.new_users);
-        concurrently(users.into_iter().map(|(user, profile)| self.add_user(user, profile)).collect()).await?;
-        concurrently(imported.values().map(|imported| self.write_import(imported)).collect()).await?;
+        concurrently(
+            users
+                .into_iter()
+                .map(|(user, profile)| self.add_user(user, profile))
+                .collect(),
+        )
+        .await?;
+        concurrently(
+            imported
+                .values()
+                .map(|imported| self.write_import(imported))
+                .collect(),
+        )
+        .await?;
         Ok(outcomes)
     }
 
     /// Loads the present state of all conversations of the rows.
-    async fn load(&self, rows: &[ImportRow]) -> Result<BTreeMap<ConversationId, ImportedConversation>> {
+    async fn load(
+        &self,
+        rows: &[ImportRow],
+    ) -> Result<BTreeMap<ConversationId, ImportedConversation>> {
         let mut by_conversation: BTreeMap<ConversationId, Vec<&ImportRow>> = BTreeMap::new();
         for row in rows {
             if let Some(id) = row.conversation() {
                 by_conversation.entry(id).or_default().push(row);
             }
         }
-        let each = by_conversation.into_iter().map(async |(id, rows)| Ok((id, self.load_one(id, &rows).await?)));
+        let each = by_conversation
+            .into_iter()
+            .map(async |(id, rows)| Ok((id, self.load_one(id, &rows).await?)));
         Ok(concurrently(each.collect()).await?.into_iter().collect())
     }
 
-    async fn load_one(&self, id: ConversationId, rows: &[&ImportRow]) -> Result<ImportedConversation> {
-        let (found, seen) = try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
+    async fn load_one(
+        &self,
+        id: ConversationId,
+        rows: &[&ImportRow],
+    ) -> Result<ImportedConversation> {
+        let (found, seen) =
+            try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
         let mut imported = ImportedConversation {
             conversation: found.as_ref().map(|found| (*found.conversation).clone()),
             is_new: false,
@@ -97,12 +127,21 @@ impl Admin {
             reactions: Vec::new(),
             newest_present: None,
         };
-        let Some(conversation) = &imported.conversation else { return Ok(imported) };
+        let Some(conversation) = &imported.conversation else {
+            return Ok(imported);
+        };
         if imported.seen.bytes.is_some() {
             imported.participants = if conversation.is_large {
                 let users: Vec<_> = rows.iter().filter_map(|row| participant_of(row)).collect();
-                let stored = self.participants.memberships_of(id, users.into_iter(), &imported.seen).await?;
-                stored.ok_or_else(|| unavailable("a live change of the participants interrupted the import: repeat it"))?
+                let stored = self
+                    .participants
+                    .memberships_of(id, users.into_iter(), &imported.seen)
+                    .await?;
+                stored.ok_or_else(|| {
+                    unavailable(
+                        "a live change of the participants interrupted the import: repeat it",
+                    )
+                })?
             } else {
                 self.participants.memberships(id).await?
             };
@@ -121,19 +160,40 @@ impl Admin {
         present: &HashMap<MessageId, Option<Bucket>>,
     ) -> Result<HashSet<(MessageId, Emoji, UserId)>> {
         let asked = rows.iter().filter_map(|row| {
-            let ImportRow::Reaction { conversation, message, emoji, user } = row else { return None };
-            present.contains_key(message).then_some((*conversation, *message, emoji, user))
+            let ImportRow::Reaction {
+                conversation,
+                message,
+                emoji,
+                user,
+            } = row
+            else {
+                return None;
+            };
+            present
+                .contains_key(message)
+                .then_some((*conversation, *message, emoji, user))
         });
         let each = asked.map(async |(conversation, message, emoji, user)| {
-            let is_present = self.messages.has_reacted(conversation, message, emoji, user).await?;
+            let is_present = self
+                .messages
+                .has_reacted(conversation, message, emoji, user)
+                .await?;
             Ok(is_present.then(|| (message, emoji.clone(), user.clone())))
         });
-        Ok(concurrently(each.collect()).await?.into_iter().flatten().collect())
+        Ok(concurrently(each.collect())
+            .await?
+            .into_iter()
+            .flatten()
+            .collect())
     }
 }
 
 fn participant_of(row: &ImportRow) -> Option<&UserId> {
-    if let ImportRow::Participant { user, .. } = row { Some(user) } else { None }
+    if let ImportRow::Participant { user, .. } = row {
+        Some(user)
+    } else {
+        None
+    }
 }
 
 /// The message of a row, or that of its reaction.
@@ -141,7 +201,9 @@ fn message_of(row: &ImportRow) -> Option<MessageId> {
     match row {
         ImportRow::Message(message) => Some(message.id),
         ImportRow::Reaction { message, .. } => Some(*message),
-        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Participant { .. } => None,
+        ImportRow::User { .. } | ImportRow::Conversation { .. } | ImportRow::Participant { .. } => {
+            None
+        }
     }
 }
 
@@ -153,15 +215,26 @@ impl Admin {
         imported: &BTreeMap<ConversationId, ImportedConversation>,
     ) -> Result<HashMap<Vec<u8>, ConversationId>> {
         let new = rows.iter().filter_map(|row| {
-            let ImportRow::Conversation { conversation, .. } = row else { return None };
+            let ImportRow::Conversation { conversation, .. } = row else {
+                return None;
+            };
             (conversation.kind == ConversationKind::Direct).then_some(conversation.id)
         });
-        let is_direct =
-            |imported: &ImportedConversation| imported.conversation.as_ref().is_some_and(|one| one.kind == ConversationKind::Direct);
-        let old = imported.iter().filter(|(_, imported)| is_direct(imported)).map(|(id, _)| *id);
+        let is_direct = |imported: &ImportedConversation| {
+            imported
+                .conversation
+                .as_ref()
+                .is_some_and(|one| one.kind == ConversationKind::Direct)
+        };
+        let old = imported
+            .iter()
+            .filter(|(_, imported)| is_direct(imported))
+            .map(|(id, _)| *id);
         let mut participants: BTreeMap<ConversationId, Vec<&UserId>> = BTreeMap::new();
         for id in new.chain(old) {
-            participants.entry(id).or_insert_with(|| imported[&id].participants.keys().collect());
+            participants
+                .entry(id)
+                .or_insert_with(|| imported[&id].participants.keys().collect());
         }
         for row in rows {
             if let ImportRow::Participant { conversation, user, .. } = row
@@ -180,23 +253,58 @@ impl Admin {
             }
         }
         let wanted: Vec<_> = wanted.into_iter().collect();
-        let taken = concurrently(wanted.iter().map(|pair| self.participants.conversation_of_pair(pair)).collect()).await?;
-        Ok(wanted.into_iter().zip(taken).filter_map(|(pair, taken)| Some((pair, taken?))).collect())
+        let taken = concurrently(
+            wanted
+                .iter()
+                .map(|pair| self.participants.conversation_of_pair(pair))
+                .collect(),
+        )
+        .await?;
+        Ok(wanted
+            .into_iter()
+            .zip(taken)
+            .filter_map(|(pair, taken)| Some((pair, taken?)))
+            .collect())
     }
 
     async fn known_users(&self, rows: &[ImportRow]) -> Result<HashSet<UserId>> {
-        let users: HashSet<_> =
-            rows.iter().filter_map(|row| if let ImportRow::User { user, .. } = row { Some(user) } else { None }).collect();
+        let users: HashSet<_> = rows
+            .iter()
+            .filter_map(|row| {
+                if let ImportRow::User { user, .. } = row {
+                    Some(user)
+                } else {
+                    None
+                }
+            })
+            .collect();
         let each = users.into_iter().map(async |user| {
-            let row = self.executor.read_one::<(String,)>(&SELECT_USER, values![user]).await?;
+            let row = self
+                .executor
+                .read_one::<(String,)>(&SELECT_USER, values![user])
+                .await?;
             Ok(row.map(|_| user.clone()))
         });
-        Ok(concurrently(each.collect()).await?.into_iter().flatten().collect())
+        Ok(concurrently(each.collect())
+            .await?
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
     async fn add_user(&self, user: &UserId, profile: &Profile) -> Result<()> {
-        let Profile { display_name, avatar_url, last_seen_at } = profile;
-        let values = values![user, display_name.as_deref(), avatar_url.as_deref(), *last_seen_at, REGISTER_TIMESTAMP];
+        let Profile {
+            display_name,
+            avatar_url,
+            last_seen_at,
+        } = profile;
+        let values = values![
+            user,
+            display_name.as_deref(),
+            avatar_url.as_deref(),
+            *last_seen_at,
+            REGISTER_TIMESTAMP
+        ];
         self.executor.write(&INSERT_USER, values).await
     }
 }
@@ -211,9 +319,22 @@ struct ImportPlan<'a> {
 
 impl ImportedConversation {
     /// The bucket of a message that is present, or added by this import.
-    pub(super) fn bucket_of(&self, message: MessageId, placed: &[(Arc<Message>, Bucket)]) -> Option<Bucket> {
-        let brought = || placed.iter().find(|(one, _)| one.id == message).map(|(_, bucket)| *bucket);
-        self.present.get(&message).copied().flatten().or_else(brought)
+    pub(super) fn bucket_of(
+        &self,
+        message: MessageId,
+        placed: &[(Arc<Message>, Bucket)],
+    ) -> Option<Bucket> {
+        let brought = || {
+            placed
+                .iter()
+                .find(|(one, _)| one.id == message)
+                .map(|(_, bucket)| *bucket)
+        };
+        self.present
+            .get(&message)
+            .copied()
+            .flatten()
+            .or_else(brought)
     }
 }
 
@@ -227,37 +348,72 @@ impl<'a> ImportPlan<'a> {
                 self.new_users.push((user, profile));
                 Imported::Added
             }
-            ImportRow::Conversation { conversation, last_activity } => self.add_conversation(conversation, *last_activity),
-            ImportRow::Participant { conversation, user, membership, places } => {
-                self.add_participant(*conversation, user, *membership, *places)
-            }
+            ImportRow::Conversation {
+                conversation,
+                last_activity,
+            } => self.add_conversation(conversation, *last_activity),
+            ImportRow::Participant {
+                conversation,
+                user,
+                membership,
+                places,
+            } => self.add_participant(*conversation, user, *membership, *places),
             ImportRow::Message(message) => self.add_message(message),
-            ImportRow::Reaction { conversation, message, emoji, user } => self.add_reaction(*conversation, *message, emoji, user),
+            ImportRow::Reaction {
+                conversation,
+                message,
+                emoji,
+                user,
+            } => self.add_reaction(*conversation, *message, emoji, user),
         }
     }
 
     /// The conversation, if it exists by now.
-    fn imported(&mut self, id: ConversationId) -> Option<(&mut ImportedConversation, ConversationKind)> {
+    fn imported(
+        &mut self,
+        id: ConversationId,
+    ) -> Option<(&mut ImportedConversation, ConversationKind)> {
         let imported = self.imported.get_mut(&id)?;
         let kind = imported.conversation.as_ref()?.kind;
         Some((imported, kind))
     }
 
-    fn add_conversation(&mut self, conversation: &Conversation, last_activity: Option<Timestamp>) -> Imported {
-        let Some(imported) = self.imported.get_mut(&conversation.id) else { return Imported::ConversationMissing };
+    fn add_conversation(
+        &mut self,
+        conversation: &Conversation,
+        last_activity: Option<Timestamp>,
+    ) -> Imported {
+        let Some(imported) = self.imported.get_mut(&conversation.id) else {
+            return Imported::ConversationMissing;
+        };
         if imported.conversation.is_some() {
             return Imported::Unchanged;
         }
         // The number of participants decides whether the conversation is large.
-        imported.conversation = Some(Conversation { is_large: false, ..conversation.clone() });
+        imported.conversation = Some(Conversation {
+            is_large: false,
+            ..conversation.clone()
+        });
         imported.is_new = true;
         let activity = Some(last_activity.unwrap_or(conversation.created_at));
-        imported.head = Head { last_activity: activity, is_fallback: last_activity.is_none(), ..Head::default() };
+        imported.head = Head {
+            last_activity: activity,
+            is_fallback: last_activity.is_none(),
+            ..Head::default()
+        };
         Imported::Added
     }
 
-    fn add_participant(&mut self, id: ConversationId, user: &UserId, membership: Membership, places: ImportPlaces) -> Imported {
-        let Some((imported, kind)) = self.imported(id) else { return Imported::ConversationMissing };
+    fn add_participant(
+        &mut self,
+        id: ConversationId,
+        user: &UserId,
+        membership: Membership,
+        places: ImportPlaces,
+    ) -> Imported {
+        let Some((imported, kind)) = self.imported(id) else {
+            return Imported::ConversationMissing;
+        };
         if imported.participants.contains_key(user) {
             return Imported::Unchanged;
         }
@@ -267,8 +423,12 @@ impl<'a> ImportPlan<'a> {
                 return Imported::Refused(why);
             }
         }
-        let Some((imported, _)) = self.imported(id) else { return Imported::ConversationMissing };
-        if imported.seen.roster.joined as usize + imported.added.len() >= Conversation::PARTICIPANTS_MAX {
+        let Some((imported, _)) = self.imported(id) else {
+            return Imported::ConversationMissing;
+        };
+        if imported.seen.roster.joined as usize + imported.added.len()
+            >= Conversation::PARTICIPANTS_MAX
+        {
             return Imported::Refused("a conversation has at most 20,000 participants");
         }
         imported.participants.insert(user.clone(), membership);
@@ -277,30 +437,48 @@ impl<'a> ImportPlan<'a> {
     }
 
     /// Claims the pair that a participant completes. The error is the sentence of the refusal.
-    fn pair_with(&mut self, id: ConversationId, user: &UserId, others: &[UserId]) -> Result<(), &'static str> {
+    fn pair_with(
+        &mut self,
+        id: ConversationId,
+        user: &UserId,
+        others: &[UserId],
+    ) -> Result<(), &'static str> {
         let pair = match others {
             // The id says whether it is a conversation with oneself. Otherwise the second participant follows.
             [] if id.is_with_oneself(user) => pair_key(user, user),
             [] => return Ok(()),
-            [other] if id.is_with_oneself(other) => return Err("it is somebody's conversation with themselves"),
+            [other] if id.is_with_oneself(other) => {
+                return Err("it is somebody's conversation with themselves");
+            }
             [other] => pair_key(user, other),
             [_, _, ..] => return Err("a direct conversation has at most two participants"),
         };
         match self.paired.get(&pair) {
-            Some(taken_by) if *taken_by != id => Err("these two have another direct conversation already"),
+            Some(taken_by) if *taken_by != id => {
+                Err("these two have another direct conversation already")
+            }
             _ => {
                 self.paired.insert(pair.clone(), id);
-                self.imported.get_mut(&id).ok_or("its conversation is not there")?.pairs.push(pair);
+                self.imported
+                    .get_mut(&id)
+                    .ok_or("its conversation is not there")?
+                    .pairs
+                    .push(pair);
                 Ok(())
             }
         }
     }
 
     fn add_message(&mut self, message: &Arc<Message>) -> Imported {
-        let Some((imported, _)) = self.imported(message.conversation) else { return Imported::ConversationMissing };
+        let Some((imported, _)) = self.imported(message.conversation) else {
+            return Imported::ConversationMissing;
+        };
         match imported.present.get(&message.id) {
             Some(bucket) => {
-                let is_newer = imported.newest_present.as_ref().is_none_or(|(newest, _)| newest.id < message.id);
+                let is_newer = imported
+                    .newest_present
+                    .as_ref()
+                    .is_none_or(|(newest, _)| newest.id < message.id);
                 if let Some(bucket) = bucket.filter(|_| is_newer) {
                     imported.newest_present = Some((Arc::clone(message), bucket));
                 }
@@ -314,15 +492,28 @@ impl<'a> ImportPlan<'a> {
         }
     }
 
-    fn add_reaction(&mut self, id: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Imported {
-        let Some((imported, _)) = self.imported(id) else { return Imported::ConversationMissing };
+    fn add_reaction(
+        &mut self,
+        id: ConversationId,
+        message: MessageId,
+        emoji: &Emoji,
+        user: &UserId,
+    ) -> Imported {
+        let Some((imported, _)) = self.imported(id) else {
+            return Imported::ConversationMissing;
+        };
         if !imported.present.contains_key(&message) {
             return Imported::MessageMissing;
         }
-        if !imported.reacted.insert((message, emoji.clone(), user.clone())) {
+        if !imported
+            .reacted
+            .insert((message, emoji.clone(), user.clone()))
+        {
             return Imported::Unchanged;
         }
-        imported.reactions.push((message, emoji.clone(), user.clone()));
+        imported
+            .reactions
+            .push((message, emoji.clone(), user.clone()));
         Imported::Added
     }
 }

@@ -10,7 +10,10 @@ use scylla::value::Row;
 
 use super::Admin;
 use super::import::ImportedConversation;
-use crate::model::{Conversation, ConversationId, Emoji, InputHash, Membership, Message, MessageId, Timestamp, UserId};
+use crate::model::{
+    Conversation, ConversationId, Emoji, InputHash, Membership, Message, MessageId, Timestamp,
+    UserId,
+};
 use crate::store::cql::driver::error::unavailable;
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
@@ -41,47 +44,97 @@ struct ImportedHead {
 }
 
 impl ImportedHead {
-    fn of(imported: &ImportedConversation, conversation: &Conversation, placed: &[(Arc<Message>, Bucket)]) -> Self {
-        let found = placed.iter().chain(&imported.newest_present).max_by_key(|(message, _)| message.id);
-        let found = found.map(|(message, bucket)| LastMessage { id: message.id, bucket: *bucket, sender: message.sender.clone() });
+    fn of(
+        imported: &ImportedConversation,
+        conversation: &Conversation,
+        placed: &[(Arc<Message>, Bucket)],
+    ) -> Self {
+        let found = placed
+            .iter()
+            .chain(&imported.newest_present)
+            .max_by_key(|(message, _)| message.id);
+        let found = found.map(|(message, bucket)| LastMessage {
+            id: message.id,
+            bucket: *bucket,
+            sender: message.sender.clone(),
+        });
         let before = &imported.head;
-        let is_advanced = found.as_ref().is_some_and(|found| before.last.as_ref().is_none_or(|last| last.id < found.id));
-        let last = if is_advanced { found } else { before.last.clone() };
-        let known = before.last_activity.filter(|_| !before.is_fallback).max(last.as_ref().map(|last| last.id.moment()));
-        let activity = known.or(before.last_activity).unwrap_or(conversation.created_at);
-        Self { last, activity, is_fallback: known.is_none(), is_advanced }
+        let is_advanced = found
+            .as_ref()
+            .is_some_and(|found| before.last.as_ref().is_none_or(|last| last.id < found.id));
+        let last = if is_advanced {
+            found
+        } else {
+            before.last.clone()
+        };
+        let known = before
+            .last_activity
+            .filter(|_| !before.is_fallback)
+            .max(last.as_ref().map(|last| last.id.moment()));
+        let activity = known
+            .or(before.last_activity)
+            .unwrap_or(conversation.created_at);
+        Self {
+            last,
+            activity,
+            is_fallback: known.is_none(),
+            is_advanced,
+        }
     }
 }
 
 /// The participants from before this import.
 fn present_participants(imported: &ImportedConversation) -> impl Iterator<Item = &UserId> {
     let is_added = |user: &UserId| imported.added.iter().any(|(added, ..)| added == user);
-    let joined = imported.participants.iter().filter(|(_, membership)| membership.is_joined());
-    joined.filter(move |(user, _)| !is_added(user)).map(|(user, _)| user)
+    let joined = imported
+        .participants
+        .iter()
+        .filter(|(_, membership)| membership.is_joined());
+    joined
+        .filter(move |(user, _)| !is_added(user))
+        .map(|(user, _)| user)
 }
 
 impl Admin {
     pub(super) async fn write_import(&self, imported: &ImportedConversation) -> Result<()> {
-        let Some(conversation) = &imported.conversation else { return Ok(()) };
+        let Some(conversation) = &imported.conversation else {
+            return Ok(());
+        };
         let id = conversation.id;
         if imported.is_new {
             self.put_conversation(imported, conversation).await?;
         }
-        let placed = self.place_imported(id, &imported.messages, &imported.buckets).await?;
+        let placed = self
+            .place_imported(id, &imported.messages, &imported.buckets)
+            .await?;
         self.put_imported(id, &placed).await?;
         self.put_reactions(imported, id, &placed).await?;
-        let keyed = placed.iter().filter(|(message, _)| message.client_key.is_some());
-        concurrently(keyed.map(|(message, bucket)| self.sends.claim_imported_key(message, *bucket)).collect()).await?;
+        let keyed = placed
+            .iter()
+            .filter(|(message, _)| message.client_key.is_some());
+        concurrently(
+            keyed
+                .map(|(message, bucket)| self.sends.claim_imported_key(message, *bucket))
+                .collect(),
+        )
+        .await?;
 
         let head = ImportedHead::of(imported, conversation, &placed);
         let is_large = self.put_large(imported, conversation).await?;
         if head.is_advanced && !is_large {
             self.advance_entries(imported, id, &head).await?;
         }
-        self.put_participants(imported, conversation, &head, is_large).await?;
+        self.put_participants(imported, conversation, &head, is_large)
+            .await?;
         if head.is_advanced {
             let mut writes = Writes::of_one_partition();
-            self.messages.put_head(&mut writes, id, head.last.as_ref(), None, Some(head.activity));
+            self.messages.put_head(
+                &mut writes,
+                id,
+                head.last.as_ref(),
+                None,
+                Some(head.activity),
+            );
             self.executor.write_all(writes).await?;
         }
         if let Some(last) = head.last {
@@ -91,40 +144,92 @@ impl Admin {
         Ok(())
     }
 
-    async fn put_reactions(&self, imported: &ImportedConversation, id: ConversationId, placed: &[(Arc<Message>, Bucket)]) -> Result<()> {
+    async fn put_reactions(
+        &self,
+        imported: &ImportedConversation,
+        id: ConversationId,
+        placed: &[(Arc<Message>, Bucket)],
+    ) -> Result<()> {
         let mut by_message: BTreeMap<MessageId, Vec<(&Emoji, &UserId)>> = BTreeMap::new();
-        imported.reactions.iter().for_each(|(message, emoji, user)| by_message.entry(*message).or_default().push((emoji, user)));
+        imported
+            .reactions
+            .iter()
+            .for_each(|(message, emoji, user)| {
+                by_message.entry(*message).or_default().push((emoji, user))
+            });
         let each = by_message.iter().filter_map(|(message, reactions)| {
             let bucket = imported.bucket_of(*message, placed)?;
-            Some(self.messages.put_imported_reactions(id, *message, bucket, reactions))
+            Some(
+                self.messages
+                    .put_imported_reactions(id, *message, bucket, reactions),
+            )
         });
         concurrently(each.collect()).await?;
         Ok(())
     }
 
-    async fn put_conversation(&self, imported: &ImportedConversation, conversation: &Conversation) -> Result<()> {
-        let Conversation { id, kind, name, created_at, created_by, input_hash, .. } = conversation;
+    async fn put_conversation(
+        &self,
+        imported: &ImportedConversation,
+        conversation: &Conversation,
+    ) -> Result<()> {
+        let Conversation {
+            id,
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            ..
+        } = conversation;
         let hash = input_hash.map(|InputHash(bytes)| bytes.to_vec());
         let name = name.as_ref().map(|name| name.as_str());
         let mut writes = Writes::of_one_partition();
-        let values = values![*id, kind_number(*kind), name, *created_at, created_by.as_ref(), hash, REGISTER_TIMESTAMP];
+        let values = values![
+            *id,
+            kind_number(*kind),
+            name,
+            *created_at,
+            created_by.as_ref(),
+            hash,
+            REGISTER_TIMESTAMP
+        ];
         writes.push(&INSERT_CONVERSATION, values);
-        let at = if imported.head.is_fallback { FALLBACK_TIMESTAMP } else { REGISTER_TIMESTAMP };
-        writes.push(&UPDATE_ACTIVITY, values![at, imported.head.last_activity, *id]);
+        let at = if imported.head.is_fallback {
+            FALLBACK_TIMESTAMP
+        } else {
+            REGISTER_TIMESTAMP
+        };
+        writes.push(
+            &UPDATE_ACTIVITY,
+            values![at, imported.head.last_activity, *id],
+        );
         self.executor.write_all(writes).await
     }
 
     /// Whether the conversation is large after this import. If it becomes large, the lists of its participants are written before the flag.
-    async fn put_large(&self, imported: &ImportedConversation, conversation: &Conversation) -> Result<bool> {
-        let added = imported.added.iter().filter(|(_, membership, _)| membership.is_joined());
+    async fn put_large(
+        &self,
+        imported: &ImportedConversation,
+        conversation: &Conversation,
+    ) -> Result<bool> {
+        let added = imported
+            .added
+            .iter()
+            .filter(|(_, membership, _)| membership.is_joined());
         let joined = imported.seen.roster.joined as usize + added.clone().count();
         let is_large = conversation.is_large || joined > Conversation::FAN_OUT_MAX;
-        let present: Vec<_> = if conversation.is_large { Vec::new() } else { present_participants(imported).collect() };
+        let present: Vec<_> = if conversation.is_large {
+            Vec::new()
+        } else {
+            present_participants(imported).collect()
+        };
         if is_large {
             let users = present.into_iter().chain(added.map(|(user, ..)| user));
             let put = |user: &UserId| {
                 let mut writes = Writes::of_one_partition();
-                self.inboxes.put_large(&mut writes, user, conversation.id, REGISTER_TIMESTAMP);
+                self.inboxes
+                    .put_large(&mut writes, user, conversation.id, REGISTER_TIMESTAMP);
                 self.executor.write_all(writes)
             };
             concurrently(users.map(put).collect()).await?;
@@ -138,16 +243,35 @@ impl Admin {
     }
 
     /// Advances the entries of present participants to the new head.
-    async fn advance_entries(&self, imported: &ImportedConversation, id: ConversationId, head: &ImportedHead) -> Result<()> {
+    async fn advance_entries(
+        &self,
+        imported: &ImportedConversation,
+        id: ConversationId,
+        head: &ImportedHead,
+    ) -> Result<()> {
         let before = &imported.head;
-        let obsolete = before.last_activity.filter(|activity| before.is_fallback || slot_of(*activity) < slot_of(head.activity));
+        let obsolete = before
+            .last_activity
+            .filter(|activity| before.is_fallback || slot_of(*activity) < slot_of(head.activity));
         let each = present_participants(imported).map(async |user| {
             let mut writes = Writes::logged();
-            self.inboxes.put_entry(&mut writes, user, id, head.last.as_ref(), Some(head.activity), None);
+            self.inboxes.put_entry(
+                &mut writes,
+                user,
+                id,
+                head.last.as_ref(),
+                Some(head.activity),
+                None,
+            );
             self.inboxes.put_hint(&mut writes, user, id, head.activity);
             if let Some(obsolete) = obsolete {
-                let at = if before.is_fallback { Timestamp::from_micros(FALLBACK_TIMESTAMP) } else { head.activity };
-                self.inboxes.delete_hint(&mut writes, user, id, slot_of(obsolete), at);
+                let at = if before.is_fallback {
+                    Timestamp::from_micros(FALLBACK_TIMESTAMP)
+                } else {
+                    head.activity
+                };
+                self.inboxes
+                    .delete_hint(&mut writes, user, id, slot_of(obsolete), at);
             }
             self.executor.write_all(writes).await
         });
@@ -166,33 +290,45 @@ impl Admin {
         let id = conversation.id;
         for pair in &imported.pairs {
             if self.participants.claim_pair(pair, id).await? != id {
-                return Err(unavailable("another conversation claimed a pair during the import: repeat the import"));
+                return Err(unavailable(
+                    "another conversation claimed a pair during the import: repeat the import",
+                ));
             }
         }
-        let entries = imported.added.iter().map(|(user, membership, places)| self.put_entry(id, user, membership, places, head, is_large));
+        let entries = imported.added.iter().map(|(user, membership, places)| {
+            self.put_entry(id, user, membership, places, head, is_large)
+        });
         concurrently(entries.collect()).await?;
         let mut seen = imported.seen.clone();
         let mut pieces = imported.added.chunks(BATCH_ROWS_MAX).peekable();
         while let Some(piece) = pieces.next() {
             let mut roster = seen.roster.clone();
-            piece.iter().for_each(|(user, membership, _)| roster.add(conversation.kind, user, *membership));
+            piece
+                .iter()
+                .for_each(|(user, membership, _)| roster.add(conversation.kind, user, *membership));
             let mut writes = Writes::of_one_partition();
             let bytes = roster.encode();
             if imported.is_new {
                 for (user, membership, _) in piece {
-                    self.participants.put_first_membership(&mut writes, id, user, membership);
+                    self.participants
+                        .put_first_membership(&mut writes, id, user, membership);
                 }
                 if pieces.peek().is_none() {
-                    self.participants.put_first_roster(&mut writes, id, None, bytes);
+                    self.participants
+                        .put_first_roster(&mut writes, id, None, bytes);
                 }
                 self.executor.write_all(writes).await?;
             } else {
-                self.participants.swap_roster(&mut writes, id, seen.bytes.as_ref(), bytes.clone());
+                self.participants
+                    .swap_roster(&mut writes, id, seen.bytes.as_ref(), bytes.clone());
                 for (user, membership, _) in piece {
-                    self.participants.swap_membership(&mut writes, id, user, membership);
+                    self.participants
+                        .swap_membership(&mut writes, id, user, membership);
                 }
                 if self.executor.write_all_if::<Row>(writes).await?.is_some() {
-                    return Err(unavailable("a live change of the participants interrupted the import: repeat it"));
+                    return Err(unavailable(
+                        "a live change of the participants interrupted the import: repeat it",
+                    ));
                 }
                 seen.bytes = Some(bytes);
             }
@@ -211,7 +347,12 @@ impl Admin {
         head: &ImportedHead,
         is_large: bool,
     ) -> Result<()> {
-        let ImportPlaces { read_up_to, unread_from: _, delivered_up_to, flags } = *places;
+        let ImportPlaces {
+            read_up_to,
+            unread_from: _,
+            delivered_up_to,
+            flags,
+        } = *places;
         let set = |flag: bool| flag.then_some(true);
         let mut writes = Writes::logged();
         let values = values![
@@ -226,15 +367,30 @@ impl Admin {
         ];
         writes.push(&IMPORT_ENTRY, values);
         if read_up_to.is_some() || delivered_up_to.is_some() {
-            let (read_up_to, delivered_up_to) = (read_up_to.map(MessageId::order_key), delivered_up_to.map(MessageId::order_key));
-            self.participants.put_receipts(&mut writes, id, user, read_up_to, delivered_up_to);
+            let (read_up_to, delivered_up_to) = (
+                read_up_to.map(MessageId::order_key),
+                delivered_up_to.map(MessageId::order_key),
+            );
+            self.participants
+                .put_receipts(&mut writes, id, user, read_up_to, delivered_up_to);
         }
         if membership.is_joined() {
-            let (entry_at, hint_at) =
-                if head.is_fallback { (FALLBACK_TIMESTAMP, FALLBACK_TIMESTAMP) } else { (REGISTER_TIMESTAMP, head.activity.micros()) };
-            self.inboxes.put_entry_at(&mut writes, user, id, head.last.as_ref(), head.activity, entry_at);
+            let (entry_at, hint_at) = if head.is_fallback {
+                (FALLBACK_TIMESTAMP, FALLBACK_TIMESTAMP)
+            } else {
+                (REGISTER_TIMESTAMP, head.activity.micros())
+            };
+            self.inboxes.put_entry_at(
+                &mut writes,
+                user,
+                id,
+                head.last.as_ref(),
+                head.activity,
+                entry_at,
+            );
             if !is_large {
-                self.inboxes.put_hint_at(&mut writes, user, id, head.activity, hint_at);
+                self.inboxes
+                    .put_hint_at(&mut writes, user, id, head.activity, hint_at);
             }
         }
         self.executor.write_all(writes).await

@@ -50,6 +50,14 @@ impl Admin {
         inboxes: Arc<Inboxes>,
         sends: Arc<Sends>,
     ) -> Self {
-        Self { executor, clock, messages, participants, inboxes, sends, fills: FillCache::new() }
+        Self {
+            executor,
+            clock,
+            messages,
+            participants,
+            inboxes,
+            sends,
+            fills: FillCache::new(),
+        }
     }
 }

@@ -20,18 +20,32 @@ const PRESENT: char = '=';
 
 impl Admin {
     async fn read_note(&self, name: &str) -> Result<Option<(String, i64)>> {
-        let row = self.executor.read_one::<(Option<String>, Option<i64>)>(&SELECT_NOTE, values![name]).await?;
+        let row = self
+            .executor
+            .read_one::<(Option<String>, Option<i64>)>(&SELECT_NOTE, values![name])
+            .await?;
         Ok(row.and_then(|(value, written)| Some((value?, written?))))
     }
 
     pub(crate) async fn note(&self, name: &str) -> Result<Option<String>> {
-        Ok(self.read_note(name).await?.and_then(|(value, _)| value.strip_prefix(PRESENT).map(str::to_owned)))
+        Ok(self
+            .read_note(name)
+            .await?
+            .and_then(|(value, _)| value.strip_prefix(PRESENT).map(str::to_owned)))
     }
 
     pub(crate) async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
-        let written = self.read_note(name).await?.map_or(0, |(_, written)| written);
+        let written = self
+            .read_note(name)
+            .await?
+            .map_or(0, |(_, written)| written);
         let value = value.map_or_else(String::new, |value| format!("{PRESENT}{value}"));
-        self.executor.write(&INSERT_NOTE, values![name, value, later_than(&*self.clock, written)]).await
+        self.executor
+            .write(
+                &INSERT_NOTE,
+                values![name, value, later_than(&*self.clock, written)],
+            )
+            .await
     }
 
     /// Claims a note by a lightweight transaction. All callers on all servers get the one that was stored first.
@@ -40,9 +54,16 @@ impl Admin {
             return Ok(present);
         }
         let values = values![name, format!("{PRESENT}{value}")];
-        if self.executor.write_if::<Row>(&CLAIM_NOTE, values).await?.is_none() {
+        if self
+            .executor
+            .write_if::<Row>(&CLAIM_NOTE, values)
+            .await?
+            .is_none()
+        {
             return Ok(value.to_owned());
         }
-        self.note(name).await?.ok_or_else(|| unavailable("a claimed note could not be read"))
+        self.note(name)
+            .await?
+            .ok_or_else(|| unavailable("a claimed note could not be read"))
     }
 }

@@ -26,7 +26,10 @@ impl Admin {
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let Some(after) = after else {
-            return self.executor.read(first, values![FIRST, row_limit(limit)]).await;
+            return self
+                .executor
+                .read(first, values![FIRST, row_limit(limit)])
+                .await;
         };
         let mut overread = limit + 1;
         loop {

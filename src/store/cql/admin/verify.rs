@@ -47,21 +47,36 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 4] = [Self::Buckets, Self::Conversations, Self::Inboxes, Self::Reactions];
+    const ALL: [Self; 4] = [
+        Self::Buckets,
+        Self::Conversations,
+        Self::Inboxes,
+        Self::Reactions,
+    ];
 }
 
 type Key = Option<Vec<u8>>;
 
 impl Admin {
-    pub(crate) async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+    pub(crate) async fn verify(
+        &self,
+        after: Option<&VerifyPlace>,
+        repair: bool,
+    ) -> Result<Verified> {
         let (stage, from) = match after.and_then(|place| place.0.split_first()) {
-            Some((stage, from)) => (Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)], Some(from).filter(|from| !from.is_empty())),
+            Some((stage, from)) => (
+                Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)],
+                Some(from).filter(|from| !from.is_empty()),
+            ),
             None => (Stage::Buckets, None),
         };
         let mut verified = Verified::default();
         let last: Key = match stage {
             Stage::Buckets => self.verify_buckets(from, repair, &mut verified).await?,
-            Stage::Conversations => self.verify_conversations(from, repair, &mut verified).await?,
+            Stage::Conversations => {
+                self.verify_conversations(from, repair, &mut verified)
+                    .await?
+            }
             Stage::Inboxes => self.verify_inboxes(from, repair, &mut verified).await?,
             Stage::Reactions => self.verify_reactions(from, repair, &mut verified).await?,
         };
@@ -76,7 +91,11 @@ impl Admin {
 }
 
 fn found(what: &'static str, example: String, is_repaired: bool) -> Finding {
-    Finding { what, example, is_repaired }
+    Finding {
+        what,
+        example,
+        is_repaired,
+    }
 }
 
 fn uuid_of(bytes: &[u8]) -> Uuid {
@@ -84,20 +103,43 @@ fn uuid_of(bytes: &[u8]) -> Uuid {
 }
 
 impl Admin {
-    async fn verify_buckets(&self, from: Option<&[u8]>, repair: bool, verified: &mut Verified) -> Result<Key> {
+    async fn verify_buckets(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<Key> {
         type Columns = (Uuid, i8, i64);
         let from: Option<Columns> = from.map(|bytes| {
-            let (width, start) =
-                (bytes.get(16).copied().unwrap_or_default().cast_signed(), bytes.get(17..).and_then(|bytes| bytes.try_into().ok()));
-            (uuid_of(bytes), width, i64::from_be_bytes(start.unwrap_or_default()))
+            let (width, start) = (
+                bytes.get(16).copied().unwrap_or_default().cast_signed(),
+                bytes.get(17..).and_then(|bytes| bytes.try_into().ok()),
+            );
+            (
+                uuid_of(bytes),
+                width,
+                i64::from_be_bytes(start.unwrap_or_default()),
+            )
         });
         let after = from.map(|(id, width, start)| values![id, width, start]);
         let is_after = |row: &Columns| from.as_ref() == Some(row);
-        let rows = self.rows_after((&SCAN_BUCKETS, &SCAN_BUCKETS_FROM), after, PARTITIONS_MAX, is_after).await?;
+        let rows = self
+            .rows_after(
+                (&SCAN_BUCKETS, &SCAN_BUCKETS_FROM),
+                after,
+                PARTITIONS_MAX,
+                is_after,
+            )
+            .await?;
         verified.looked_at += rows.len() as u64;
         let each = rows.iter().map(async |(id, width, start)| {
             let (id, bucket) = (ConversationId(*id), Bucket::from_row(*width, *start)?);
-            if !self.messages.present_buckets(id, &[bucket]).await?.is_empty() {
+            if !self
+                .messages
+                .present_buckets(id, &[bucket])
+                .await?
+                .is_empty()
+            {
                 return Ok(None);
             }
             if repair {
@@ -106,14 +148,32 @@ impl Admin {
                 self.executor.write_all(writes).await?;
                 self.messages.invalidate_counts(id).await?;
             }
-            Ok(Some(found(BUCKET, format!("from {} on, conversation {id}", bucket.start), repair)))
+            Ok(Some(found(
+                BUCKET,
+                format!("from {} on, conversation {id}", bucket.start),
+                repair,
+            )))
         });
-        verified.findings.extend(concurrently(each.collect()).await?.into_iter().flatten());
+        verified
+            .findings
+            .extend(concurrently(each.collect()).await?.into_iter().flatten());
         let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
-        Ok(last.map(|(id, width, start)| [id.as_bytes().as_slice(), &width.to_be_bytes(), &start.to_be_bytes()].concat()))
+        Ok(last.map(|(id, width, start)| {
+            [
+                id.as_bytes().as_slice(),
+                &width.to_be_bytes(),
+                &start.to_be_bytes(),
+            ]
+            .concat()
+        }))
     }
 
-    async fn verify_conversations(&self, from: Option<&[u8]>, repair: bool, verified: &mut Verified) -> Result<Key> {
+    async fn verify_conversations(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<Key> {
         let after = from.map(|bytes| ConversationId(uuid_of(bytes)));
         let page = self.all_conversations(after, CONVERSATIONS_MAX).await?;
         for (conversation, _) in &page {
@@ -124,31 +184,63 @@ impl Admin {
             }
             // The second check does not find a write that was in flight during the first one.
             let again = check(self, conversation, repair).await?;
-            let left = if repair { check(self, conversation, false).await?.findings } else { again.findings.clone() };
-            verified.findings.extend(again.findings.into_iter().map(|(what, example)| {
-                let is_repaired = !left.iter().any(|(other, at)| *other == what && *at == example);
-                found(what, example, is_repaired)
-            }));
+            let left = if repair {
+                check(self, conversation, false).await?.findings
+            } else {
+                again.findings.clone()
+            };
+            verified
+                .findings
+                .extend(again.findings.into_iter().map(|(what, example)| {
+                    let is_repaired = !left
+                        .iter()
+                        .any(|(other, at)| *other == what && *at == example);
+                    found(what, example, is_repaired)
+                }));
         }
         let last = page.last().filter(|_| page.len() == CONVERSATIONS_MAX);
         Ok(last.map(|(conversation, _)| conversation.id.0.as_bytes().to_vec()))
     }
 
-    async fn verify_inboxes(&self, from: Option<&[u8]>, repair: bool, verified: &mut Verified) -> Result<Key> {
+    async fn verify_inboxes(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<Key> {
         let from = from.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         let after = from.clone().map(|name| values![name]);
         let is_after = |(name,): &(String,)| from.as_ref() == Some(name);
-        let owners: Vec<(String,)> = self.rows_after((&SCAN_INBOXES, &SCAN_INBOXES_FROM), after, USERS_MAX, is_after).await?;
+        let owners: Vec<(String,)> = self
+            .rows_after(
+                (&SCAN_INBOXES, &SCAN_INBOXES_FROM),
+                after,
+                USERS_MAX,
+                is_after,
+            )
+            .await?;
         for (name,) in &owners {
-            self.verify_inbox(&user("inbox_by_user", name)?, repair, verified).await?;
+            self.verify_inbox(&user("inbox_by_user", name)?, repair, verified)
+                .await?;
         }
-        Ok(owners.last().filter(|_| owners.len() == USERS_MAX).map(|(name,)| name.clone().into_bytes()))
+        Ok(owners
+            .last()
+            .filter(|_| owners.len() == USERS_MAX)
+            .map(|(name,)| name.clone().into_bytes()))
     }
 
-    async fn verify_inbox(&self, owner: &UserId, repair: bool, verified: &mut Verified) -> Result<()> {
+    async fn verify_inbox(
+        &self,
+        owner: &UserId,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<()> {
         let mut after = ConversationId(Uuid::nil());
         loop {
-            let rows = self.inboxes.stored_memberships(owner, after, ENTRIES_MAX).await?;
+            let rows = self
+                .inboxes
+                .stored_memberships(owner, after, ENTRIES_MAX)
+                .await?;
             verified.looked_at += rows.len() as u64;
             let is_last = rows.len() < ENTRIES_MAX;
             after = rows.last().map_or(after, |(id, _)| *id);
@@ -156,50 +248,107 @@ impl Admin {
                 if !entry.is_some_and(|entry| entry.is_joined()) {
                     return Ok(None);
                 }
-                let row: Option<(Option<Vec<u8>>,)> = self.executor.read_one(&SELECT_MEMBERSHIP, values![id, owner]).await?;
-                let given =
-                    row.and_then(|(bytes,)| bytes).map(|bytes| decode_membership("participants_by_conversation", &bytes)).transpose()?;
+                let row: Option<(Option<Vec<u8>>,)> = self
+                    .executor
+                    .read_one(&SELECT_MEMBERSHIP, values![id, owner])
+                    .await?;
+                let given = row
+                    .and_then(|(bytes,)| bytes)
+                    .map(|bytes| decode_membership("participants_by_conversation", &bytes))
+                    .transpose()?;
                 if given.is_some_and(|given| given.is_joined()) {
                     return Ok(None);
                 }
                 if repair {
-                    let never = Membership { state: MembershipState::Left, role: Role::Member, since: None };
+                    let never = Membership {
+                        state: MembershipState::Left,
+                        role: Role::Member,
+                        since: None,
+                    };
                     let mut writes = Writes::of_one_partition();
-                    self.inboxes.put_membership(&mut writes, owner, id, &given.unwrap_or(never), self.clock.now().micros());
+                    self.inboxes.put_membership(
+                        &mut writes,
+                        owner,
+                        id,
+                        &given.unwrap_or(never),
+                        self.clock.now().micros(),
+                    );
                     self.executor.write_all(writes).await?;
                 }
-                Ok(Some(found(STRAY, format!("{owner}, conversation {id}"), repair)))
+                Ok(Some(found(
+                    STRAY,
+                    format!("{owner}, conversation {id}"),
+                    repair,
+                )))
             });
-            verified.findings.extend(concurrently(each.collect()).await?.into_iter().flatten());
+            verified
+                .findings
+                .extend(concurrently(each.collect()).await?.into_iter().flatten());
             if is_last {
                 return Ok(());
             }
         }
     }
 
-    async fn verify_reactions(&self, from: Option<&[u8]>, repair: bool, verified: &mut Verified) -> Result<Key> {
+    async fn verify_reactions(
+        &self,
+        from: Option<&[u8]>,
+        repair: bool,
+        verified: &mut Verified,
+    ) -> Result<Key> {
         type Columns = (Uuid, scylla::value::CqlTimeuuid);
         let from = from.map(|bytes| (uuid_of(bytes), uuid_of(bytes.get(16..).unwrap_or_default())));
-        let after = from.map(|(id, message)| Ok(values![id, time_uuid("reactions_by_message", message.into())?])).transpose()?;
+        let after = from
+            .map(|(id, message)| {
+                Ok(values![
+                    id,
+                    time_uuid("reactions_by_message", message.into())?
+                ])
+            })
+            .transpose()?;
         let is_after = |(id, message): &Columns| from == Some((*id, (*message).into()));
-        let rows: Vec<Columns> = self.rows_after((&SCAN_REACTIONS, &SCAN_REACTIONS_FROM), after, PARTITIONS_MAX, is_after).await?;
+        let rows: Vec<Columns> = self
+            .rows_after(
+                (&SCAN_REACTIONS, &SCAN_REACTIONS_FROM),
+                after,
+                PARTITIONS_MAX,
+                is_after,
+            )
+            .await?;
         verified.looked_at += rows.len() as u64;
         let each = rows.iter().map(async |(id, message)| {
-            let (id, message): (_, MessageId) = (ConversationId(*id), time_uuid("reactions_by_message", *message)?);
+            let (id, message): (_, MessageId) = (
+                ConversationId(*id),
+                time_uuid("reactions_by_message", *message)?,
+            );
             // No client sees a reaction to a message that does not exist.
-            let Some((present, bucket)) = skip_damaged(self.messages.find_message(id, message, None).await)? else { return Ok(None) };
+            let Some((present, bucket)) =
+                skip_damaged(self.messages.find_message(id, message, None).await)?
+            else {
+                return Ok(None);
+            };
             if present.has_reactions {
                 return Ok(None);
             }
             if repair {
                 let none: [(&Emoji, &UserId); 0] = [];
-                self.messages.put_imported_reactions(id, message, bucket, &none).await?;
+                self.messages
+                    .put_imported_reactions(id, message, bucket, &none)
+                    .await?;
             }
-            Ok(Some(found(MARK, format!("{message}, conversation {id}"), repair)))
+            Ok(Some(found(
+                MARK,
+                format!("{message}, conversation {id}"),
+                repair,
+            )))
         });
-        verified.findings.extend(concurrently(each.collect()).await?.into_iter().flatten());
+        verified
+            .findings
+            .extend(concurrently(each.collect()).await?.into_iter().flatten());
         let last = rows.last().filter(|_| rows.len() == PARTITIONS_MAX);
-        Ok(last.map(|(id, message)| [id.as_bytes().as_slice(), Uuid::from(*message).as_bytes()].concat()))
+        Ok(last.map(|(id, message)| {
+            [id.as_bytes().as_slice(), Uuid::from(*message).as_bytes()].concat()
+        }))
     }
 }
 

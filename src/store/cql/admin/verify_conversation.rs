@@ -9,7 +9,9 @@ use futures_util::future::try_join3;
 use super::Admin;
 use super::verify::skip_damaged;
 use crate::model::id::pair_key;
-use crate::model::{Conversation, ConversationId, ConversationKind, Membership, MessageId, Timestamp, UserId};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Membership, MessageId, Timestamp, UserId,
+};
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
@@ -69,18 +71,38 @@ struct ExpectedHead {
 }
 
 /// Checks everything derived from one conversation, and repairs it if asked to.
-pub(super) async fn check(admin: &Admin, conversation: &Conversation, repair: bool) -> Result<CheckedConversation> {
+pub(super) async fn check(
+    admin: &Admin,
+    conversation: &Conversation,
+    repair: bool,
+) -> Result<CheckedConversation> {
     let id = conversation.id;
-    let mut check = ConversationCheck { admin, conversation, repair, findings: Vec::new() };
-    let (head, seen, memberships) =
-        try_join3(admin.messages.head(id), admin.participants.roster(id), admin.participants.memberships(id)).await?;
-    let History { count, newest, damaged } = check.history().await?;
+    let mut check = ConversationCheck {
+        admin,
+        conversation,
+        repair,
+        findings: Vec::new(),
+    };
+    let (head, seen, memberships) = try_join3(
+        admin.messages.head(id),
+        admin.participants.roster(id),
+        admin.participants.memberships(id),
+    )
+    .await?;
+    let History {
+        count,
+        newest,
+        damaged,
+    } = check.history().await?;
     check.findings.extend(damaged);
     check.roster(&seen, &memberships).await?;
     let is_large = check.large(head.is_large, &memberships).await?;
     let expected = check.head(&head, newest).await?;
-    let joined = memberships.iter().filter(|(_, membership)| membership.is_joined());
-    let entries = joined.map(|(user, membership)| check.entry(user, membership, &expected, is_large));
+    let joined = memberships
+        .iter()
+        .filter(|(_, membership)| membership.is_joined());
+    let entries =
+        joined.map(|(user, membership)| check.entry(user, membership, &expected, is_large));
     let found = concurrently(entries.collect()).await?;
     check.findings.extend(found.into_iter().flatten());
     check.count(count).await?;
@@ -88,7 +110,10 @@ pub(super) async fn check(admin: &Admin, conversation: &Conversation, repair: bo
     if repair && !check.findings.is_empty() {
         admin.sends.invalidate(id);
     }
-    Ok(CheckedConversation { findings: check.findings, rows: 1 + count + memberships.len() as u64 })
+    Ok(CheckedConversation {
+        findings: check.findings,
+        rows: 1 + count + memberships.len() as u64,
+    })
 }
 
 impl ConversationCheck<'_> {
@@ -96,13 +121,23 @@ impl ConversationCheck<'_> {
         let id = self.id();
         let mut history = History::default();
         loop {
-            let page = self.admin.all_messages(id, history.newest, MESSAGES_MAX).await?;
+            let page = self
+                .admin
+                .all_messages(id, history.newest, MESSAGES_MAX)
+                .await?;
             history.count += page.len() as u64;
             history.newest = page.last().map(|last| last.id).or(history.newest);
             let is_last = page.len() < MESSAGES_MAX;
-            for StoredMessage { id: message, message: read } in page {
+            for StoredMessage {
+                id: message,
+                message: read,
+            } in page
+            {
                 if let Err(why) = read {
-                    history.damaged.push((DAMAGED_MESSAGE, format!("{message}, conversation {id}: {why}")));
+                    history.damaged.push((
+                        DAMAGED_MESSAGE,
+                        format!("{message}, conversation {id}: {why}"),
+                    ));
                 }
             }
             if is_last {
@@ -119,25 +154,43 @@ impl ConversationCheck<'_> {
         self.findings.push((what, self.id().to_string()));
     }
 
-    async fn roster(&mut self, seen: &RosterSnapshot, memberships: &BTreeMap<UserId, Membership>) -> Result<()> {
+    async fn roster(
+        &mut self,
+        seen: &RosterSnapshot,
+        memberships: &BTreeMap<UserId, Membership>,
+    ) -> Result<()> {
         let stored = &seen.roster;
         let truth = Roster::of(self.conversation.kind, stored.version, memberships.iter());
-        if (stored.joined, stored.owners, &stored.successor) == (truth.joined, truth.owners, &truth.successor) {
+        if (stored.joined, stored.owners, &stored.successor)
+            == (truth.joined, truth.owners, &truth.successor)
+        {
             return Ok(());
         }
         self.found(PEOPLE);
         if let (true, Some(bytes)) = (self.repair, &seen.bytes) {
             let mut writes = Writes::of_one_partition();
             let roster = stored.clone().with_participants_of(truth).encode();
-            self.admin.participants.swap_roster(&mut writes, self.id(), Some(bytes), roster);
-            self.admin.executor.write_all_if::<scylla::value::Row>(writes).await?;
+            self.admin
+                .participants
+                .swap_roster(&mut writes, self.id(), Some(bytes), roster);
+            self.admin
+                .executor
+                .write_all_if::<scylla::value::Row>(writes)
+                .await?;
         }
         Ok(())
     }
 
     /// Whether the conversation is large, or must be.
-    async fn large(&mut self, is_large: bool, memberships: &BTreeMap<UserId, Membership>) -> Result<bool> {
-        let joined = memberships.values().filter(|membership| membership.is_joined()).count();
+    async fn large(
+        &mut self,
+        is_large: bool,
+        memberships: &BTreeMap<UserId, Membership>,
+    ) -> Result<bool> {
+        let joined = memberships
+            .values()
+            .filter(|membership| membership.is_joined())
+            .count();
         if is_large || joined <= Conversation::FAN_OUT_MAX {
             return Ok(is_large);
         }
@@ -145,9 +198,14 @@ impl ConversationCheck<'_> {
         if self.repair {
             // The lists of the participants come before the flag. Their entries are then checked as those of a large conversation.
             let now = self.admin.clock.now().micros();
-            for (user, _) in memberships.iter().filter(|(_, membership)| membership.is_joined()) {
+            for (user, _) in memberships
+                .iter()
+                .filter(|(_, membership)| membership.is_joined())
+            {
                 let mut writes = Writes::of_one_partition();
-                self.admin.inboxes.put_large(&mut writes, user, self.id(), now);
+                self.admin
+                    .inboxes
+                    .put_large(&mut writes, user, self.id(), now);
                 self.admin.executor.write_all(writes).await?;
             }
             let mut writes = Writes::of_one_partition();
@@ -164,59 +222,122 @@ impl ConversationCheck<'_> {
         }
         let last = match newest.filter(|newest| stored < Some(*newest)) {
             Some(newest) => {
-                let found = skip_damaged(self.admin.messages.find_message(self.id(), newest, None).await)?;
-                found.map(|(message, bucket)| LastMessage { id: message.id, bucket, sender: message.sender })
+                let found = skip_damaged(
+                    self.admin
+                        .messages
+                        .find_message(self.id(), newest, None)
+                        .await,
+                )?;
+                found.map(|(message, bucket)| LastMessage {
+                    id: message.id,
+                    bucket,
+                    sender: message.sender,
+                })
             }
             None => head.last.clone(),
         };
         let follows = last.as_ref().map(|last| last.id.moment());
-        let activity = follows.max(head.last_activity).unwrap_or(self.conversation.created_at);
+        let activity = follows
+            .max(head.last_activity)
+            .unwrap_or(self.conversation.created_at);
         if stored < newest || head.last_activity < follows {
             self.found(HEAD);
             if self.repair {
                 let mut writes = Writes::of_one_partition();
-                self.admin.messages.put_head(&mut writes, self.id(), last.as_ref(), None, Some(activity));
+                self.admin.messages.put_head(
+                    &mut writes,
+                    self.id(),
+                    last.as_ref(),
+                    None,
+                    Some(activity),
+                );
                 self.admin.executor.write_all(writes).await?;
             }
         }
         Ok(ExpectedHead { last, activity })
     }
 
-    async fn entry(&self, user: &UserId, membership: &Membership, expected: &ExpectedHead, is_large: bool) -> Result<Findings> {
+    async fn entry(
+        &self,
+        user: &UserId,
+        membership: &Membership,
+        expected: &ExpectedHead,
+        is_large: bool,
+    ) -> Result<Findings> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>, Option<i64>);
         let id = self.id();
         let now = self.admin.clock.now();
         let mut found = Findings::new();
         let mut writes = Writes::logged();
-        let row: Option<Columns> = self.admin.executor.read_one(&SELECT_ENTRY, values![user, id]).await?;
+        let row: Option<Columns> = self
+            .admin
+            .executor
+            .read_one(&SELECT_ENTRY, values![user, id])
+            .await?;
         let (given, last, activity) = row.unwrap_or_default();
-        let given = given.map(|bytes| decode_membership("inbox_by_user", &bytes)).transpose()?;
+        let given = given
+            .map(|bytes| decode_membership("inbox_by_user", &bytes))
+            .transpose()?;
         let example = || format!("that of {user}, conversation {id}");
         // The role in an entry is not used.
         if !given.is_some_and(|given| given.is_joined()) {
             found.push((ENTRY, example()));
-            self.admin.inboxes.put_membership(&mut writes, user, id, membership, now.micros());
+            self.admin
+                .inboxes
+                .put_membership(&mut writes, user, id, membership, now.micros());
         }
-        let last = last.map(|bytes| LastMessage::decode("inbox_by_user", &bytes)).transpose()?.map(|last| last.id);
+        let last = last
+            .map(|bytes| LastMessage::decode("inbox_by_user", &bytes))
+            .transpose()?
+            .map(|last| last.id);
         let activity = activity.map(Timestamp::from_micros);
-        if !is_large && (last < expected.last.as_ref().map(|last| last.id) || activity < Some(expected.activity)) {
+        if !is_large
+            && (last < expected.last.as_ref().map(|last| last.id)
+                || activity < Some(expected.activity))
+        {
             found.push((BEHIND, example()));
-            self.admin.inboxes.put_entry(&mut writes, user, id, expected.last.as_ref(), Some(expected.activity), None);
+            self.admin.inboxes.put_entry(
+                &mut writes,
+                user,
+                id,
+                expected.last.as_ref(),
+                Some(expected.activity),
+                None,
+            );
         }
         let is_listed = if is_large {
-            !self.admin.inboxes.large_among(user, &[id]).await?.is_empty()
+            !self
+                .admin
+                .inboxes
+                .large_among(user, &[id])
+                .await?
+                .is_empty()
         } else {
-            let slot = slot_of(activity.max(Some(expected.activity)).unwrap_or(expected.activity));
+            let slot = slot_of(
+                activity
+                    .max(Some(expected.activity))
+                    .unwrap_or(expected.activity),
+            );
             let values = values![user, slot, id];
-            self.admin.executor.read_one::<(Option<i64>,)>(&SELECT_HINT, values).await?.is_some()
+            self.admin
+                .executor
+                .read_one::<(Option<i64>,)>(&SELECT_HINT, values)
+                .await?
+                .is_some()
         };
         if !is_listed {
             found.push((HINT, example()));
             if is_large {
-                self.admin.inboxes.put_large(&mut writes, user, id, now.micros());
+                self.admin
+                    .inboxes
+                    .put_large(&mut writes, user, id, now.micros());
             } else {
-                let activity = activity.max(Some(expected.activity)).unwrap_or(expected.activity);
-                self.admin.inboxes.put_hint_at(&mut writes, user, id, activity, now.micros());
+                let activity = activity
+                    .max(Some(expected.activity))
+                    .unwrap_or(expected.activity);
+                self.admin
+                    .inboxes
+                    .put_hint_at(&mut writes, user, id, activity, now.micros());
             }
         }
         if self.repair {

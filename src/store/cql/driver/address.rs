@@ -34,10 +34,18 @@ impl Address {
             Tls::System => Some("tls=on".to_owned()),
             Tls::Roots(file) => Some(format!("tls={}", encode(&file.to_string_lossy()))),
         };
-        let timeout = (self.timeout != Self::TIMEOUT).then(|| format!("timeout={}ms", self.timeout.as_millis()));
-        let dc = self.data_centre.as_deref().map(|name| format!("dc={}", encode(name)));
+        let timeout = (self.timeout != Self::TIMEOUT)
+            .then(|| format!("timeout={}ms", self.timeout.as_millis()));
+        let dc = self
+            .data_centre
+            .as_deref()
+            .map(|name| format!("dc={}", encode(name)));
         let options: Vec<_> = [dc, tls, timeout].into_iter().flatten().collect();
-        if options.is_empty() { self.to_string() } else { format!("{self}?{}", options.join("&")) }
+        if options.is_empty() {
+            self.to_string()
+        } else {
+            format!("{self}?{}", options.join("&"))
+        }
     }
 
     pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -67,9 +75,13 @@ pub enum AddressError {
     #[error("must name a host, as in cql://127.0.0.1/wideroom")]
     Host,
     // Without the text, which may contain a part of a password that is not percent-encoded.
-    #[error("has a port that is none; in a user name or a password, `/` is %2F, `@` is %40 and `:` is %3A")]
+    #[error(
+        "has a port that is none; in a user name or a password, `/` is %2F, `@` is %40 and `:` is %3A"
+    )]
     Port,
-    #[error("must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first")]
+    #[error(
+        "must name a keyspace, as in cql://127.0.0.1/wideroom: 1 to 48 letters, digits and underscores, a letter first"
+    )]
     Keyspace,
     #[error("a user name wants a password: cql://user:password@host/keyspace")]
     Credentials,
@@ -92,20 +104,36 @@ impl FromStr for Address {
             Some((credentials, hosts)) => (Some(parse_credentials(credentials)?), hosts),
             None => (None, authority),
         };
-        let contact_points = hosts.split(',').map(contact_point).collect::<Result<Vec<_>, _>>()?;
+        let contact_points = hosts
+            .split(',')
+            .map(contact_point)
+            .collect::<Result<Vec<_>, _>>()?;
         if contact_points.len() > CONTACT_POINTS_MAX {
             return Err(AddressError::Host);
         }
         let keyspace = parse_keyspace(keyspace)?;
-        let mut address = Self { contact_points, keyspace, credentials, data_centre: None, tls: Tls::Off, timeout: Self::TIMEOUT };
+        let mut address = Self {
+            contact_points,
+            keyspace,
+            credentials,
+            data_centre: None,
+            tls: Tls::Off,
+            timeout: Self::TIMEOUT,
+        };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("dc", name)) if !name.is_empty() => address.data_centre = Some(decode(name)?),
                 Some(("tls", "on")) => address.tls = Tls::System,
                 Some(("tls", "off")) => address.tls = Tls::Off,
-                Some(("tls", file)) if !file.is_empty() => address.tls = Tls::Roots(decode(file)?.into()),
-                Some(("timeout", time)) => address.timeout = parse_timeout(time).ok_or(AddressError::Timeout)?,
-                Some((name, _)) => return Err(AddressError::Option(name.chars().take(32).collect())),
+                Some(("tls", file)) if !file.is_empty() => {
+                    address.tls = Tls::Roots(decode(file)?.into())
+                }
+                Some(("timeout", time)) => {
+                    address.timeout = parse_timeout(time).ok_or(AddressError::Timeout)?
+                }
+                Some((name, _)) => {
+                    return Err(AddressError::Option(name.chars().take(32).collect()));
+                }
                 None => return Err(AddressError::Option(option.chars().take(32).collect())),
             }
         }
@@ -114,12 +142,21 @@ impl FromStr for Address {
 }
 
 fn decode(text: &str) -> Result<String, AddressError> {
-    percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| AddressError::Text)
+    percent_decode_str(text)
+        .decode_utf8()
+        .map(Into::into)
+        .map_err(|_| AddressError::Text)
 }
 
 fn parse_credentials(text: &str) -> Result<Credentials, AddressError> {
-    let (user, password) = text.split_once(':').filter(|(user, _)| !user.is_empty()).ok_or(AddressError::Credentials)?;
-    Ok(Credentials { user: decode(user)?, password: decode(password)? })
+    let (user, password) = text
+        .split_once(':')
+        .filter(|(user, _)| !user.is_empty())
+        .ok_or(AddressError::Credentials)?;
+    Ok(Credentials {
+        user: decode(user)?,
+        password: decode(password)?,
+    })
 }
 
 /// As `2s` or `500ms`.
@@ -128,7 +165,9 @@ fn parse_timeout(text: &str) -> Option<Duration> {
         Some(millis) => Duration::from_millis(millis.parse().ok()?),
         None => Duration::from_secs(text.strip_suffix('s')?.parse().ok()?),
     };
-    (Duration::from_millis(100)..=Address::TIMEOUT_MAX).contains(&timeout).then_some(timeout)
+    (Duration::from_millis(100)..=Address::TIMEOUT_MAX)
+        .contains(&timeout)
+        .then_some(timeout)
 }
 
 /// A host with its port. An IPv6 address is in brackets.
@@ -141,7 +180,10 @@ fn contact_point(text: &str) -> Result<String, AddressError> {
         }
         None => (text, PORT),
     };
-    let is_name = |host: &str| host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte));
+    let is_name = |host: &str| {
+        host.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
+    };
     if host.is_empty() || !is_name(host) {
         return Err(AddressError::Host);
     }
@@ -149,15 +191,29 @@ fn contact_point(text: &str) -> Result<String, AddressError> {
 }
 
 fn parse_keyspace(text: &str) -> Result<String, AddressError> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let begins_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
-    if is_plain && begins_well && text.len() <= KEYSPACE_BYTES_MAX { Ok(text.to_owned()) } else { Err(AddressError::Keyspace) }
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let begins_well = text
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    if is_plain && begins_well && text.len() <= KEYSPACE_BYTES_MAX {
+        Ok(text.to_owned())
+    } else {
+        Err(AddressError::Keyspace)
+    }
 }
 
 impl fmt::Display for Address {
     /// Without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cql://{}/{}", self.contact_points.join(","), self.keyspace)
+        write!(
+            f,
+            "cql://{}/{}",
+            self.contact_points.join(","),
+            self.keyspace
+        )
     }
 }
 
@@ -172,37 +228,60 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Address, String> {
-        text.parse().map_err(|error: AddressError| error.to_string())
+        text.parse()
+            .map_err(|error: AddressError| error.to_string())
     }
 
     #[test]
     fn an_address_names_hosts_keyspace_and_options() {
         let address = parse("cql://ann:p%40ss%2Fw@10.0.0.1,db.example:9043,[::1]:9044/chat?dc=north&tls=%2Fetc%2Fca.pem").unwrap();
-        assert_eq!(address.contact_points, ["10.0.0.1:9042", "db.example:9043", "[::1]:9044"]);
+        assert_eq!(
+            address.contact_points,
+            ["10.0.0.1:9042", "db.example:9043", "[::1]:9044"]
+        );
         assert_eq!(address.keyspace, "chat");
         assert_eq!(address.data_centre.as_deref(), Some("north"));
         assert_eq!(address.tls, Tls::Roots("/etc/ca.pem".into()));
         let credentials = address.credentials.as_ref().unwrap();
-        assert_eq!((credentials.user.as_str(), credentials.password.as_str()), ("ann", "p@ss/w"));
+        assert_eq!(
+            (credentials.user.as_str(), credentials.password.as_str()),
+            ("ann", "p@ss/w")
+        );
         assert_eq!(parse("cql://h/k?tls=on").unwrap().tls, Tls::System);
         assert_eq!(parse("cql://h/k").unwrap().timeout, Duration::from_secs(2));
-        assert_eq!(parse("cql://h/k?timeout=500ms").unwrap().timeout, Duration::from_millis(500));
-        assert_eq!(parse("cql://h/k?dc=a&timeout=30s").unwrap().timeout, Duration::from_secs(30));
+        assert_eq!(
+            parse("cql://h/k?timeout=500ms").unwrap().timeout,
+            Duration::from_millis(500)
+        );
+        assert_eq!(
+            parse("cql://h/k?dc=a&timeout=30s").unwrap().timeout,
+            Duration::from_secs(30)
+        );
     }
 
     #[test]
     fn a_password_is_never_shown() {
         let address = parse("cql://ann:secret@h/k").unwrap();
-        assert_eq!(format!("{address} {address:?}"), "cql://h:9042/k cql://h:9042/k");
+        assert_eq!(
+            format!("{address} {address:?}"),
+            "cql://h:9042/k cql://h:9042/k"
+        );
     }
 
     #[test]
     fn as_a_setting_it_is_all_of_it_but_the_password() {
-        for text in ["cql://h:9042/k", "cql://h:9042,i:1/k?dc=north%20east&tls=%2Fetc%2Fca%2Epem&timeout=500ms", "cql://h:9042/k?tls=on"] {
+        for text in [
+            "cql://h:9042/k",
+            "cql://h:9042,i:1/k?dc=north%20east&tls=%2Fetc%2Fca%2Epem&timeout=500ms",
+            "cql://h:9042/k?tls=on",
+        ] {
             let address = parse(text).unwrap();
             assert_eq!(address.to_setting(), text);
         }
-        assert_eq!(parse("cql://ann:secret@h/k?tls=on").unwrap().to_setting(), "cql://h:9042/k?tls=on");
+        assert_eq!(
+            parse("cql://ann:secret@h/k?tls=on").unwrap().to_setting(),
+            "cql://h:9042/k?tls=on"
+        );
         assert!(!parse("cql://ann:s3cr/et@h/k").unwrap_err().contains("s3cr"));
     }
 

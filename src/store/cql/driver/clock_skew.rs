@@ -40,7 +40,10 @@ impl ClockSkewTask {
                 measured.measure(&executor, &*clock).await;
             }
         });
-        Self { skew, task: task.abort_handle() }
+        Self {
+            skew,
+            task: task.abort_handle(),
+        }
     }
 
     /// `Err` says in one sentence what is wrong.
@@ -67,16 +70,28 @@ impl ClockSkew {
         if micros.abs() <= SKEW_MAX_MICROS {
             return Ok(());
         }
-        let (seconds, direction) = (micros.abs() / 1_000_000, if micros > 0 { "ahead of" } else { "behind" });
-        Err(format!("the clock of this server is {seconds} s {direction} the cluster's"))
+        let (seconds, direction) = (
+            micros.abs() / 1_000_000,
+            if micros > 0 { "ahead of" } else { "behind" },
+        );
+        Err(format!(
+            "the clock of this server is {seconds} s {direction} the cluster's"
+        ))
     }
 
     /// Measures once. A cluster that does not answer is reported by the requests of users.
     async fn measure(&self, executor: &Executor, clock: &dyn Clock) {
         let before = clock.now();
-        let Ok(Some((now,))) = executor.read_one::<(CqlTimeuuid,)>(&SELECT_NOW, values![]).await else { return };
+        let Ok(Some((now,))) = executor
+            .read_one::<(CqlTimeuuid,)>(&SELECT_NOW, values![])
+            .await
+        else {
+            return;
+        };
         let after = clock.now();
-        let Ok(now) = time_uuid("system.local", now) else { return };
+        let Ok(now) = time_uuid("system.local", now) else {
+            return;
+        };
         if after.micros() - before.micros() > ANSWER_MAX_MICROS {
             return;
         }
@@ -105,6 +120,9 @@ mod tests {
         skew.micros.store(-1_900_000, Ordering::Relaxed);
         assert_eq!(skew.health(), Ok(()));
         skew.micros.store(-3_100_000, Ordering::Relaxed);
-        assert_eq!(skew.health().unwrap_err(), "the clock of this server is 3 s behind the cluster's");
+        assert_eq!(
+            skew.health().unwrap_err(),
+            "the clock of this server is 3 s behind the cluster's"
+        );
     }
 }

@@ -42,14 +42,22 @@ pub(crate) async fn connect(address: &Address, silence: Duration) -> Result<Sess
         .keepalive_interval(KEEPALIVE_EVERY)
         .keepalive_timeout(silence.max(address.timeout))
         .tcp_nodelay(true)
-        .default_execution_profile_handle(profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle());
+        .default_execution_profile_handle(
+            profile(address)
+                .retry_policy(Arc::new(DefaultRetryPolicy::new()))
+                .build()
+                .into_handle(),
+        );
     if let Some(credentials) = &address.credentials {
         builder = builder.user(&credentials.user, &credentials.password);
     }
     if let Some(name) = &address.data_centre {
         builder = builder.prefer_datacenter(name.clone());
     }
-    builder.build().await.map_err(|error| OpenError::Connect { address: address.to_string(), source: Box::new(error) })
+    builder.build().await.map_err(|error| OpenError::Connect {
+        address: address.to_string(),
+        source: Box::new(error),
+    })
 }
 
 /// The execution profiles. The driver retries reads. It tries a write once, so that the error says whether the write can have been done; the
@@ -62,15 +70,25 @@ pub(crate) fn profiles(address: &Address) -> Profiles {
             .build()
             .into_handle()
     };
-    let again = profile(address).retry_policy(Arc::new(DefaultRetryPolicy::new())).build().into_handle();
-    Profiles { read: again, write: once(), conditional: once(), keyspace: address.keyspace.clone() }
+    let again = profile(address)
+        .retry_policy(Arc::new(DefaultRetryPolicy::new()))
+        .build()
+        .into_handle();
+    Profiles {
+        read: again,
+        write: once(),
+        conditional: once(),
+        keyspace: address.keyspace.clone(),
+    }
 }
 
 fn profile(address: &Address) -> ExecutionProfileBuilder {
     let mut nodes = DefaultPolicy::builder().token_aware(true);
     if let Some(name) = &address.data_centre {
         // All servers of a deployment use one data centre. The quorum of a standby data centre lacks the writes of this one.
-        nodes = nodes.prefer_datacenter(name.clone()).permit_dc_failover(false);
+        nodes = nodes
+            .prefer_datacenter(name.clone())
+            .permit_dc_failover(false);
     }
     ExecutionProfile::builder()
         .consistency(Consistency::LocalQuorum)
@@ -89,9 +107,13 @@ fn trust(tls: &Tls) -> Result<rustls::ClientConfig, OpenError> {
             roots.add_parsable_certificates(found.certs);
         }
         Tls::Roots(file) => {
-            for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(Box::new(error)))? {
+            for certificate in
+                CertificateDer::pem_file_iter(file).map_err(|error| unreadable(Box::new(error)))?
+            {
                 let certificate = certificate.map_err(|error| unreadable(Box::new(error)))?;
-                roots.add(certificate).map_err(|error| unreadable(Box::new(error)))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| unreadable(Box::new(error)))?;
             }
         }
     }
@@ -99,6 +121,10 @@ fn trust(tls: &Tls) -> Result<rustls::ClientConfig, OpenError> {
         return Err(unreadable("no root certificate was found".into()));
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(config.map_err(|error| unreadable(Box::new(error)))?.with_root_certificates(roots).with_no_client_auth())
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(config
+        .map_err(|error| unreadable(Box::new(error)))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
 }

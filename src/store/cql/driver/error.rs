@@ -6,7 +6,10 @@ use crate::store::{Cause, Error};
 
 /// The error of a row that this version cannot decode.
 pub(crate) fn corrupt(table: &'static str, cause: impl Into<Cause>) -> Error {
-    Error::Corrupt { table, cause: cause.into() }
+    Error::Corrupt {
+        table,
+        cause: cause.into(),
+    }
 }
 
 pub(crate) fn unavailable(cause: impl Into<Cause>) -> Error {
@@ -28,13 +31,23 @@ pub(crate) fn of_read(error: ExecutionError) -> Error {
 
 /// The error of a write. The driver tries a write once (see `connect`), so it is the error of the only attempt.
 pub(crate) fn of_write(error: ExecutionError) -> Error {
-    if was_surely_not_done(&error) { Error::Unavailable(Box::new(error)) } else { Error::OutcomeUnknown(Box::new(error)) }
+    if was_surely_not_done(&error) {
+        Error::Unavailable(Box::new(error))
+    } else {
+        Error::OutcomeUnknown(Box::new(error))
+    }
 }
 
 /// The error of a lightweight transaction. Unavailable may arrive after the decision, when the coordinator commits it, and other servers may
 /// complete it: the outcome is unknown.
 pub(crate) fn of_decision(error: ExecutionError) -> Error {
-    if matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unavailable { .. }, _))) {
+    if matches!(
+        error,
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+            DbError::Unavailable { .. },
+            _
+        ))
+    ) {
         return Error::OutcomeUnknown(Box::new(error));
     }
     of_write(error)
@@ -42,7 +55,14 @@ pub(crate) fn of_decision(error: ExecutionError) -> Error {
 
 /// Whether at least one node, though fewer than required, has logged a batch. The cluster will then replay it.
 pub(crate) fn is_logged_once(error: &ExecutionError) -> bool {
-    let ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::WriteTimeout { received, write_type, .. }, _)) = error
+    let ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+        DbError::WriteTimeout {
+            received,
+            write_type,
+            ..
+        },
+        _,
+    )) = error
     else {
         return false;
     };
@@ -51,7 +71,10 @@ pub(crate) fn is_logged_once(error: &ExecutionError) -> bool {
 
 /// Whether no node can have applied the write: it was never sent, or the coordinator refused it first. An overloaded coordinator or replica
 /// may report that after other replicas, or the batch log, have the write.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the driver's enums grow; what is not known is not surely undone")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the driver's enums grow; what is not known is not surely undone"
+)]
 fn was_surely_not_done(error: &ExecutionError) -> bool {
     match error {
         ExecutionError::BadQuery(_)

@@ -34,22 +34,44 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) async fn new(session: Session, profiles: Profiles, statements: &[&[&'static Statement]]) -> Result<Self, PrepareError> {
+    pub(crate) async fn new(
+        session: Session,
+        profiles: Profiles,
+        statements: &[&[&'static Statement]],
+    ) -> Result<Self, PrepareError> {
         let prepared = PreparedStatements::prepare(&session, &profiles, statements).await?;
-        Ok(Self { session, profiles, prepared, permits: Semaphore::new(IN_FLIGHT_MAX), sent: AtomicU64::new(0) })
+        Ok(Self {
+            session,
+            profiles,
+            prepared,
+            permits: Semaphore::new(IN_FLIGHT_MAX),
+            sent: AtomicU64::new(0),
+        })
     }
 
     /// All rows of a statement, which bounds them by its LIMIT or its keys.
-    pub(crate) async fn read<R>(&self, statement: &'static Statement, values: Values) -> Result<Vec<R>>
+    pub(crate) async fn read<R>(
+        &self,
+        statement: &'static Statement,
+        values: Values,
+    ) -> Result<Vec<R>>
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _permit = self.permit().await?;
-        let answer = self.session.execute_unpaged(self.prepared.get(statement), values).await.map_err(of_read)?;
+        let answer = self
+            .session
+            .execute_unpaged(self.prepared.get(statement), values)
+            .await
+            .map_err(of_read)?;
         rows(statement, answer)
     }
 
-    pub(crate) async fn read_one<R>(&self, statement: &'static Statement, values: Values) -> Result<Option<R>>
+    pub(crate) async fn read_one<R>(
+        &self,
+        statement: &'static Statement,
+        values: Values,
+    ) -> Result<Option<R>>
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
@@ -58,7 +80,10 @@ impl Executor {
 
     pub(crate) async fn write(&self, statement: &'static Statement, values: Values) -> Result<()> {
         let _permit = self.permit().await?;
-        self.session.execute_unpaged(self.prepared.get(statement), values).await.map_err(of_write)?;
+        self.session
+            .execute_unpaged(self.prepared.get(statement), values)
+            .await
+            .map_err(of_write)?;
         Ok(())
     }
 
@@ -73,7 +98,9 @@ impl Executor {
             _ => {
                 let _permit = self.permit().await?;
                 let (batch, values) = self.prepared_batch(writes);
-                let Err(error) = self.session.batch(&batch, &values).await else { return Ok(()) };
+                let Err(error) = self.session.batch(&batch, &values).await else {
+                    return Ok(());
+                };
                 if !is_logged_once(&error) {
                     return Err(of_write(error));
                 }
@@ -89,12 +116,20 @@ impl Executor {
 
     /// Compare-and-set by a lightweight transaction. `None` if the condition held; otherwise the present row, in the columns of the answer:
     /// `[applied]`, then the row's own. After `OutcomeUnknown` either may be true.
-    pub(crate) async fn write_if<R>(&self, statement: &'static Statement, values: Values) -> Result<Option<R>>
+    pub(crate) async fn write_if<R>(
+        &self,
+        statement: &'static Statement,
+        values: Values,
+    ) -> Result<Option<R>>
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
         let _permit = self.permit().await?;
-        let answer = self.session.execute_unpaged(self.prepared.get(statement), values).await.map_err(of_write)?;
+        let answer = self
+            .session
+            .execute_unpaged(self.prepared.get(statement), values)
+            .await
+            .map_err(of_write)?;
         decided(answer)
     }
 
@@ -107,20 +142,33 @@ impl Executor {
         let (mut batch, values) = self.prepared_batch(writes);
         batch.set_is_idempotent(false);
         batch.set_execution_profile_handle(Some(self.profiles.conditional.clone()));
-        let answer = self.session.batch(&batch, values).await.map_err(of_decision)?;
+        let answer = self
+            .session
+            .batch(&batch, values)
+            .await
+            .map_err(of_decision)?;
         decided(answer)
     }
 
     async fn permit(&self) -> Result<SemaphorePermit<'_>> {
         let permit = tokio::time::timeout(PERMIT_WAIT_MAX, self.permits.acquire()).await;
-        let permit = permit.map_err(|_| unavailable("too many requests to the cluster are in flight"))?.map_err(unavailable)?;
+        let permit = permit
+            .map_err(|_| unavailable("too many requests to the cluster are in flight"))?
+            .map_err(unavailable)?;
         self.sent.fetch_add(1, Ordering::Relaxed);
         Ok(permit)
     }
 
     fn prepared_batch(&self, writes: Writes) -> (Batch, Vec<Values>) {
-        let statements = writes.statements.into_iter().map(|statement| self.prepared.get(statement).clone().into()).collect();
-        (batch_of(writes.kind, statements, &self.profiles), writes.values)
+        let statements = writes
+            .statements
+            .into_iter()
+            .map(|statement| self.prepared.get(statement).clone().into())
+            .collect();
+        (
+            batch_of(writes.kind, statements, &self.profiles),
+            writes.values,
+        )
     }
 
     pub(crate) fn statements_sent(&self) -> u64 {
@@ -152,7 +200,11 @@ impl Writes {
     }
 
     fn of(kind: BatchType) -> Self {
-        Self { kind, statements: Vec::new(), values: Vec::new() }
+        Self {
+            kind,
+            statements: Vec::new(),
+            values: Vec::new(),
+        }
     }
 
     pub(crate) fn push(&mut self, statement: &'static Statement, values: Values) {
@@ -162,7 +214,12 @@ impl Writes {
 
     /// Adds a write unless the batch has the same one already.
     pub(crate) fn push_once(&mut self, statement: &'static Statement, values: Values) {
-        let is_same = |other: &Values| other.iter().zip(&values).all(|(one, other)| is_same_value(one, other));
+        let is_same = |other: &Values| {
+            other
+                .iter()
+                .zip(&values)
+                .all(|(one, other)| is_same_value(one, other))
+        };
         let mut present = self.statements.iter().zip(&self.values);
         if !present.any(|(other, others)| std::ptr::eq(*other, statement) && is_same(others)) {
             self.push(statement, values);
@@ -194,8 +251,13 @@ fn is_same_value(one: &Value, other: &Value) -> bool {
 }
 
 /// Runs requests concurrently, at most [`CONCURRENCY`] of them, and returns their results in order.
-pub(crate) async fn concurrently<T>(requests: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
-    stream::iter(requests).buffered(CONCURRENCY).try_collect().await
+pub(crate) async fn concurrently<T>(
+    requests: Vec<impl Future<Output = Result<T>>>,
+) -> Result<Vec<T>> {
+    stream::iter(requests)
+        .buffered(CONCURRENCY)
+        .try_collect()
+        .await
 }
 
 fn rows<R>(statement: &Statement, answer: QueryResult) -> Result<Vec<R>>
@@ -206,9 +268,12 @@ where
         tracing::error!(statement = statement.name, %cause, "the store cannot decode the rows of a statement; run `wideroom verify`");
         corrupt("a table", cause)
     };
-    let rows = answer.into_rows_result().map_err(|error| unreadable(error.into()))?;
+    let rows = answer
+        .into_rows_result()
+        .map_err(|error| unreadable(error.into()))?;
     let rows = rows.rows::<R>().map_err(|error| unreadable(error.into()))?;
-    rows.collect::<Result<_, _>>().map_err(|error| unreadable(error.into()))
+    rows.collect::<Result<_, _>>()
+        .map_err(|error| unreadable(error.into()))
 }
 
 /// Reads `[applied]`, the first column. If it is true, Cassandra sends nothing else, and ScyllaDB the previous row.
@@ -217,13 +282,24 @@ where
     R: for<'frame> DeserializeRow<'frame, 'frame>,
 {
     let unreadable = |cause: crate::store::Cause| Error::OutcomeUnknown(cause);
-    let rows = answer.into_rows_result().map_err(|error| unreadable(error.into()))?;
-    let first = rows.rows::<scylla::value::Row>().map_err(|error| unreadable(error.into()))?.next();
-    let first =
-        first.ok_or_else(|| unreadable("a conditional write without an answer".into()))?.map_err(|error| unreadable(error.into()))?;
-    let is_applied = matches!(first.columns.first(), Some(Some(scylla::value::CqlValue::Boolean(true))));
+    let rows = answer
+        .into_rows_result()
+        .map_err(|error| unreadable(error.into()))?;
+    let first = rows
+        .rows::<scylla::value::Row>()
+        .map_err(|error| unreadable(error.into()))?
+        .next();
+    let first = first
+        .ok_or_else(|| unreadable("a conditional write without an answer".into()))?
+        .map_err(|error| unreadable(error.into()))?;
+    let is_applied = matches!(
+        first.columns.first(),
+        Some(Some(scylla::value::CqlValue::Boolean(true)))
+    );
     if is_applied {
         return Ok(None);
     }
-    rows.first_row::<R>().map(Some).map_err(|error| unreadable(error.into()))
+    rows.first_row::<R>()
+        .map(Some)
+        .map_err(|error| unreadable(error.into()))
 }

@@ -32,78 +32,153 @@ pub struct Migrated {
 }
 
 /// Applies all missing migrations.
-pub async fn migrate(address: &Address, replication: Option<usize>, clock: &dyn Clock) -> Result<Migrated, OpenError> {
+pub async fn migrate(
+    address: &Address,
+    replication: Option<usize>,
+    clock: &dyn Clock,
+) -> Result<Migrated, OpenError> {
     let session = connect(address, STATEMENT_MAX).await?;
-    let failed = |error: ExecutionError| OpenError::Migrate { source: Box::new(error) };
+    let failed = |error: ExecutionError| OpenError::Migrate {
+        source: Box::new(error),
+    };
     let (data_centre, nodes) = data_centre(&session, address)?;
     let replication = replication.unwrap_or(nodes.clamp(1, REPLICATION_DEFAULT_MAX));
     if replication > nodes {
-        return Err(OpenError::Replication { replication, nodes, data_centre });
+        return Err(OpenError::Replication {
+            replication,
+            nodes,
+            data_centre,
+        });
     }
     let keyspace = &address.keyspace;
     let made = format!(
         "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', '{data_centre}': {replication}}}"
     );
-    session.query_unpaged(patient(&made), ()).await.map_err(failed)?;
-    session.query_unpaged(patient(&in_keyspace(SCHEMA_MIGRATIONS, keyspace)), ()).await.map_err(failed)?;
+    session
+        .query_unpaged(patient(&made), ())
+        .await
+        .map_err(failed)?;
+    session
+        .query_unpaged(patient(&in_keyspace(SCHEMA_MIGRATIONS, keyspace)), ())
+        .await
+        .map_err(failed)?;
     let mut applied = Vec::new();
     for migration in MIGRATIONS {
         if is_applied(&session, keyspace, migration).await? {
             continue;
         }
         for statement in migration.statements {
-            session.query_unpaged(patient(&in_keyspace(statement, keyspace)), ()).await.map_err(failed)?;
+            session
+                .query_unpaged(patient(&in_keyspace(statement, keyspace)), ())
+                .await
+                .map_err(failed)?;
         }
-        let record = format!("INSERT INTO \"{keyspace}\".schema_migrations (version, checksum, applied_at) VALUES (?, ?, ?) IF NOT EXISTS");
-        let row = (migration.version, migration.checksum(), clock.now().micros());
-        session.query_unpaged(patient(&record), row).await.map_err(failed)?;
+        let record = format!(
+            "INSERT INTO \"{keyspace}\".schema_migrations (version, checksum, applied_at) VALUES (?, ?, ?) IF NOT EXISTS"
+        );
+        let row = (
+            migration.version,
+            migration.checksum(),
+            clock.now().micros(),
+        );
+        session
+            .query_unpaged(patient(&record), row)
+            .await
+            .map_err(failed)?;
         applied.push(migration.version);
     }
-    Ok(Migrated { data_centre, replication, applied, version: newest() })
+    Ok(Migrated {
+        data_centre,
+        replication,
+        applied,
+        version: newest(),
+    })
 }
 
 /// Checks that the keyspace has the schema of this version. The error says what the operator can do.
 pub(crate) async fn check(session: &Session, address: &Address) -> Result<(), OpenError> {
-    let missing = || OpenError::NotMigrated { address: address.to_string() };
+    let missing = || OpenError::NotMigrated {
+        address: address.to_string(),
+    };
     for migration in MIGRATIONS {
         if !is_applied(session, &address.keyspace, migration).await? {
             return Err(missing());
         }
     }
-    let newer = format!("SELECT version FROM \"{}\".schema_migrations WHERE version = ?", address.keyspace);
-    let rows = session.query_unpaged(newer, (newest() + 1,)).await.map_err(|error| OpenError::Migrate { source: Box::new(error) })?;
-    let is_newer = rows.into_rows_result().is_ok_and(|rows| rows.rows_num() > 0);
-    if is_newer { Err(OpenError::Newer { address: address.to_string(), version: newest() }) } else { Ok(()) }
+    let newer = format!(
+        "SELECT version FROM \"{}\".schema_migrations WHERE version = ?",
+        address.keyspace
+    );
+    let rows = session
+        .query_unpaged(newer, (newest() + 1,))
+        .await
+        .map_err(|error| OpenError::Migrate {
+            source: Box::new(error),
+        })?;
+    let is_newer = rows
+        .into_rows_result()
+        .is_ok_and(|rows| rows.rows_num() > 0);
+    if is_newer {
+        Err(OpenError::Newer {
+            address: address.to_string(),
+            version: newest(),
+        })
+    } else {
+        Ok(())
+    }
 }
 
 fn newest() -> i32 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
-async fn is_applied(session: &Session, keyspace: &str, migration: &Migration) -> Result<bool, OpenError> {
-    let mut read = Statement::new(format!("SELECT checksum FROM \"{keyspace}\".schema_migrations WHERE version = ?"));
+async fn is_applied(
+    session: &Session,
+    keyspace: &str,
+    migration: &Migration,
+) -> Result<bool, OpenError> {
+    let mut read = Statement::new(format!(
+        "SELECT checksum FROM \"{keyspace}\".schema_migrations WHERE version = ?"
+    ));
     read.set_consistency(Consistency::LocalQuorum);
     let answer = match session.query_unpaged(read, (migration.version,)).await {
         Ok(answer) => answer,
         // The table does not exist yet.
-        Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => return Ok(false),
+        Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+            DbError::Invalid,
+            _,
+        ))) => return Ok(false),
         Err(ExecutionError::PrepareError(_)) => return Ok(false),
-        Err(error) => return Err(OpenError::Migrate { source: Box::new(error) }),
+        Err(error) => {
+            return Err(OpenError::Migrate {
+                source: Box::new(error),
+            });
+        }
     };
     let broken = |source: crate::store::Cause| OpenError::Migrate { source };
-    let rows = answer.into_rows_result().map_err(|error| broken(Box::new(error)))?;
-    let row = rows.maybe_first_row::<(Option<String>,)>().map_err(|error| broken(Box::new(error)))?;
+    let rows = answer
+        .into_rows_result()
+        .map_err(|error| broken(Box::new(error)))?;
+    let row = rows
+        .maybe_first_row::<(Option<String>,)>()
+        .map_err(|error| broken(Box::new(error)))?;
     match row {
         None => Ok(false),
         Some((checksum,)) if checksum.as_deref() == Some(migration.checksum().as_str()) => Ok(true),
-        Some(_) => Err(OpenError::OtherSchema { version: migration.version }),
+        Some(_) => Err(OpenError::OtherSchema {
+            version: migration.version,
+        }),
     }
 }
 
 /// The data centre of the keyspace, and its number of nodes.
 fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), OpenError> {
     let state = session.get_cluster_state();
-    let centres: Vec<&str> = state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref()).collect();
+    let centres: Vec<&str> = state
+        .get_nodes_info()
+        .iter()
+        .filter_map(|node| node.datacenter.as_deref())
+        .collect();
     let name = match &address.data_centre {
         Some(name) => name.clone(),
         None => {
@@ -112,17 +187,25 @@ fn data_centre(session: &Session, address: &Address) -> Result<(String, usize), 
             names.dedup();
             match names.as_slice() {
                 [only] => (*only).to_owned(),
-                names => return Err(OpenError::DataCentre { names: names.join(", ") }),
+                names => {
+                    return Err(OpenError::DataCentre {
+                        names: names.join(", "),
+                    });
+                }
             }
         }
     };
     let nodes = centres.iter().filter(|centre| **centre == name).count();
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let is_plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     if nodes == 0 || !is_plain {
         let mut names = centres;
         names.sort_unstable();
         names.dedup();
-        return Err(OpenError::DataCentre { names: names.join(", ") });
+        return Err(OpenError::DataCentre {
+            names: names.join(", "),
+        });
     }
     Ok((name, nodes))
 }

@@ -26,12 +26,22 @@ pub enum OpenError {
     )]
     DataCentre { names: String },
     #[error("{replication} replicas want as many nodes, and {data_centre} has {nodes}")]
-    Replication { replication: usize, nodes: usize, data_centre: String },
-    #[error("{address} lacks tables of this version: run `wideroom migrate --store {address}` first")]
+    Replication {
+        replication: usize,
+        nodes: usize,
+        data_centre: String,
+    },
+    #[error(
+        "{address} lacks tables of this version: run `wideroom migrate --store {address}` first"
+    )]
     NotMigrated { address: String },
-    #[error("{address} was migrated by a newer wideroom than this one, which knows version {version}: upgrade this server")]
+    #[error(
+        "{address} was migrated by a newer wideroom than this one, which knows version {version}: upgrade this server"
+    )]
     Newer { address: String, version: i32 },
-    #[error("the tables of version {version} are not those of this wideroom: is the keyspace another program's?")]
+    #[error(
+        "the tables of version {version} are not those of this wideroom: is the keyspace another program's?"
+    )]
     OtherSchema { version: i32 },
     #[error("a statement could not be prepared: {source}")]
     Prepare {

@@ -8,7 +8,10 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// All migrations, in order. A released one never changes. Every statement can be repeated.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration { version: 1, statements: TABLES }];
+pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    statements: TABLES,
+}];
 
 pub(crate) struct Migration {
     pub(crate) version: i32,
@@ -23,19 +26,32 @@ impl Migration {
             hash.update(statement.as_bytes());
             hash.update([0]);
         }
-        hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+        hash.finalize()[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 
 /// Fills in the keyspace and the table id. The id follows from the names, so two concurrent migrations create one table.
 pub(crate) fn in_keyspace(statement: &str, keyspace: &str) -> String {
-    let table = statement.split("{keyspace}.").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
-    let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("wideroom {keyspace}.{table}").as_bytes());
-    statement.replace("{keyspace}", &format!("\"{keyspace}\"")).replace("{id}", &id.to_string())
+    let table = statement
+        .split("{keyspace}.")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or_default();
+    let id = Uuid::new_v5(
+        &Uuid::NAMESPACE_OID,
+        format!("wideroom {keyspace}.{table}").as_bytes(),
+    );
+    statement
+        .replace("{keyspace}", &format!("\"{keyspace}\""))
+        .replace("{id}", &id.to_string())
 }
 
 /// The table of applied migrations.
-pub(crate) const SCHEMA_MIGRATIONS: &str = "CREATE TABLE IF NOT EXISTS {keyspace}.schema_migrations (
+pub(crate) const SCHEMA_MIGRATIONS: &str =
+    "CREATE TABLE IF NOT EXISTS {keyspace}.schema_migrations (
     version int PRIMARY KEY,
     checksum text,
     applied_at bigint
@@ -184,15 +200,28 @@ mod tests {
 
     #[test]
     fn migrations_count_up_from_one() {
-        let versions: Vec<_> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        let versions: Vec<_> = MIGRATIONS
+            .iter()
+            .map(|migration| migration.version)
+            .collect();
         assert_eq!(versions, (1..).take(versions.len()).collect::<Vec<_>>());
     }
 
     #[test]
     fn every_table_has_an_id_of_its_own_in_each_keyspace() {
-        let all: Vec<_> = MIGRATIONS.iter().flat_map(|migration| migration.statements).chain([&SCHEMA_MIGRATIONS]).collect();
-        let made = |keyspace| all.iter().map(move |statement| in_keyspace(statement, keyspace));
-        let mut ids: Vec<_> = made("one").chain(made("other")).filter_map(|text| Some(text.split("ID = ").nth(1)?.to_owned())).collect();
+        let all: Vec<_> = MIGRATIONS
+            .iter()
+            .flat_map(|migration| migration.statements)
+            .chain([&SCHEMA_MIGRATIONS])
+            .collect();
+        let made = |keyspace| {
+            all.iter()
+                .map(move |statement| in_keyspace(statement, keyspace))
+        };
+        let mut ids: Vec<_> = made("one")
+            .chain(made("other"))
+            .filter_map(|text| Some(text.split("ID = ").nth(1)?.to_owned()))
+            .collect();
         assert!(ids.iter().all(|id| Uuid::try_parse(id).is_ok()), "{ids:?}");
         ids.sort_unstable();
         ids.dedup();

@@ -44,16 +44,25 @@ pub(crate) struct Profiles {
 pub(crate) struct PreparedStatements(HashMap<usize, PreparedStatement>);
 
 impl PreparedStatements {
-    pub(crate) async fn prepare(session: &Session, profiles: &Profiles, all: &[&[&'static Statement]]) -> Result<Self, PrepareError> {
+    pub(crate) async fn prepare(
+        session: &Session,
+        profiles: &Profiles,
+        all: &[&[&'static Statement]],
+    ) -> Result<Self, PrepareError> {
         let mut prepared = HashMap::new();
         for statement in all.iter().copied().flatten() {
-            prepared.insert(statement.identity(), prepare(session, profiles, statement).await?);
+            prepared.insert(
+                statement.identity(),
+                prepare(session, profiles, statement).await?,
+            );
         }
         Ok(Self(prepared))
     }
 
     pub(crate) fn get(&self, statement: &'static Statement) -> &PreparedStatement {
-        self.0.get(&statement.identity()).expect("every file with statements is listed where the store opens")
+        self.0
+            .get(&statement.identity())
+            .expect("every file with statements is listed where the store opens")
     }
 }
 
@@ -62,7 +71,9 @@ async fn prepare(
     profiles: &Profiles,
     Statement { kind, text, .. }: &Statement,
 ) -> Result<PreparedStatement, PrepareError> {
-    let mut statement = session.prepare(in_keyspace(text, &profiles.keyspace)).await?;
+    let mut statement = session
+        .prepare(in_keyspace(text, &profiles.keyspace))
+        .await?;
     let profile = match kind {
         Kind::Read => &profiles.read,
         Kind::Write => &profiles.write,
@@ -77,7 +88,10 @@ async fn prepare(
 
 /// Puts the keyspace before the table, which follows the first of these words.
 fn in_keyspace(text: &str, keyspace: &str) -> String {
-    let word = ["INSERT INTO ", "UPDATE ", " FROM "].into_iter().find(|word| text.contains(word)).unwrap_or_default();
+    let word = ["INSERT INTO ", "UPDATE ", " FROM "]
+        .into_iter()
+        .find(|word| text.contains(word))
+        .unwrap_or_default();
     if text.contains(" FROM system.") {
         return text.to_owned();
     }
@@ -105,10 +119,22 @@ mod tests {
     #[test]
     fn a_statement_names_its_keyspace() {
         for (text, expected) in [
-            ("INSERT INTO t (a) VALUES (?)", "INSERT INTO \"k\".t (a) VALUES (?)"),
-            ("UPDATE t USING TIMESTAMP ? SET a = ?", "UPDATE \"k\".t USING TIMESTAMP ? SET a = ?"),
-            ("DELETE a FROM t WHERE b = ?", "DELETE a FROM \"k\".t WHERE b = ?"),
-            ("SELECT a FROM t WHERE b = ?", "SELECT a FROM \"k\".t WHERE b = ?"),
+            (
+                "INSERT INTO t (a) VALUES (?)",
+                "INSERT INTO \"k\".t (a) VALUES (?)",
+            ),
+            (
+                "UPDATE t USING TIMESTAMP ? SET a = ?",
+                "UPDATE \"k\".t USING TIMESTAMP ? SET a = ?",
+            ),
+            (
+                "DELETE a FROM t WHERE b = ?",
+                "DELETE a FROM \"k\".t WHERE b = ?",
+            ),
+            (
+                "SELECT a FROM t WHERE b = ?",
+                "SELECT a FROM \"k\".t WHERE b = ?",
+            ),
         ] {
             assert_eq!(in_keyspace(text, "k"), expected);
         }

@@ -91,17 +91,26 @@ pub(crate) fn user(table: &'static str, name: &str) -> Result<UserId> {
 
 /// An order key in a maximum register.
 pub(crate) fn order_key(table: &'static str, bytes: &[u8]) -> Result<OrderKey> {
-    bytes.try_into().map(OrderKey).map_err(|_| corrupt(table, "an order key has 16 bytes"))
+    bytes
+        .try_into()
+        .map(OrderKey)
+        .map_err(|_| corrupt(table, "an order key has 16 bytes"))
 }
 
 pub(crate) fn marker(table: &'static str, bytes: &[u8]) -> Result<ReadMarker> {
-    bytes.try_into().map(ReadMarker::from_bytes).map_err(|_| corrupt(table, "a read marker has 24 bytes"))
+    bytes
+        .try_into()
+        .map(ReadMarker::from_bytes)
+        .map_err(|_| corrupt(table, "a read marker has 24 bytes"))
 }
 
 /// Any order key as a bound of a timeuuid column, also one that no id has: CQL compares the time, then the other bytes.
 pub(crate) fn time_uuid_bound(key: OrderKey) -> CqlValue {
     const TICKS_MAX: u64 = (1 << 60) - 1;
-    let (ticks, rest) = key.0.split_first_chunk::<8>().expect("an order key has sixteen bytes");
+    let (ticks, rest) = key
+        .0
+        .split_first_chunk::<8>()
+        .expect("an order key has sixteen bytes");
     let [a, b, c, d, e, f, g, h] = u64::from_be_bytes(*ticks).min(TICKS_MAX).to_be_bytes();
     let mut bytes = [e, f, g, h, c, d, a | 0x10, b, 0, 0, 0, 0, 0, 0, 0, 0];
     for (to, from) in bytes[8..].iter_mut().zip(rest) {

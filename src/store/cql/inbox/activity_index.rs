@@ -37,7 +37,10 @@ pub(crate) struct ActivityHint {
 impl ActivityHint {
     /// The first position of the list that the entry can have, unless it has another hint.
     pub(crate) fn first(&self) -> InboxKey {
-        InboxKey { activity: latest_by_hint(self.slot, self.key.activity), ..self.key }
+        InboxKey {
+            activity: latest_by_hint(self.slot, self.key.activity),
+            ..self.key
+        }
     }
 }
 
@@ -70,9 +73,17 @@ pub(crate) struct ActivityScan<'a> {
 
 impl<'a> ActivityScan<'a> {
     /// A scan whose reader wants about so many entries.
-    pub(crate) fn new(inboxes: &'a Inboxes, user: &'a UserId, cut: &Cut<InboxKey>, direction: Direction, wanted: usize) -> Self {
+    pub(crate) fn new(
+        inboxes: &'a Inboxes,
+        user: &'a UserId,
+        cut: &Cut<InboxKey>,
+        direction: Direction,
+        wanted: usize,
+    ) -> Self {
         let slot = |bound: &std::ops::Bound<InboxKey>| match bound {
-            std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) => Some(slot_of(key.activity)),
+            std::ops::Bound::Included(key) | std::ops::Bound::Excluded(key) => {
+                Some(slot_of(key.activity))
+            }
             std::ops::Bound::Unbounded => None,
         };
         let wanted = i32::try_from(wanted.saturating_mul(2)).unwrap_or(READ_MAX);
@@ -104,7 +115,10 @@ impl<'a> ActivityScan<'a> {
             };
             hints.extend(read);
             let Some(last) = hints.last().filter(|_| !is_last).map(|hint| hint.slot) else {
-                return Ok(Some(ActivityRun { hints, reached: None }));
+                return Ok(Some(ActivityRun {
+                    hints,
+                    reached: None,
+                }));
             };
             let whole = hints.partition_point(|hint| hint.slot != last);
             if whole > 0 {
@@ -116,17 +130,37 @@ impl<'a> ActivityScan<'a> {
     }
 
     async fn read(&self) -> Result<Vec<ActivityHint>> {
-        let Self { user, newest, oldest, limit, .. } = *self;
+        let Self {
+            user,
+            newest,
+            oldest,
+            limit,
+            ..
+        } = *self;
         let (statement, values) = match (self.direction, self.at) {
-            (Direction::Forward, At::After(slot, conversation)) => (&SELECT_OLDER_THAN, values![user, slot, conversation, oldest, limit]),
-            (Direction::Forward, At::Start | At::End) => (&SELECT_OLDER, values![user, newest, oldest, limit]),
-            (Direction::Backward, At::After(slot, conversation)) => (&SELECT_NEWER_THAN, values![user, slot, conversation, newest, limit]),
-            (Direction::Backward, At::Start | At::End) => (&SELECT_NEWER, values![user, oldest, newest, limit]),
+            (Direction::Forward, At::After(slot, conversation)) => (
+                &SELECT_OLDER_THAN,
+                values![user, slot, conversation, oldest, limit],
+            ),
+            (Direction::Forward, At::Start | At::End) => {
+                (&SELECT_OLDER, values![user, newest, oldest, limit])
+            }
+            (Direction::Backward, At::After(slot, conversation)) => (
+                &SELECT_NEWER_THAN,
+                values![user, slot, conversation, newest, limit],
+            ),
+            (Direction::Backward, At::Start | At::End) => {
+                (&SELECT_NEWER, values![user, oldest, newest, limit])
+            }
         };
-        let rows: Vec<(i32, uuid::Uuid, i64)> = self.inboxes.executor.read(statement, values).await?;
+        let rows: Vec<(i32, uuid::Uuid, i64)> =
+            self.inboxes.executor.read(statement, values).await?;
         let hint = |(slot, conversation, activity)| ActivityHint {
             slot,
-            key: InboxKey { activity: Timestamp::from_micros(activity), conversation: ConversationId(conversation) },
+            key: InboxKey {
+                activity: Timestamp::from_micros(activity),
+                conversation: ConversationId(conversation),
+            },
         };
         Ok(rows.into_iter().map(hint).collect())
     }
@@ -161,7 +195,13 @@ impl Inboxes {
             self.put_hint(&mut writes, user, conversation, activity);
         }
         for hint in stale.hints {
-            self.delete_hint(&mut writes, user, hint.key.conversation, hint.slot, hint.key.activity);
+            self.delete_hint(
+                &mut writes,
+                user,
+                hint.key.conversation,
+                hint.slot,
+                hint.key.activity,
+            );
         }
         if let Err(error) = self.executor.write_all(writes).await {
             tracing::debug!(%error, "the store failed to delete stale rows of the activity index; the next page deletes them");

@@ -13,7 +13,9 @@ use uuid::Uuid;
 use super::Inboxes;
 use super::activity_index::ActivityScan;
 use super::row::with_head;
-use crate::model::{ChangeId, ConversationId, Cut, Direction, InboxKey, InboxRow, OrderKey, TimeUuid, UserId};
+use crate::model::{
+    ChangeId, ConversationId, Cut, Direction, InboxKey, InboxRow, OrderKey, TimeUuid, UserId,
+};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, time_uuid_bound, values};
 use crate::store::cql::message::change_log::day_of;
@@ -35,10 +37,31 @@ statements! {
 }
 
 impl Inboxes {
-    pub(crate) async fn inbox_changes(&self, user: &UserId, after: OrderKey, limit: usize) -> Result<Option<Vec<ChangedRow>>> {
-        let (logged, heads, short) = try_join3(self.logged(user, after), self.large_heads(user), self.short_inbox(user)).await?;
-        let Some(logged) = logged else { return Ok(None) };
-        let mut changed = Changed { inboxes: self, user, after, limit, logged, heads, examined: HashSet::new(), rows: Vec::new() };
+    pub(crate) async fn inbox_changes(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Option<Vec<ChangedRow>>> {
+        let (logged, heads, short) = try_join3(
+            self.logged(user, after),
+            self.large_heads(user),
+            self.short_inbox(user),
+        )
+        .await?;
+        let Some(logged) = logged else {
+            return Ok(None);
+        };
+        let mut changed = Changed {
+            inboxes: self,
+            user,
+            after,
+            limit,
+            logged,
+            heads,
+            examined: HashSet::new(),
+            rows: Vec::new(),
+        };
         let is_within = match short {
             Some(rows) => changed.take(rows),
             None => changed.find().await?,
@@ -55,8 +78,14 @@ impl Inboxes {
     }
 
     /// The newest logged change of each conversation after a position. `None` if there are too many.
-    async fn logged(&self, user: &UserId, after: OrderKey) -> Result<Option<HashMap<ConversationId, ChangeId>>> {
-        let Some(log) = self.inbox_log(user, after).await? else { return Ok(None) };
+    async fn logged(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+    ) -> Result<Option<HashMap<ConversationId, ChangeId>>> {
+        let Some(log) = self.inbox_log(user, after).await? else {
+            return Ok(None);
+        };
         let mut newest = HashMap::new();
         for (change, conversation) in log {
             let known = newest.entry(conversation).or_insert(change);
@@ -65,7 +94,11 @@ impl Inboxes {
         Ok(Some(newest))
     }
 
-    pub(crate) async fn inbox_log(&self, user: &UserId, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+    pub(crate) async fn inbox_log(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
         let today = day_of(self.clock.now().plus_micros(AHEAD_MICROS));
         let days = day_of(after.moment()).max(today - DAYS_KEPT)..=today;
         let found = try_join_all(days.map(|day| self.logged_on(user, day, after))).await?;
@@ -73,12 +106,24 @@ impl Inboxes {
         Ok(found.map(|days| days.concat()))
     }
 
-    async fn logged_on(&self, user: &UserId, day: i32, after: OrderKey) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+    async fn logged_on(
+        &self,
+        user: &UserId,
+        day: i32,
+        after: OrderKey,
+    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
         let mut found = Vec::new();
         let mut before = OrderKey::MAX;
         while found.len() < CHANGES_MAX {
-            let values = values![user, day, time_uuid_bound(after), time_uuid_bound(before), READ_MAX];
-            let rows: Vec<(CqlTimeuuid, Uuid)> = self.executor.read(&SELECT_INBOX_CHANGES, values).await?;
+            let values = values![
+                user,
+                day,
+                time_uuid_bound(after),
+                time_uuid_bound(before),
+                READ_MAX
+            ];
+            let rows: Vec<(CqlTimeuuid, Uuid)> =
+                self.executor.read(&SELECT_INBOX_CHANGES, values).await?;
             let is_last = rows.len() < READ_MAX.unsigned_abs() as usize;
             for (change, conversation) in rows {
                 let change = time_uuid("changes_by_user", change)?;
@@ -108,17 +153,41 @@ struct Changed<'a> {
 impl Changed<'_> {
     /// Examines every conversation that may have changed. False if more have changed than the limit allows.
     async fn find(&mut self) -> Result<bool> {
-        let moved = self.heads.iter().filter(|(_, head)| head.newest().is_some_and(|newest| newest.order_key() > self.after));
-        let noted = self.logged.keys().chain(moved.map(|(conversation, _)| conversation)).copied().collect();
+        let moved = self.heads.iter().filter(|(_, head)| {
+            head.newest()
+                .is_some_and(|newest| newest.order_key() > self.after)
+        });
+        let noted = self
+            .logged
+            .keys()
+            .chain(moved.map(|(conversation, _)| conversation))
+            .copied()
+            .collect();
         if !self.examine(noted).await? {
             return Ok(false);
         }
         // The activity of an entry is never before its last message: entries last active before the position have no later message.
-        let last = InboxKey { activity: self.after.moment(), conversation: ConversationId(Uuid::nil()) };
-        let cut = Cut { start: Bound::Unbounded, end: Bound::Included(last) };
-        let mut scan = ActivityScan::new(self.inboxes, self.user, &cut, Direction::Forward, self.limit);
+        let last = InboxKey {
+            activity: self.after.moment(),
+            conversation: ConversationId(Uuid::nil()),
+        };
+        let cut = Cut {
+            start: Bound::Unbounded,
+            end: Bound::Included(last),
+        };
+        let mut scan = ActivityScan::new(
+            self.inboxes,
+            self.user,
+            &cut,
+            Direction::Forward,
+            self.limit,
+        );
         while let Some(run) = scan.next().await? {
-            let recent = run.hints.iter().filter(|hint| hint.first() <= last).map(|hint| hint.key.conversation);
+            let recent = run
+                .hints
+                .iter()
+                .filter(|hint| hint.first() <= last)
+                .map(|hint| hint.key.conversation);
             if !self.examine(recent.collect()).await? {
                 return Ok(false);
             }
@@ -142,9 +211,16 @@ impl Changed<'_> {
             let head = self.heads.get(&row.conversation);
             let row = head.map_or(row, |head| with_head(row, head));
             let of_head = head.and_then(|head| head.newest_change);
-            let newest: Option<TimeUuid> = row.last_message.max(self.logged.get(&row.conversation).copied()).max(of_head);
+            let newest: Option<TimeUuid> = row
+                .last_message
+                .max(self.logged.get(&row.conversation).copied())
+                .max(of_head);
             if let Some(newest_change) = newest.filter(|newest| newest.order_key() > self.after) {
-                self.rows.push(ChangedRow { newest_change, conversation: row.conversation, row: Some(row) });
+                self.rows.push(ChangedRow {
+                    newest_change,
+                    conversation: row.conversation,
+                    row: Some(row),
+                });
             }
         }
         self.rows.len() <= self.limit
@@ -152,9 +228,20 @@ impl Changed<'_> {
 
     /// Adds logged changes of conversations that the user has left, without a row.
     fn take_left(&mut self) -> bool {
-        let shown: HashSet<_> = self.rows.iter().map(|changed| changed.conversation).collect();
-        let left = self.logged.iter().filter(|(conversation, _)| !shown.contains(conversation));
-        let left = left.map(|(conversation, change)| ChangedRow { newest_change: *change, conversation: *conversation, row: None });
+        let shown: HashSet<_> = self
+            .rows
+            .iter()
+            .map(|changed| changed.conversation)
+            .collect();
+        let left = self
+            .logged
+            .iter()
+            .filter(|(conversation, _)| !shown.contains(conversation));
+        let left = left.map(|(conversation, change)| ChangedRow {
+            newest_change: *change,
+            conversation: *conversation,
+            row: None,
+        });
         self.rows.extend(left);
         self.rows.len() <= self.limit
     }

@@ -19,7 +19,15 @@ statements! {
     UPDATE_ARCHIVE: Write "UPDATE inbox_by_user USING TIMESTAMP ? SET archived_at = ? WHERE user_id = ? AND conversation_id = ?";
 }
 
-type FlagColumns = (Option<Vec<u8>>, Option<bool>, Option<bool>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+type FlagColumns = (
+    Option<Vec<u8>>,
+    Option<bool>,
+    Option<bool>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+);
 
 /// Flags, with the write timestamp of each.
 pub(crate) struct WrittenFlags {
@@ -30,16 +38,44 @@ pub(crate) struct WrittenFlags {
 }
 
 /// Decodes the flags of a row. A flag that was never set is off, and an archive at zero is none.
-pub(crate) fn decode_flags(is_muted: Option<bool>, is_pinned: Option<bool>, archived_at: Option<i64>) -> Flags {
-    let archived_at = archived_at.map(Timestamp::from_micros).filter(|archived_at| *archived_at != NO_ARCHIVE);
-    Flags { is_muted: is_muted.unwrap_or_default(), is_pinned: is_pinned.unwrap_or_default(), archived_at }
+pub(crate) fn decode_flags(
+    is_muted: Option<bool>,
+    is_pinned: Option<bool>,
+    archived_at: Option<i64>,
+) -> Flags {
+    let archived_at = archived_at
+        .map(Timestamp::from_micros)
+        .filter(|archived_at| *archived_at != NO_ARCHIVE);
+    Flags {
+        is_muted: is_muted.unwrap_or_default(),
+        is_pinned: is_pinned.unwrap_or_default(),
+        archived_at,
+    }
 }
 
 impl Inboxes {
     /// The flags of an entry. `None` if the user was never in the conversation.
-    pub(crate) async fn flags(&self, user: &UserId, conversation: ConversationId) -> Result<Option<WrittenFlags>> {
-        let columns = self.executor.read_one::<FlagColumns>(&SELECT_FLAGS, values![user, conversation]).await?;
-        let Some((Some(_membership), is_muted, is_pinned, archived_at, muted_at, pinned_at, archive_at)) = columns else { return Ok(None) };
+    pub(crate) async fn flags(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+    ) -> Result<Option<WrittenFlags>> {
+        let columns = self
+            .executor
+            .read_one::<FlagColumns>(&SELECT_FLAGS, values![user, conversation])
+            .await?;
+        let Some((
+            Some(_membership),
+            is_muted,
+            is_pinned,
+            archived_at,
+            muted_at,
+            pinned_at,
+            archive_at,
+        )) = columns
+        else {
+            return Ok(None);
+        };
         let at = Option::unwrap_or_default;
         Ok(Some(WrittenFlags {
             flags: decode_flags(is_muted, is_pinned, archived_at),
@@ -49,15 +85,26 @@ impl Inboxes {
         }))
     }
 
-    pub(crate) fn put_flags(&self, writes: &mut Writes, user: &UserId, to: &FlagsChange, before: &WrittenFlags) {
+    pub(crate) fn put_flags(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        to: &FlagsChange,
+        before: &WrittenFlags,
+    ) {
         let moment = to.change.moment().micros();
         if to.muted.is_some() || to.pinned.is_some() {
             let muted_at = to.muted.map(|_| before.muted_at);
             let pinned_at = to.pinned.map(|_| before.pinned_at);
             let at = moment.max(muted_at.max(pinned_at).unwrap_or_default() + 1);
-            writes.push(&UPDATE_FLAGS, values![at, to.muted, to.pinned, user, to.conversation]);
+            writes.push(
+                &UPDATE_FLAGS,
+                values![at, to.muted, to.pinned, user, to.conversation],
+            );
         }
-        let archive = |at: i64, archived_at: Timestamp| -> Values { values![at, archived_at, user, to.conversation] };
+        let archive = |at: i64, archived_at: Timestamp| -> Values {
+            values![at, archived_at, user, to.conversation]
+        };
         let later = moment.max(before.archive_at + 1);
         match to.archive {
             Some(Archive::Begin(begun)) => writes.push(&UPDATE_ARCHIVE, archive(later, begun)),

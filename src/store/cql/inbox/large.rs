@@ -24,18 +24,28 @@ statements! {
 impl Inboxes {
     /// The listed large conversations of a user. The list may still have some that the user has left.
     pub(super) async fn listed_large(&self, user: &UserId) -> Result<Vec<ConversationId>> {
-        let rows: Vec<(Uuid,)> = self.executor.read(&SELECT_LARGE, values![user, ROWS_MAX]).await?;
+        let rows: Vec<(Uuid,)> = self
+            .executor
+            .read(&SELECT_LARGE, values![user, ROWS_MAX])
+            .await?;
         Ok(rows.into_iter().map(|(id,)| ConversationId(id)).collect())
     }
 
     pub(crate) async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
         let listed = self.listed_large(user).await?;
         let rows = self.own_rows(user, &listed).await?;
-        Ok(listed.into_iter().filter(|conversation| rows.contains_key(conversation)).collect())
+        Ok(listed
+            .into_iter()
+            .filter(|conversation| rows.contains_key(conversation))
+            .collect())
     }
 
     /// The listed large conversations among some.
-    pub(crate) async fn large_among(&self, user: &UserId, conversations: &[ConversationId]) -> Result<Vec<ConversationId>> {
+    pub(crate) async fn large_among(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<ConversationId>> {
         let mut found = Vec::new();
         let pieces: Vec<_> = conversations.chunks(PIECE).collect();
         for pieces in pieces.chunks(PIECES_AT_ONCE) {
@@ -43,16 +53,34 @@ impl Inboxes {
                 let values = values![user, list(piece.iter().copied())];
                 self.executor.read::<(Uuid,)>(&SELECT_LARGE_AMONG, values)
             });
-            found.extend(try_join_all(reads).await?.into_iter().flatten().map(|(id,)| ConversationId(id)));
+            found.extend(
+                try_join_all(reads)
+                    .await?
+                    .into_iter()
+                    .flatten()
+                    .map(|(id,)| ConversationId(id)),
+            );
         }
         Ok(found)
     }
 
-    pub(crate) fn put_large(&self, writes: &mut Writes, user: &UserId, id: ConversationId, at: i64) {
+    pub(crate) fn put_large(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        id: ConversationId,
+        at: i64,
+    ) {
         writes.push(&INSERT_LARGE, values![user, id, at]);
     }
 
-    pub(crate) fn delete_large(&self, writes: &mut Writes, user: &UserId, id: ConversationId, at: i64) {
+    pub(crate) fn delete_large(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        id: ConversationId,
+        at: i64,
+    ) {
         writes.push(&DELETE_LARGE, values![at, user, id]);
     }
 }

@@ -16,8 +16,14 @@ use super::driver::statement::Statement;
 use super::message::Messages;
 use crate::clock::Clock;
 
-pub(crate) const STATEMENTS: &[&[&Statement]] =
-    &[activity_index::STATEMENTS, changes::STATEMENTS, flags::STATEMENTS, large::STATEMENTS, row::STATEMENTS, writes::STATEMENTS];
+pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    activity_index::STATEMENTS,
+    changes::STATEMENTS,
+    flags::STATEMENTS,
+    large::STATEMENTS,
+    row::STATEMENTS,
+    writes::STATEMENTS,
+];
 
 /// Inboxes of users, with a cache of those that are too long to be read whole.
 pub(crate) struct Inboxes {
@@ -28,7 +34,16 @@ pub(crate) struct Inboxes {
 }
 
 impl Inboxes {
-    pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>, messages: Arc<Messages>) -> Self {
-        Self { executor, clock, messages, long_inboxes: LongInboxes::new() }
+    pub(crate) fn new(
+        executor: Arc<Executor>,
+        clock: Arc<dyn Clock>,
+        messages: Arc<Messages>,
+    ) -> Self {
+        Self {
+            executor,
+            clock,
+            messages,
+            long_inboxes: LongInboxes::new(),
+        }
     }
 }

@@ -62,9 +62,17 @@ impl Inboxes {
         after: ConversationId,
         limit: usize,
     ) -> Result<Vec<(ConversationId, Option<Membership>)>> {
-        let rows: Vec<(Uuid, Option<Vec<u8>>)> = self.executor.read(&SELECT_MEMBERSHIPS, values![user, after, row_limit(limit)]).await?;
+        let rows: Vec<(Uuid, Option<Vec<u8>>)> = self
+            .executor
+            .read(&SELECT_MEMBERSHIPS, values![user, after, row_limit(limit)])
+            .await?;
         let decode = |(id, bytes): (Uuid, Option<Vec<u8>>)| {
-            Ok((ConversationId(id), bytes.map(|bytes| decode_membership(TABLE, &bytes)).transpose()?))
+            Ok((
+                ConversationId(id),
+                bytes
+                    .map(|bytes| decode_membership(TABLE, &bytes))
+                    .transpose()?,
+            ))
         };
         rows.into_iter().map(decode).collect()
     }
@@ -92,36 +100,65 @@ impl Inboxes {
             return Ok(None);
         }
         let limit = row_limit(SHORT_MAX + 1);
-        let rows: Vec<Columns> = self.executor.read(&SELECT_FIRST_ENTRIES, values![user, limit]).await?;
+        let rows: Vec<Columns> = self
+            .executor
+            .read(&SELECT_FIRST_ENTRIES, values![user, limit])
+            .await?;
         if rows.len() > SHORT_MAX {
             self.long_inboxes.users().put(user.clone(), ());
             return Ok(None);
         }
-        rows.into_iter().filter_map(|columns| self.entry(columns).transpose()).collect::<Result<_>>().map(Some)
+        rows.into_iter()
+            .filter_map(|columns| self.entry(columns).transpose())
+            .collect::<Result<_>>()
+            .map(Some)
     }
 }
 
-type Columns =
-    (Uuid, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<Vec<u8>>, Option<bool>, Option<bool>, Option<i64>, Option<Vec<u8>>);
+type Columns = (
+    Uuid,
+    Option<Vec<u8>>,
+    Option<i64>,
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+    Option<bool>,
+    Option<bool>,
+    Option<i64>,
+    Option<Vec<u8>>,
+);
 
 impl Inboxes {
     /// The entry of a row, if the user is in the conversation now.
     fn entry(&self, columns: Columns) -> Result<Option<InboxRow>> {
         // A concurrent send may write the row of a user who has not joined yet, or has left: that is no entry.
         match &columns.8 {
-            Some(membership) if decode_membership(TABLE, membership)?.is_joined() => self.decode_row(columns).map(Some),
+            Some(membership) if decode_membership(TABLE, membership)?.is_joined() => {
+                self.decode_row(columns).map(Some)
+            }
             Some(_) | None => Ok(None),
         }
     }
 
     /// Decodes a row, whether the user is in the conversation or not.
     fn decode_row(&self, columns: Columns) -> Result<InboxRow> {
-        let (conversation, last_message, last_activity, read_up_to, sent_up_to, is_muted, is_pinned, archived_at, _) = columns;
+        let (
+            conversation,
+            last_message,
+            last_activity,
+            read_up_to,
+            sent_up_to,
+            is_muted,
+            is_pinned,
+            archived_at,
+            _,
+        ) = columns;
         let sent = |bytes: Vec<u8>| {
             MessageId::from_order_key(order_key(TABLE, &bytes)?)
                 .ok_or_else(|| corrupt(TABLE, "what was sent is the order key of a message"))
         };
-        let last_message = last_message.map(|bytes| LastMessage::decode(TABLE, &bytes)).transpose()?;
+        let last_message = last_message
+            .map(|bytes| LastMessage::decode(TABLE, &bytes))
+            .transpose()?;
         let conversation = ConversationId(conversation);
         if let Some(last) = &last_message {
             // Clients often ask for the last message next: its bucket is known now.
@@ -131,25 +168,51 @@ impl Inboxes {
             conversation,
             last_activity: Timestamp::from_micros(last_activity.unwrap_or_default()),
             last_message: last_message.map(|last| last.id),
-            marker: read_up_to.map(|bytes| marker(TABLE, &bytes)).transpose()?.unwrap_or_default(),
+            marker: read_up_to
+                .map(|bytes| marker(TABLE, &bytes))
+                .transpose()?
+                .unwrap_or_default(),
             sent_up_to: sent_up_to.map(sent).transpose()?,
             flags: decode_flags(is_muted, is_pinned, archived_at),
         })
     }
 
     /// The stored row of a user in a conversation, also after leaving it. An empty one if there is none.
-    pub(crate) async fn stored_row(&self, user: &UserId, conversation: ConversationId) -> Result<InboxRow> {
-        let row = self.executor.read_one::<Columns>(&SELECT_ENTRIES, values![user, list([conversation])]).await?;
-        self.decode_row(row.unwrap_or((conversation.0, None, None, None, None, None, None, None, None)))
+    pub(crate) async fn stored_row(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+    ) -> Result<InboxRow> {
+        let row = self
+            .executor
+            .read_one::<Columns>(&SELECT_ENTRIES, values![user, list([conversation])])
+            .await?;
+        self.decode_row(row.unwrap_or((
+            conversation.0,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        )))
     }
 
     /// The user's own rows of those conversations that the user is in. No conversation may be named twice.
-    pub(crate) async fn own_rows(&self, user: &UserId, conversations: &[ConversationId]) -> Result<HashMap<ConversationId, InboxRow>> {
+    pub(crate) async fn own_rows(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<HashMap<ConversationId, InboxRow>> {
         let mut found = HashMap::with_capacity(conversations.len());
         let pieces: Vec<_> = conversations.chunks(PIECE).collect();
         for pieces in pieces.chunks(PIECES_AT_ONCE) {
-            let reads =
-                pieces.iter().map(|piece| self.executor.read::<Columns>(&SELECT_ENTRIES, values![user, list(piece.iter().copied())]));
+            let reads = pieces.iter().map(|piece| {
+                self.executor
+                    .read::<Columns>(&SELECT_ENTRIES, values![user, list(piece.iter().copied())])
+            });
             for columns in try_join_all(reads).await?.into_iter().flatten() {
                 found.extend(self.entry(columns)?.map(|row| (row.conversation, row)));
             }
@@ -160,5 +223,9 @@ impl Inboxes {
 
 /// A row merged with the head of its large conversation.
 pub(crate) fn with_head(row: InboxRow, head: &HeadSummary) -> InboxRow {
-    InboxRow { last_activity: row.last_activity.max(head.last_activity), last_message: row.last_message.max(head.last_message), ..row }
+    InboxRow {
+        last_activity: row.last_activity.max(head.last_activity),
+        last_message: row.last_message.max(head.last_message),
+        ..row
+    }
 }

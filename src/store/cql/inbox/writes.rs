@@ -41,7 +41,11 @@ pub(crate) fn slot_of(moment: Timestamp) -> i32 {
 /// The latest moment at which an entry with this hint can be, unless it has another hint.
 pub(crate) fn latest_by_hint(slot: i32, activity: Timestamp) -> Timestamp {
     let end = (i64::from(slot) + 1) * SLOT_MICROS;
-    activity.max(activity.plus_micros(HINT_LAG_MICROS).min(Timestamp::from_micros(end - 1)))
+    activity.max(
+        activity
+            .plus_micros(HINT_LAG_MICROS)
+            .min(Timestamp::from_micros(end - 1)),
+    )
 }
 
 impl Inboxes {
@@ -55,7 +59,14 @@ impl Inboxes {
         activity: Option<Timestamp>,
         sent_up_to: Option<OrderKey>,
     ) {
-        let values = values![REGISTER_TIMESTAMP, last.map(LastMessage::encode), activity, sent_up_to, user, conversation];
+        let values = values![
+            REGISTER_TIMESTAMP,
+            last.map(LastMessage::encode),
+            activity,
+            sent_up_to,
+            user,
+            conversation
+        ];
         writes.push(&UPDATE_ENTRY, values);
     }
 
@@ -70,32 +81,84 @@ impl Inboxes {
         at: i64,
     ) {
         let sent_up_to: Option<OrderKey> = None;
-        writes.push(&UPDATE_ENTRY, values![at, last.map(LastMessage::encode), activity, sent_up_to, user, conversation]);
+        writes.push(
+            &UPDATE_ENTRY,
+            values![
+                at,
+                last.map(LastMessage::encode),
+                activity,
+                sent_up_to,
+                user,
+                conversation
+            ],
+        );
     }
 
     /// Writes whether a user's entry is that of a conversation which the user is in.
-    pub(crate) fn put_membership(&self, writes: &mut Writes, user: &UserId, id: ConversationId, membership: &Membership, at: i64) {
-        writes.push(&UPDATE_ENTRY_MEMBERSHIP, values![at, encode_membership(membership), user, id]);
+    pub(crate) fn put_membership(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        id: ConversationId,
+        membership: &Membership,
+        at: i64,
+    ) {
+        writes.push(
+            &UPDATE_ENTRY_MEMBERSHIP,
+            values![at, encode_membership(membership), user, id],
+        );
     }
 
     /// Advances a read marker, a maximum register.
-    pub(crate) fn put_marker(&self, writes: &mut Writes, user: &UserId, id: ConversationId, marker: ReadMarker) {
-        writes.push(&UPDATE_READ_MARKER, values![REGISTER_TIMESTAMP, marker, user, id]);
+    pub(crate) fn put_marker(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        id: ConversationId,
+        marker: ReadMarker,
+    ) {
+        writes.push(
+            &UPDATE_READ_MARKER,
+            values![REGISTER_TIMESTAMP, marker, user, id],
+        );
     }
 
     /// Writes the hint that a conversation was active for a user in the hour of `activity`.
-    pub(crate) fn put_hint(&self, writes: &mut Writes, user: &UserId, conversation: ConversationId, activity: Timestamp) {
+    pub(crate) fn put_hint(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        conversation: ConversationId,
+        activity: Timestamp,
+    ) {
         self.put_hint_at(writes, user, conversation, activity, activity.micros());
     }
 
     /// Writes a hint with a timestamp of its own, for an import or a repair.
-    pub(crate) fn put_hint_at(&self, writes: &mut Writes, user: &UserId, id: ConversationId, activity: Timestamp, at: i64) {
-        writes.push(&INSERT_HINT, values![user, slot_of(activity), id, activity, at]);
+    pub(crate) fn put_hint_at(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        id: ConversationId,
+        activity: Timestamp,
+        at: i64,
+    ) {
+        writes.push(
+            &INSERT_HINT,
+            values![user, slot_of(activity), id, activity, at],
+        );
     }
 
     /// Deletes the hint of an earlier hour. `at` is the moment of the message that made it obsolete, so that the tombstone also covers an
     /// older hint that arrives late.
-    pub(crate) fn delete_hint(&self, writes: &mut Writes, user: &UserId, conversation: ConversationId, slot: i32, at: Timestamp) {
+    pub(crate) fn delete_hint(
+        &self,
+        writes: &mut Writes,
+        user: &UserId,
+        conversation: ConversationId,
+        slot: i32,
+        at: Timestamp,
+    ) {
         writes.push(&DELETE_HINT, values![at, user, slot, conversation]);
     }
 
@@ -108,7 +171,14 @@ impl Inboxes {
         id: ChangeId,
         kind: InboxChangeKind,
     ) {
-        let values = values![user, day_of(id.moment()), id, kind as i8, conversation, id.moment()];
+        let values = values![
+            user,
+            day_of(id.moment()),
+            id,
+            kind as i8,
+            conversation,
+            id.moment()
+        ];
         writes.push(&INSERT_INBOX_CHANGE, values);
     }
 }

@@ -51,12 +51,19 @@ impl Bucket {
     /// The bucket of a width that holds a moment.
     pub(crate) const fn holding(moment: Timestamp, width: Width) -> Self {
         let micros = moment.micros();
-        Self { width, start: Timestamp::from_micros(micros - micros % width.micros()) }
+        Self {
+            width,
+            start: Timestamp::from_micros(micros - micros % width.micros()),
+        }
     }
 
     pub(crate) fn from_row(width: i8, start: i64) -> Result<Self> {
-        let width = Width::from_number(width).ok_or_else(|| corrupt("buckets_by_conversation", "a width is one of four"))?;
-        Ok(Self { width, start: Timestamp::from_micros(start) })
+        let width = Width::from_number(width)
+            .ok_or_else(|| corrupt("buckets_by_conversation", "a width is one of four"))?;
+        Ok(Self {
+            width,
+            start: Timestamp::from_micros(start),
+        })
     }
 
     /// The first moment after the bucket.
@@ -70,7 +77,10 @@ impl Bucket {
 
     /// The order keys that it can hold: from the first one (included) to the second (excluded).
     pub(crate) fn order_keys(self) -> (OrderKey, OrderKey) {
-        (OrderKey::first_at(self.start), OrderKey::first_at(self.end()))
+        (
+            OrderKey::first_at(self.start),
+            OrderKey::first_at(self.end()),
+        )
     }
 }
 
@@ -86,8 +96,14 @@ mod tests {
             assert!(bucket.start <= moment && moment < bucket.end());
             assert_eq!(bucket.start.micros() % width.micros(), 0);
             assert_eq!(Bucket::holding(bucket.end(), width).start, bucket.end());
-            assert_eq!(Bucket::from_row(width.number(), bucket.start.micros()).unwrap(), bucket);
+            assert_eq!(
+                Bucket::from_row(width.number(), bucket.start.micros()).unwrap(),
+                bucket
+            );
         }
-        assert_eq!(Bucket::holding(moment, Width::Hour).start.to_string(), "2026-03-15T12:00:00.000000Z");
+        assert_eq!(
+            Bucket::holding(moment, Width::Hour).start.to_string(),
+            "2026-03-15T12:00:00.000000Z"
+        );
     }
 }

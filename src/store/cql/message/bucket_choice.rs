@@ -13,7 +13,10 @@ use super::bucket_fill::{Fill, NARROWEST_MAX, WIDE_MAX};
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 
 /// The fill that a new bucket should reach.
-const TARGET: Fill = Fill { messages: 10_000, bytes: 5 << 20 };
+const TARGET: Fill = Fill {
+    messages: 10_000,
+    bytes: 5 << 20,
+};
 /// Runs that are remembered. A batch has fewer messages, and each may have a bucket of its own.
 const RUNS_MAX: usize = 128;
 
@@ -35,9 +38,16 @@ pub(crate) struct BucketChooser {
 impl BucketChooser {
     /// A chooser that continues after the bucket of the newest message; `None` for a conversation without messages.
     pub(crate) fn from(last: Option<Bucket>) -> Self {
-        let fills = Width::ALL.map(|width| (Bucket::holding(Timestamp::ZERO, width), Fill::default()));
-        let mut chooser =
-            Self { current: fills[0].0, since: Timestamp::ZERO, is_resumed: false, fills, runs: VecDeque::new(), newest: None };
+        let fills =
+            Width::ALL.map(|width| (Bucket::holding(Timestamp::ZERO, width), Fill::default()));
+        let mut chooser = Self {
+            current: fills[0].0,
+            since: Timestamp::ZERO,
+            is_resumed: false,
+            fills,
+            runs: VecDeque::new(),
+            newest: None,
+        };
         if let Some(last) = last {
             (chooser.current, chooser.since) = (last, last.start);
             chooser.is_resumed = true;
@@ -58,12 +68,20 @@ impl BucketChooser {
             self.remember(id, bucket);
             return Some(bucket);
         }
-        let bucket = if self.current.can_hold(id) && self.has_room(self.current) { self.current } else { self.next(id)? };
+        let bucket = if self.current.can_hold(id) && self.has_room(self.current) {
+            self.current
+        } else {
+            self.next(id)?
+        };
         if self.runs.back().is_none_or(|(_, last)| *last != bucket) {
             self.remember(id, bucket);
         }
         if bucket != self.current {
-            self.since = if self.current.can_hold(id) { id.moment() } else { bucket.start };
+            self.since = if self.current.can_hold(id) {
+                id.moment()
+            } else {
+                bucket.start
+            };
             self.current = bucket;
             self.is_resumed = false;
         }
@@ -108,19 +126,32 @@ impl BucketChooser {
         }
         let fits = |bucket: &Bucket| {
             let expected = last.scaled(bucket.width.micros(), elapsed);
-            let is_wide_enough = expected.messages <= TARGET.messages && expected.bytes <= TARGET.bytes;
+            let is_wide_enough =
+                expected.messages <= TARGET.messages && expected.bytes <= TARGET.bytes;
             self.has_room(*bucket) && (is_wide_enough || bucket.width == Width::Minute)
         };
-        Width::ALL.map(|width| Bucket::holding(id.moment(), width)).into_iter().find(fits)
+        Width::ALL
+            .map(|width| Bucket::holding(id.moment(), width))
+            .into_iter()
+            .find(fits)
     }
 
     fn has_room(&self, bucket: Bucket) -> bool {
-        self.fill(bucket).is_below(if bucket.width == Width::Minute { NARROWEST_MAX } else { WIDE_MAX })
+        self.fill(bucket)
+            .is_below(if bucket.width == Width::Minute {
+                NARROWEST_MAX
+            } else {
+                WIDE_MAX
+            })
     }
 
     fn fill(&self, bucket: Bucket) -> Fill {
         let (last, fill) = self.fills[bucket.width as usize];
-        if last == bucket { fill } else { Fill::default() }
+        if last == bucket {
+            fill
+        } else {
+            Fill::default()
+        }
     }
 }
 
@@ -137,14 +168,22 @@ mod tests {
     const DAY: i64 = 86_400 * SECOND;
 
     fn id(micros: i64) -> TimeUuid {
-        TimeUuid::new(Timestamp::from_micros(START + micros), [0x80, 0, 1, 0, 0, 0, 0, 0])
+        TimeUuid::new(
+            Timestamp::from_micros(START + micros),
+            [0x80, 0, 1, 0, 0, 0, 0, 0],
+        )
     }
 
     /// The fill of each bucket after these messages, each with its microsecond and bytes.
-    fn fill(chooser: &mut BucketChooser, messages: impl IntoIterator<Item = (i64, usize)>) -> HashMap<Bucket, Fill> {
+    fn fill(
+        chooser: &mut BucketChooser,
+        messages: impl IntoIterator<Item = (i64, usize)>,
+    ) -> HashMap<Bucket, Fill> {
         let mut fills: HashMap<Bucket, Fill> = HashMap::new();
         for (micros, bytes) in messages {
-            let Some(bucket) = chooser.choose(id(micros), bytes) else { continue };
+            let Some(bucket) = chooser.choose(id(micros), bytes) else {
+                continue;
+            };
             assert!(bucket.can_hold(id(micros)));
             assert_eq!(chooser.bucket_of(id(micros)), Some(bucket));
             let fill = fills.entry(bucket).or_default();
@@ -156,7 +195,10 @@ mod tests {
 
     fn assert_bounded(fills: &HashMap<Bucket, Fill>) {
         for (bucket, fill) in fills {
-            assert!(fill.messages < 100_000 && fill.bytes < 50_000_000, "{bucket:?} holds {fill:?}");
+            assert!(
+                fill.messages < 100_000 && fill.bytes < 50_000_000,
+                "{bucket:?} holds {fill:?}"
+            );
         }
     }
 
@@ -165,7 +207,11 @@ mod tests {
         let mut chooser = BucketChooser::from(None);
         let fills = fill(&mut chooser, (0..100_000).map(|n| (n * 600, 400)));
         assert_bounded(&fills);
-        assert_eq!(fills.values().map(|fill| fill.messages).sum::<u64>(), 100_000, "none is refused");
+        assert_eq!(
+            fills.values().map(|fill| fill.messages).sum::<u64>(),
+            100_000,
+            "none is refused"
+        );
         assert!(fills.len() <= 4, "{fills:?}");
     }
 
@@ -175,7 +221,10 @@ mod tests {
         let fills = fill(&mut chooser, (0..4_000).map(|n| (n * 10_000, 27_000)));
         assert_bounded(&fills);
         assert!(chooser.choose(id(4_000 * 10_000), 27_000).is_none());
-        assert!(chooser.choose(id(60 * SECOND), 27_000).is_some(), "the next minute takes more");
+        assert!(
+            chooser.choose(id(60 * SECOND), 27_000).is_some(),
+            "the next minute takes more"
+        );
     }
 
     #[test]
@@ -184,7 +233,12 @@ mod tests {
         // A message each 100 ms for two hours, then one an hour for three months.
         let fast = (0..72_000).map(|n| (n * SECOND / 10, 100));
         fill(&mut chooser, fast);
-        assert_eq!(chooser.current.width, Width::Minute, "{:?}", chooser.current);
+        assert_eq!(
+            chooser.current.width,
+            Width::Minute,
+            "{:?}",
+            chooser.current
+        );
         let slow = fill(&mut chooser, (3..2_000).map(|n| (n * 3_600 * SECOND, 100)));
         // The day and the ten days of the rush are full.
         assert!(slow.len() < 45, "{slow:?}");
@@ -196,7 +250,10 @@ mod tests {
         let mut chooser = BucketChooser::from(None);
         // 5,000 an hour.
         let fills = fill(&mut chooser, (0..500_000).map(|n| (n * 720_000, 100)));
-        let hours = fills.keys().filter(|bucket| bucket.width == Width::Hour).count();
+        let hours = fills
+            .keys()
+            .filter(|bucket| bucket.width == Width::Hour)
+            .count();
         assert!(hours > 80 && fills.len() < 110, "{fills:?}");
     }
 
@@ -204,7 +261,12 @@ mod tests {
     fn a_chooser_continues_in_the_bucket_of_the_newest_message() {
         let last = Bucket::holding(id(0).moment(), Width::Minute);
         assert_eq!(BucketChooser::from(Some(last)).choose(id(1), 1), Some(last));
-        let width_after = |micros| BucketChooser::from(Some(last)).choose(id(micros), 1).unwrap().width;
+        let width_after = |micros| {
+            BucketChooser::from(Some(last))
+                .choose(id(micros), 1)
+                .unwrap()
+                .width
+        };
         assert_eq!(width_after(60 * SECOND), Width::Minute);
         assert_eq!(width_after(3_601 * SECOND), Width::Hour);
         assert_eq!(width_after(DAY), Width::Day);

@@ -4,9 +4,15 @@ use super::register::encode_content;
 use crate::model::Message;
 
 /// The most that a bucket takes if a narrower one exists.
-pub(crate) const WIDE_MAX: Fill = Fill { messages: 20_000, bytes: 10 << 20 };
+pub(crate) const WIDE_MAX: Fill = Fill {
+    messages: 20_000,
+    bytes: 10 << 20,
+};
 /// The most that a bucket of the narrowest width takes.
-pub(crate) const NARROWEST_MAX: Fill = Fill { messages: 80_000, bytes: 40 << 20 };
+pub(crate) const NARROWEST_MAX: Fill = Fill {
+    messages: 80_000,
+    bytes: 40 << 20,
+};
 /// Bytes that the cluster adds to the cells of a row, rounded up.
 pub(crate) const ROW_BYTES: usize = 160;
 
@@ -24,15 +30,28 @@ impl Fill {
     /// The fill after `micros`, at the rate at which this one came in `elapsed` microseconds.
     pub(crate) fn scaled(self, micros: i64, elapsed: i64) -> Self {
         let scale = |value: u64| {
-            let scaled = u128::from(value) * u128::from(micros.unsigned_abs()) / u128::from(elapsed.max(1).unsigned_abs());
+            let scaled = u128::from(value) * u128::from(micros.unsigned_abs())
+                / u128::from(elapsed.max(1).unsigned_abs());
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
-        Self { messages: scale(self.messages), bytes: scale(self.bytes) }
+        Self {
+            messages: scale(self.messages),
+            bytes: scale(self.bytes),
+        }
     }
 }
 
 /// Bytes of a message in its partition, rounded up.
 pub(crate) fn stored_bytes(message: &Message) -> usize {
-    let content = message.content.as_ref().map_or(0, |content| encode_content(content).len());
-    content + message.sender.as_str().len() + message.client_key.as_ref().map_or(0, |key| key.as_str().len()) + ROW_BYTES
+    let content = message
+        .content
+        .as_ref()
+        .map_or(0, |content| encode_content(content).len());
+    content
+        + message.sender.as_str().len()
+        + message
+            .client_key
+            .as_ref()
+            .map_or(0, |key| key.as_str().len())
+        + ROW_BYTES
 }

@@ -69,12 +69,18 @@ struct CachedIndex {
 
 impl CachedIndex {
     fn new(read_at: Timestamp, is_long: bool) -> Self {
-        Self { read_at, is_long, widths: Default::default() }
+        Self {
+            read_at,
+            is_long,
+            widths: Default::default(),
+        }
     }
 
     /// The start from which buckets of a width are young, and not cached.
     fn young_from(&self, width: Width) -> i64 {
-        Bucket::holding(self.read_at.plus_micros(-OVERLAP_MICROS), width).start.micros()
+        Bucket::holding(self.read_at.plus_micros(-OVERLAP_MICROS), width)
+            .start
+            .micros()
     }
 }
 
@@ -88,30 +94,50 @@ impl BucketIndex {
     }
 
     fn cached(&self) -> MutexGuard<'_, LruCache<ConversationId, CachedIndex>> {
-        self.cached.lock().expect("no panic while holding the index")
+        self.cached
+            .lock()
+            .expect("no panic while holding the index")
     }
 
     /// Announces a write to a bucket. If it is an old one, nothing that is read before the write has completed enters the cache.
     pub(crate) fn note_late(&self, conversation: ConversationId, bucket: Bucket, now: Timestamp) {
         if bucket.end() <= now.plus_micros(-OVERLAP_MICROS) {
-            self.late.lock().expect("no panic while holding the index").put(conversation, now);
+            self.late
+                .lock()
+                .expect("no panic while holding the index")
+                .put(conversation, now);
         }
     }
 
     /// Remembers that a bucket holds messages. A read by id tries it first.
     pub(crate) fn note_present(&self, conversation: ConversationId, bucket: Bucket) {
-        self.present.lock().expect("no panic while holding the index").put((conversation, bucket), ());
+        self.present
+            .lock()
+            .expect("no panic while holding the index")
+            .put((conversation, bucket), ());
     }
 
     /// The buckets that can hold a message and are known to hold some.
     pub(crate) fn likely(&self, conversation: ConversationId, id: MessageId) -> Vec<Bucket> {
-        let mut present = self.present.lock().expect("no panic while holding the index");
-        candidates(id).filter(|bucket| present.get(&(conversation, *bucket)).is_some()).collect()
+        let mut present = self
+            .present
+            .lock()
+            .expect("no panic while holding the index");
+        candidates(id)
+            .filter(|bucket| present.get(&(conversation, *bucket)).is_some())
+            .collect()
     }
 
     fn get(&self, conversation: ConversationId, now: Timestamp) -> Cached {
-        let late = self.late.lock().expect("no panic while holding the index").get(&conversation).copied();
-        let Some(known) = self.cached().get(&conversation).cloned() else { return Cached::Nothing };
+        let late = self
+            .late
+            .lock()
+            .expect("no panic while holding the index")
+            .get(&conversation)
+            .copied();
+        let Some(known) = self.cached().get(&conversation).cloned() else {
+            return Cached::Nothing;
+        };
         let is_young = known.read_at <= now && now < known.read_at.plus_micros(CACHED_MICROS);
         let is_untouched = late.is_none_or(|late| known.read_at > late.plus_micros(LATE_MICROS));
         match (is_young && is_untouched, known.is_long) {
@@ -148,7 +174,9 @@ enum Cached {
 
 /// The buckets that can hold a message: one of each width.
 pub(crate) fn candidates(id: MessageId) -> impl Iterator<Item = Bucket> {
-    Width::ALL.into_iter().map(move |width| Bucket::holding(id.moment(), width))
+    Width::ALL
+        .into_iter()
+        .map(move |width| Bucket::holding(id.moment(), width))
 }
 
 impl Messages {
@@ -158,13 +186,25 @@ impl Messages {
     }
 
     /// The buckets among these that hold messages, not from the cache.
-    pub(crate) async fn present_buckets(&self, conversation: ConversationId, buckets: &[Bucket]) -> Result<Vec<Bucket>> {
+    pub(crate) async fn present_buckets(
+        &self,
+        conversation: ConversationId,
+        buckets: &[Bucket],
+    ) -> Result<Vec<Bucket>> {
         let reads = buckets.chunks(PAIRS_MAX).map(|piece| {
-            let keys = list(piece.iter().map(|bucket| pair(bucket.width.number(), bucket.start)));
-            self.executor.read::<IndexRow>(&SELECT_BUCKETS, values![conversation, keys])
+            let keys = list(
+                piece
+                    .iter()
+                    .map(|bucket| pair(bucket.width.number(), bucket.start)),
+            );
+            self.executor
+                .read::<IndexRow>(&SELECT_BUCKETS, values![conversation, keys])
         });
         let rows = concurrently(reads.collect()).await?;
-        rows.into_iter().flatten().map(|(width, start, _)| Bucket::from_row(width, start)).collect()
+        rows.into_iter()
+            .flatten()
+            .map(|(width, start, _)| Bucket::from_row(width, start))
+            .collect()
     }
 }
 
@@ -216,20 +256,38 @@ impl IndexView {
     }
 
     fn new(conversation: ConversationId, known: CachedIndex) -> Self {
-        Self { conversation, known, young: Default::default(), has_young: false, summary: None, rows: None }
+        Self {
+            conversation,
+            known,
+            young: Default::default(),
+            has_young: false,
+            summary: None,
+            rows: None,
+        }
     }
 
     /// Reads the whole index by one statement. `None` if it is too long.
-    async fn read_whole(messages: &Messages, conversation: ConversationId, now: Timestamp) -> Result<Option<Self>> {
+    async fn read_whole(
+        messages: &Messages,
+        conversation: ConversationId,
+        now: Timestamp,
+    ) -> Result<Option<Self>> {
         let limit = WHOLE_MAX + 1;
-        let rows: Vec<IndexRow> = messages.executor.read(&SELECT_INDEX, values![conversation, row_limit(limit)]).await?;
+        let rows: Vec<IndexRow> = messages
+            .executor
+            .read(&SELECT_INDEX, values![conversation, row_limit(limit)])
+            .await?;
         if rows.len() == limit {
             return Ok(None);
         }
         let mut view = Self::new(conversation, CachedIndex::new(now, false));
         let (mut old, mut all): ([Vec<i64>; 4], _) = (Default::default(), Vec::new());
         for (bucket, counted) in view.take_rows(rows)? {
-            let place = if bucket.start.micros() < view.known.young_from(bucket.width) { &mut old } else { &mut view.young };
+            let place = if bucket.start.micros() < view.known.young_from(bucket.width) {
+                &mut old
+            } else {
+                &mut view.young
+            };
             place[bucket.width as usize].push(bucket.start.micros());
             all.push((bucket, counted));
         }
@@ -238,7 +296,11 @@ impl IndexView {
             let mut starts = std::mem::take(&mut old[width as usize]);
             starts.sort_unstable();
             let end = view.known.young_from(width);
-            view.known.widths[width as usize].add(Interval { start: i64::MIN, end, starts });
+            view.known.widths[width as usize].add(Interval {
+                start: i64::MIN,
+                end,
+                starts,
+            });
         }
         (view.rows, view.has_young) = (Some(all), true);
         messages.index.store(conversation, &view.known, &[]);
@@ -253,11 +315,18 @@ impl IndexView {
         let last = messages.clock.now().plus_micros(AHEAD_MICROS).micros();
         let mut keys: Vec<CqlValue> = vec![pair(SUMMARY_WIDTH, 0_i64)];
         for width in Width::ALL {
-            let starts = (self.known.young_from(width)..=last).step_by(usize::try_from(width.micros()).expect("a width is positive"));
+            let starts = (self.known.young_from(width)..=last)
+                .step_by(usize::try_from(width.micros()).expect("a width is positive"));
             keys.extend(starts.map(|start| pair(width.number(), start)));
         }
-        debug_assert!(keys.len() <= PAIRS_MAX, "a cached index is younger than two minutes");
-        let rows = messages.executor.read(&SELECT_BUCKETS, values![self.conversation, list(keys)]).await?;
+        debug_assert!(
+            keys.len() <= PAIRS_MAX,
+            "a cached index is younger than two minutes"
+        );
+        let rows = messages
+            .executor
+            .read(&SELECT_BUCKETS, values![self.conversation, list(keys)])
+            .await?;
         for (bucket, _) in self.take_rows(rows)? {
             self.young[bucket.width as usize].push(bucket.start.micros());
         }
@@ -271,7 +340,11 @@ impl IndexView {
     fn take_rows(&mut self, rows: Vec<IndexRow>) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
         let mut buckets = Vec::with_capacity(rows.len());
         for (width, start, counted) in rows {
-            let counted = counted.as_deref().map(Checkpoint::decode).transpose()?.flatten();
+            let counted = counted
+                .as_deref()
+                .map(Checkpoint::decode)
+                .transpose()?
+                .flatten();
             if width == SUMMARY_WIDTH {
                 self.summary = counted;
             } else {
@@ -288,17 +361,28 @@ impl IndexView {
 
     /// The next bucket of each width from a start: forward the first that starts there or later, backward the last that starts before it.
     /// Reads the unknown parts of all widths concurrently.
-    pub(crate) async fn next(&mut self, messages: &Messages, direction: Direction, from: [Option<i64>; 4]) -> Result<[Option<Next>; 4]> {
+    pub(crate) async fn next(
+        &mut self,
+        messages: &Messages,
+        direction: Direction,
+        from: [Option<i64>; 4],
+    ) -> Result<[Option<Next>; 4]> {
         if direction == Direction::Backward
-            && Width::ALL.into_iter().any(|width| from[width as usize].is_some_and(|from| from > self.known.young_from(width)))
+            && Width::ALL.into_iter().any(|width| {
+                from[width as usize].is_some_and(|from| from > self.known.young_from(width))
+            })
         {
             self.read_young(messages).await?;
         }
         let mut from = from;
-        let missing = Width::ALL.into_iter().filter_map(|width| Some((width, self.gap(width, direction, from[width as usize]?)?)));
+        let missing = Width::ALL
+            .into_iter()
+            .filter_map(|width| Some((width, self.gap(width, direction, from[width as usize]?)?)));
         let missing: Vec<_> = missing.collect();
         if !missing.is_empty() {
-            let reads = missing.iter().map(|(width, at)| self.piece(messages, *width, direction, *at));
+            let reads = missing
+                .iter()
+                .map(|(width, at)| self.piece(messages, *width, direction, *at));
             let read = try_join_all(reads).await?;
             // No bucket lies before the gap.
             for (width, at) in missing {
@@ -312,9 +396,14 @@ impl IndexView {
         let next = |width: Width| {
             let from = from[width as usize]?;
             match self.find(width, direction, from) {
-                Some(start) => Some(Next::Bucket(Bucket { width, start: Timestamp::from_micros(start) })),
+                Some(start) => Some(Next::Bucket(Bucket {
+                    width,
+                    start: Timestamp::from_micros(start),
+                })),
                 None if direction == Direction::Backward || self.has_young => None,
-                None => Some(Next::NotBefore(Timestamp::from_micros(from.max(self.known.young_from(width))))),
+                None => Some(Next::NotBefore(Timestamp::from_micros(
+                    from.max(self.known.young_from(width)),
+                ))),
             }
         };
         Ok(Width::ALL.map(next))
@@ -322,43 +411,90 @@ impl IndexView {
 
     /// The position of an unknown part that must be read before the next bucket is known.
     fn gap(&self, width: Width, direction: Direction, from: i64) -> Option<i64> {
-        let (known, young_from) = (&self.known.widths[width as usize], self.known.young_from(width));
+        let (known, young_from) = (
+            &self.known.widths[width as usize],
+            self.known.young_from(width),
+        );
         match direction {
             Direction::Forward if from >= young_from => None,
             Direction::Forward => known.first_from(from).err().filter(|gap| *gap < young_from),
-            Direction::Backward if self.young[width as usize].first().is_some_and(|start| *start < from) => None,
-            Direction::Backward => known.last_before(from.min(young_from)).err().filter(|gap| *gap > i64::MIN),
+            Direction::Backward
+                if self.young[width as usize]
+                    .first()
+                    .is_some_and(|start| *start < from) =>
+            {
+                None
+            }
+            Direction::Backward => known
+                .last_before(from.min(young_from))
+                .err()
+                .filter(|gap| *gap > i64::MIN),
         }
     }
 
     /// The next bucket, if there is no gap before it.
     fn find(&self, width: Width, direction: Direction, from: i64) -> Option<i64> {
-        let (known, young) = (&self.known.widths[width as usize], &self.young[width as usize]);
+        let (known, young) = (
+            &self.known.widths[width as usize],
+            &self.young[width as usize],
+        );
         match direction {
-            Direction::Forward => known.first_from(from).ok().or_else(|| young.iter().find(|start| **start >= from).copied()),
+            Direction::Forward => known
+                .first_from(from)
+                .ok()
+                .or_else(|| young.iter().find(|start| **start >= from).copied()),
             Direction::Backward => {
                 let young = young.iter().rfind(|start| **start < from).copied();
-                young.or_else(|| known.last_before(from.min(self.known.young_from(width))).ok())
+                young.or_else(|| {
+                    known
+                        .last_before(from.min(self.known.young_from(width)))
+                        .ok()
+                })
             }
         }
     }
 
-    async fn piece(&self, messages: &Messages, width: Width, direction: Direction, at: i64) -> Result<(Width, Interval)> {
+    async fn piece(
+        &self,
+        messages: &Messages,
+        width: Width,
+        direction: Direction,
+        at: i64,
+    ) -> Result<(Width, Interval)> {
         let end = self.known.young_from(width);
         let (conversation, number, limit) = (self.conversation, width.number(), row_limit(PIECE));
         let range = match direction {
             Direction::Forward => {
-                let rows: Vec<(i64,)> =
-                    messages.executor.read(&SELECT_NEWER_BUCKETS, values![conversation, number, at, end, limit]).await?;
+                let rows: Vec<(i64,)> = messages
+                    .executor
+                    .read(
+                        &SELECT_NEWER_BUCKETS,
+                        values![conversation, number, at, end, limit],
+                    )
+                    .await?;
                 let starts: Vec<_> = rows.into_iter().map(|(start,)| start).collect();
                 let is_all = starts.len() < PIECE;
-                Interval { start: at, end: if is_all { end } else { starts[PIECE - 1] + 1 }, starts }
+                Interval {
+                    start: at,
+                    end: if is_all { end } else { starts[PIECE - 1] + 1 },
+                    starts,
+                }
             }
             Direction::Backward => {
-                let rows: Vec<(i64,)> = messages.executor.read(&SELECT_OLDER_BUCKETS, values![conversation, number, at, limit]).await?;
+                let rows: Vec<(i64,)> = messages
+                    .executor
+                    .read(
+                        &SELECT_OLDER_BUCKETS,
+                        values![conversation, number, at, limit],
+                    )
+                    .await?;
                 let starts: Vec<_> = rows.into_iter().rev().map(|(start,)| start).collect();
                 let is_all = starts.len() < PIECE;
-                Interval { start: if is_all { i64::MIN } else { starts[0] }, end: at, starts }
+                Interval {
+                    start: if is_all { i64::MIN } else { starts[0] },
+                    end: at,
+                    starts,
+                }
             }
         };
         Ok((width, range))

@@ -28,7 +28,10 @@ pub(crate) trait BucketRow: Sized + Send + Sync {
     /// The statement that reads one bucket between two ids, in a direction of time.
     fn statement(direction: Direction) -> &'static Statement;
     /// Decodes a row: its id, and `None` if the row is no message.
-    fn decode(conversation: ConversationId, columns: Self::Columns) -> Result<(TimeUuid, Option<Self>)>;
+    fn decode(
+        conversation: ConversationId,
+        columns: Self::Columns,
+    ) -> Result<(TimeUuid, Option<Self>)>;
     fn order_key(&self) -> OrderKey;
 }
 
@@ -45,17 +48,27 @@ impl Messages {
             return Ok(Vec::new());
         }
         let mut view = IndexView::open(self, conversation).await?;
-        let mut merge = Merge { direction, range, count, found: Vec::new() };
+        let mut merge = Merge {
+            direction,
+            range,
+            count,
+            found: Vec::new(),
+        };
         let mut buckets = Buckets::new(direction, range);
         let mut read_count = 0;
         loop {
-            let wave = merge.wave(self, &mut view, &mut buckets, read_count).await?;
+            let wave = merge
+                .wave(self, &mut view, &mut buckets, read_count)
+                .await?;
             if wave.is_empty() {
                 return Ok(merge.found);
             }
             read_count += wave.len();
             let open = merge.open();
-            let reads = wave.into_iter().map(|bucket| self.read_bucket::<R>(conversation, bucket, open, direction, count)).collect();
+            let reads = wave
+                .into_iter()
+                .map(|bucket| self.read_bucket::<R>(conversation, bucket, open, direction, count))
+                .collect();
             for rows in concurrently(reads).await? {
                 merge.found.extend(rows);
             }
@@ -68,7 +81,12 @@ impl Messages {
     }
 
     /// The first `limit` buckets that meet a range, by their starts.
-    pub(crate) async fn buckets_of(&self, view: &mut IndexView, range: IdRange, limit: usize) -> Result<Vec<Bucket>> {
+    pub(crate) async fn buckets_of(
+        &self,
+        view: &mut IndexView,
+        range: IdRange,
+        limit: usize,
+    ) -> Result<Vec<Bucket>> {
         let mut buckets = Buckets::new(Direction::Forward, range);
         let mut all = Vec::new();
         while all.len() < limit
@@ -105,7 +123,13 @@ impl<R: BucketRow> Merge<R> {
     }
 
     /// The buckets to read next.
-    async fn wave(&self, messages: &Messages, view: &mut IndexView, buckets: &mut Buckets, read_count: usize) -> Result<Vec<Bucket>> {
+    async fn wave(
+        &self,
+        messages: &Messages,
+        view: &mut IndexView,
+        buckets: &mut Buckets,
+        read_count: usize,
+    ) -> Result<Vec<Bucket>> {
         let open = self.open();
         let missing = self.count - self.found.len();
         // Enough buckets for the missing messages, if they are as full as those before. The first bucket may have been read only in part and
@@ -117,11 +141,22 @@ impl<R: BucketRow> Merge<R> {
             && let Some(next) = buckets.peek(messages, view).await?
         {
             match next {
-                Next::NotBefore(start) if wave.len() >= wanted || OrderKey::first_at(start) >= open.end => break,
+                Next::NotBefore(start)
+                    if wave.len() >= wanted || OrderKey::first_at(start) >= open.end =>
+                {
+                    break;
+                }
                 Next::NotBefore(_) => buckets.read_young(messages, view).await?,
                 Next::Bucket(next) if IdRange::of_bucket(next).intersect(open).is_empty() => break,
                 // A bucket that overlaps the beginning of the first one is needed in any case.
-                Next::Bucket(next) if wave.len() >= wanted && !wave.first().is_some_and(|first| buckets.is_beside(*first, next)) => break,
+                Next::Bucket(next)
+                    if wave.len() >= wanted
+                        && !wave
+                            .first()
+                            .is_some_and(|first| buckets.is_beside(*first, next)) =>
+                {
+                    break;
+                }
                 Next::Bucket(next) => {
                     buckets.take(next);
                     wave.push(next);
@@ -154,16 +189,28 @@ impl Buckets {
                 Direction::Backward => Some(bucket.start.micros() + 1),
             }
         });
-        Self { direction, range, from, next: [None; 4] }
+        Self {
+            direction,
+            range,
+            from,
+            next: [None; 4],
+        }
     }
 
     async fn peek(&mut self, messages: &Messages, view: &mut IndexView) -> Result<Option<Next>> {
-        let wanted = Width::ALL.map(|width| self.from[width as usize].filter(|_| self.next[width as usize].is_none()));
+        let wanted = Width::ALL
+            .map(|width| self.from[width as usize].filter(|_| self.next[width as usize].is_none()));
         if wanted.iter().any(Option::is_some) {
             let found = view.next(messages, self.direction, wanted).await?;
-            for width in Width::ALL.map(|width| width as usize).into_iter().filter(|width| wanted[*width].is_some()) {
+            for width in Width::ALL
+                .map(|width| width as usize)
+                .into_iter()
+                .filter(|width| wanted[*width].is_some())
+            {
                 self.next[width] = found[width].filter(|next| match next {
-                    Next::Bucket(bucket) => !IdRange::of_bucket(*bucket).intersect(self.range).is_empty(),
+                    Next::Bucket(bucket) => {
+                        !IdRange::of_bucket(*bucket).intersect(self.range).is_empty()
+                    }
                     Next::NotBefore(start) => OrderKey::first_at(*start) < self.range.end,
                 });
                 self.from[width] = self.next[width].map(|next| match (next, self.direction) {
@@ -197,7 +244,10 @@ impl Buckets {
 
     /// Whether the second bucket covers the point of the range at which the first one begins.
     fn is_beside(&self, first: Bucket, second: Bucket) -> bool {
-        let (first, second) = (IdRange::of_bucket(first).intersect(self.range), IdRange::of_bucket(second).intersect(self.range));
+        let (first, second) = (
+            IdRange::of_bucket(first).intersect(self.range),
+            IdRange::of_bucket(second).intersect(self.range),
+        );
         match self.direction {
             Direction::Forward => second.start <= first.start,
             Direction::Backward => second.end >= first.end,
@@ -219,7 +269,14 @@ impl Messages {
         let mut messages = Vec::new();
         let mut limit = count.min(ROWS_MAX);
         while let Some((first, last)) = rest.ids() {
-            let values = values![conversation, bucket.width.number(), bucket.start, first, last, row_limit(limit)];
+            let values = values![
+                conversation,
+                bucket.width.number(),
+                bucket.start,
+                first,
+                last,
+                row_limit(limit)
+            ];
             let rows: Vec<R::Columns> = self.executor.read(R::statement(direction), values).await?;
             let is_all = rows.len() < limit;
             for columns in rows {

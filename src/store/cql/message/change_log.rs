@@ -30,15 +30,35 @@ pub(crate) fn day_of(moment: Timestamp) -> i32 {
 
 impl Messages {
     /// Logs a change, and advances the newest change of the head.
-    pub(crate) fn put_change(&self, writes: &mut Writes, conversation: ConversationId, change: &Change) {
+    pub(crate) fn put_change(
+        &self,
+        writes: &mut Writes,
+        conversation: ConversationId,
+        change: &Change,
+    ) {
         let kind = change.kind as i8;
-        let values = values![conversation, day_of(change.id.moment()), change.id, kind, change.message, &change.user, change.id.moment()];
+        let values = values![
+            conversation,
+            day_of(change.id.moment()),
+            change.id,
+            kind,
+            change.message,
+            &change.user,
+            change.id.moment()
+        ];
         writes.push(&INSERT_CHANGE, values);
         self.put_head(writes, conversation, None, Some(change.id), None);
     }
 
-    pub(crate) async fn changes(&self, conversation: ConversationId, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
-        let Some(newest) = self.head(conversation).await?.newest_change else { return Ok(Vec::new()) };
+    pub(crate) async fn changes(
+        &self,
+        conversation: ConversationId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>> {
+        let Some(newest) = self.head(conversation).await?.newest_change else {
+            return Ok(Vec::new());
+        };
         if newest.order_key() <= after {
             return Ok(Vec::new());
         }
@@ -47,7 +67,11 @@ impl Messages {
         let mut changes = Vec::new();
         for some in days.chunks(DAYS_AT_ONCE) {
             let rest = limit - changes.len();
-            let found = try_join_all(some.iter().map(|day| self.changes_on(conversation, *day, after, rest))).await?;
+            let found = try_join_all(
+                some.iter()
+                    .map(|day| self.changes_on(conversation, *day, after, rest)),
+            )
+            .await?;
             changes.extend(found.into_iter().flatten().take(rest));
             if changes.len() == limit {
                 break;
@@ -59,7 +83,13 @@ impl Messages {
         Ok(changes)
     }
 
-    async fn changes_on(&self, conversation: ConversationId, day: i32, after: OrderKey, limit: usize) -> Result<Vec<Change>> {
+    async fn changes_on(
+        &self,
+        conversation: ConversationId,
+        day: i32,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>> {
         type Columns = (CqlTimeuuid, Option<i8>, Option<CqlTimeuuid>, Option<String>);
         let mut changes = Vec::new();
         let mut bound = time_uuid_bound(after);
@@ -69,11 +99,14 @@ impl Messages {
             let rows: Vec<Columns> = self.executor.read(&SELECT_CHANGES, values).await?;
             let is_last = rows.len() < count;
             for (id, kind, message, name) in rows {
-                let (Some(kind), Some(message), Some(name)) = (kind, message, name) else { continue };
+                let (Some(kind), Some(message), Some(name)) = (kind, message, name) else {
+                    continue;
+                };
                 changes.push(Change {
                     id: time_uuid(TABLE, id)?,
                     // The discriminant, as serde counts variants.
-                    kind: postcard::from_bytes(&[kind.cast_unsigned()]).map_err(|error| corrupt(TABLE, error))?,
+                    kind: postcard::from_bytes(&[kind.cast_unsigned()])
+                        .map_err(|error| corrupt(TABLE, error))?,
                     message: time_uuid(TABLE, message)?,
                     user: user(TABLE, &name)?,
                 });

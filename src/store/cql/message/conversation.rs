@@ -9,7 +9,8 @@ use scylla::value::{CqlTimeuuid, Row};
 use super::Messages;
 use super::register::LastMessage;
 use crate::model::{
-    ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, MessageId, TimeUuid, Timestamp, UserId,
+    ChangeId, Conversation, ConversationId, ConversationKind, GroupName, InputHash, MessageId,
+    TimeUuid, Timestamp, UserId,
 };
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
@@ -42,7 +43,14 @@ type Columns = (
 );
 
 /// The columns that describe a conversation: kind, name, created_at, created_by, input_hash and is_large.
-pub(crate) type DescriptionColumns = (Option<i8>, Option<String>, Option<i64>, Option<String>, Option<Vec<u8>>, Option<bool>);
+pub(crate) type DescriptionColumns = (
+    Option<i8>,
+    Option<String>,
+    Option<i64>,
+    Option<String>,
+    Option<Vec<u8>>,
+    Option<bool>,
+);
 
 /// A conversation as its row describes it.
 pub(crate) struct ConversationRow {
@@ -69,7 +77,10 @@ pub(crate) struct Head {
 impl Head {
     /// The newest message or change.
     pub(crate) fn newest(&self) -> Option<TimeUuid> {
-        self.last.as_ref().map(|last| last.id).max(self.newest_change)
+        self.last
+            .as_ref()
+            .map(|last| last.id)
+            .max(self.newest_change)
     }
 }
 
@@ -82,19 +93,34 @@ pub(crate) fn kind_number(kind: ConversationKind) -> i8 {
 }
 
 /// Decodes a conversation. `None` for a row without a kind, which a late write left where no conversation is.
-pub(crate) fn decode_conversation(id: ConversationId, columns: DescriptionColumns) -> Result<Option<Conversation>> {
-    let (Some(kind), name, created_at, created_by, input_hash, is_large) = columns else { return Ok(None) };
+pub(crate) fn decode_conversation(
+    id: ConversationId,
+    columns: DescriptionColumns,
+) -> Result<Option<Conversation>> {
+    let (Some(kind), name, created_at, created_by, input_hash, is_large) = columns else {
+        return Ok(None);
+    };
     let kind = match kind {
         0 => ConversationKind::Direct,
         1 => ConversationKind::Group,
         _ => return Err(corrupt(TABLE, "a conversation is of one of two kinds")),
     };
-    let hash = |bytes: Vec<u8>| bytes.try_into().map(InputHash).map_err(|_| corrupt(TABLE, "a hash has 32 bytes"));
+    let hash = |bytes: Vec<u8>| {
+        bytes
+            .try_into()
+            .map(InputHash)
+            .map_err(|_| corrupt(TABLE, "a hash has 32 bytes"))
+    };
     Ok(Some(Conversation {
         id,
         kind,
-        name: name.map(|name| GroupName::from_history(&name)).transpose().map_err(|error| corrupt(TABLE, error))?,
-        created_at: Timestamp::from_micros(created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?),
+        name: name
+            .map(|name| GroupName::from_history(&name))
+            .transpose()
+            .map_err(|error| corrupt(TABLE, error))?,
+        created_at: Timestamp::from_micros(
+            created_at.ok_or_else(|| corrupt(TABLE, "a conversation has a time"))?,
+        ),
         created_by: created_by.map(|name| user(TABLE, &name)).transpose()?,
         input_hash: input_hash.map(hash).transpose()?,
         is_large: is_large.unwrap_or_default(),
@@ -103,33 +129,62 @@ pub(crate) fn decode_conversation(id: ConversationId, columns: DescriptionColumn
 
 impl Messages {
     async fn columns(&self, id: ConversationId) -> Result<Option<Columns>> {
-        self.executor.read_one(&SELECT_CONVERSATION, values![id]).await
+        self.executor
+            .read_one(&SELECT_CONVERSATION, values![id])
+            .await
     }
 
     pub(crate) async fn conversation(&self, id: ConversationId) -> Result<Option<ConversationRow>> {
-        let Some(columns) = self.columns(id).await? else { return Ok(None) };
+        let Some(columns) = self.columns(id).await? else {
+            return Ok(None);
+        };
         let head = self.decode_head(id, &columns)?;
         let (kind, name, created_at, created_by, input_hash, is_large, created_under, ..) = columns;
         let description = (kind, name, created_at, created_by, input_hash, is_large);
-        let Some(conversation) = decode_conversation(id, description)? else { return Ok(None) };
+        let Some(conversation) = decode_conversation(id, description)? else {
+            return Ok(None);
+        };
         let created_under = created_under.map(|id| time_uuid(TABLE, id)).transpose()?;
-        Ok(Some(ConversationRow { conversation: Arc::new(conversation), created_under, head }))
+        Ok(Some(ConversationRow {
+            conversation: Arc::new(conversation),
+            created_under,
+            head,
+        }))
     }
 
     /// The head of a conversation as it is now; the default one if there is no row.
     pub(crate) async fn head(&self, id: ConversationId) -> Result<Head> {
-        self.columns(id).await?.map_or_else(|| Ok(Head::default()), |columns| self.decode_head(id, &columns))
+        self.columns(id).await?.map_or_else(
+            || Ok(Head::default()),
+            |columns| self.decode_head(id, &columns),
+        )
     }
 
     fn decode_head(&self, id: ConversationId, columns: &Columns) -> Result<Head> {
-        let (kind, _, created_at, _, _, is_large, _, last, newest_change, last_activity, activity_written_at) = columns;
-        let last = last.as_ref().map(|bytes| LastMessage::decode(TABLE, bytes)).transpose()?;
+        let (
+            kind,
+            _,
+            created_at,
+            _,
+            _,
+            is_large,
+            _,
+            last,
+            newest_change,
+            last_activity,
+            activity_written_at,
+        ) = columns;
+        let last = last
+            .as_ref()
+            .map(|bytes| LastMessage::decode(TABLE, bytes))
+            .transpose()?;
         if let Some(last) = &last {
             // Clients often ask for the last message next: its bucket is known now.
             self.index.note_present(id, last.bucket);
         }
         let change = |bytes: &Vec<u8>| {
-            TimeUuid::from_order_key(order_key(TABLE, bytes)?).ok_or_else(|| corrupt(TABLE, "a newest change is the order key of an id"))
+            TimeUuid::from_order_key(order_key(TABLE, bytes)?)
+                .ok_or_else(|| corrupt(TABLE, "a newest change is the order key of an id"))
         };
         Ok(Head {
             exists: kind.is_some(),
@@ -137,28 +192,54 @@ impl Messages {
             last,
             newest_change: newest_change.as_ref().map(change).transpose()?,
             last_activity: last_activity.map(Timestamp::from_micros),
-            is_fallback: activity_written_at.is_some_and(|written_at| written_at < REGISTER_TIMESTAMP),
+            is_fallback: activity_written_at
+                .is_some_and(|written_at| written_at < REGISTER_TIMESTAMP),
             created_at: created_at.map(Timestamp::from_micros),
         })
     }
 
-    pub(crate) async fn last_messages(&self, conversations: &[ConversationId]) -> Result<Vec<Option<MessageId>>> {
-        let each = conversations.iter().map(async |id| Ok(self.head(*id).await?.last.map(|last| last.id)));
+    pub(crate) async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>> {
+        let each = conversations
+            .iter()
+            .map(async |id| Ok(self.head(*id).await?.last.map(|last| last.id)));
         concurrently(each.collect()).await
     }
 
-    pub(crate) async fn newest_events(&self, conversations: &[ConversationId]) -> Result<Vec<Option<TimeUuid>>> {
-        let each = conversations.iter().map(async |id| Ok(self.head(*id).await?.newest()));
+    pub(crate) async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
+        let each = conversations
+            .iter()
+            .map(async |id| Ok(self.head(*id).await?.newest()));
         concurrently(each.collect()).await
     }
 
     /// Creates the row of a conversation by a lightweight transaction. False if there is one already.
-    pub(crate) async fn claim_conversation(&self, conversation: &Conversation, change: ChangeId) -> Result<bool> {
-        let Conversation { id, kind, created_at, ref created_by, input_hash, .. } = *conversation;
+    pub(crate) async fn claim_conversation(
+        &self,
+        conversation: &Conversation,
+        change: ChangeId,
+    ) -> Result<bool> {
+        let Conversation {
+            id,
+            kind,
+            created_at,
+            ref created_by,
+            input_hash,
+            ..
+        } = *conversation;
         let hash = input_hash.map(|InputHash(bytes)| bytes.to_vec());
         let created_by: Option<&UserId> = created_by.as_ref();
         let values = values![id, kind_number(kind), created_at, created_by, hash, change];
-        Ok(self.executor.write_if::<Row>(&CLAIM_CONVERSATION, values).await?.is_none())
+        Ok(self
+            .executor
+            .write_if::<Row>(&CLAIM_CONVERSATION, values)
+            .await?
+            .is_none())
     }
 
     /// Advances a head. Parts that are `None`, or not later than the present ones, stay.
@@ -171,7 +252,13 @@ impl Messages {
         activity: Option<Timestamp>,
     ) {
         let newest_change = newest_change.map(ChangeId::order_key);
-        let values = values![REGISTER_TIMESTAMP, last.map(LastMessage::encode), newest_change, activity, id];
+        let values = values![
+            REGISTER_TIMESTAMP,
+            last.map(LastMessage::encode),
+            newest_change,
+            activity,
+            id
+        ];
         writes.push(&UPDATE_HEAD, values);
     }
 
@@ -181,7 +268,13 @@ impl Messages {
     }
 
     /// Names a conversation. Of two names the later one stays, whatever the order of arrival.
-    pub(crate) fn put_name(&self, writes: &mut Writes, id: ConversationId, name: &GroupName, at: Timestamp) {
+    pub(crate) fn put_name(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        name: &GroupName,
+        at: Timestamp,
+    ) {
         writes.push(&UPDATE_NAME, values![at, name.as_str(), id]);
     }
 }

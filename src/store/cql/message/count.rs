@@ -52,7 +52,10 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    const NONE: Self = Self { up_to: OrderKey::MIN, count: 0 };
+    const NONE: Self = Self {
+        up_to: OrderKey::MIN,
+        count: 0,
+    };
     /// An invalidated checkpoint. It has the greatest bytes, so it wins over any other of the same timestamp.
     const INVALIDATED: [u8; 24] = [0xff; 24];
 
@@ -62,45 +65,88 @@ impl Checkpoint {
 
     /// `None` for an invalidated one.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
-        let broken = || corrupt("buckets_by_conversation", "a checkpoint is an order key and a count");
+        let broken = || {
+            corrupt(
+                "buckets_by_conversation",
+                "a checkpoint is an order key and a count",
+            )
+        };
         let (up_to, count) = bytes.split_first_chunk::<16>().ok_or_else(broken)?;
         let count = u64::from_be_bytes(count.try_into().map_err(|_| broken())?);
-        Ok((bytes != Self::INVALIDATED).then_some(Self { up_to: OrderKey(*up_to), count }))
+        Ok((bytes != Self::INVALIDATED).then_some(Self {
+            up_to: OrderKey(*up_to),
+            count,
+        }))
     }
 }
 
 impl Messages {
     /// Invalidates the checkpoints that may cover a message which is written late.
-    pub(crate) fn invalidate_late_counts(&self, writes: &mut Writes, message: &Message, bucket: Bucket) {
+    pub(crate) fn invalidate_late_counts(
+        &self,
+        writes: &mut Writes,
+        message: &Message,
+        bucket: Bucket,
+    ) {
         let now = self.clock.now();
         if message.id.moment().plus_micros(LATE_MICROS) > now {
             return;
         }
-        let (at, none) = (now.plus_micros(AHEAD_MICROS), || Checkpoint::INVALIDATED.to_vec());
+        let (at, none) = (now.plus_micros(AHEAD_MICROS), || {
+            Checkpoint::INVALIDATED.to_vec()
+        });
         let conversation = message.conversation;
-        writes.push_once(&UPDATE_CHECKPOINT, values![at, none(), conversation, bucket.width.number(), bucket.start]);
-        writes.push_once(&UPDATE_CHECKPOINT, values![at, none(), conversation, SUMMARY_WIDTH, Timestamp::ZERO]);
+        writes.push_once(
+            &UPDATE_CHECKPOINT,
+            values![
+                at,
+                none(),
+                conversation,
+                bucket.width.number(),
+                bucket.start
+            ],
+        );
+        writes.push_once(
+            &UPDATE_CHECKPOINT,
+            values![at, none(), conversation, SUMMARY_WIDTH, Timestamp::ZERO],
+        );
     }
 
     /// Invalidates all checkpoints of a conversation.
     pub(crate) async fn invalidate_counts(&self, conversation: ConversationId) -> Result<()> {
         let counter = MessageCounter::begin(self, conversation);
         let at = counter.began_at.plus_micros(AHEAD_MICROS);
-        let buckets = counter.read_index().await?.into_iter().map(|(bucket, _)| (bucket.width.number(), bucket.start));
+        let buckets = counter
+            .read_index()
+            .await?
+            .into_iter()
+            .map(|(bucket, _)| (bucket.width.number(), bucket.start));
         let rows: Vec<_> = buckets.chain([(SUMMARY_WIDTH, Timestamp::ZERO)]).collect();
         for piece in rows.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::of_one_partition();
             for (width, start) in piece {
                 let none = Checkpoint::INVALIDATED.to_vec();
-                writes.push(&UPDATE_CHECKPOINT, values![at, none, conversation, *width, *start]);
+                writes.push(
+                    &UPDATE_CHECKPOINT,
+                    values![at, none, conversation, *width, *start],
+                );
             }
             self.executor.write_all(writes).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        concurrently(conversations.iter().map(|conversation| MessageCounter::begin(self, *conversation).count()).collect()).await
+    pub(crate) async fn message_counts(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<u64>> {
+        concurrently(
+            conversations
+                .iter()
+                .map(|conversation| MessageCounter::begin(self, *conversation).count())
+                .collect(),
+        )
+        .await
     }
 }
 
@@ -135,7 +181,12 @@ struct MessageCounter<'a> {
 impl<'a> MessageCounter<'a> {
     fn begin(messages: &'a Messages, conversation: ConversationId) -> Self {
         let began_at = messages.clock.now();
-        Self { messages, conversation, began_at, watermark: OrderKey::first_at(began_at.plus_micros(-SETTLED_MICROS)) }
+        Self {
+            messages,
+            conversation,
+            began_at,
+            watermark: OrderKey::first_at(began_at.plus_micros(-SETTLED_MICROS)),
+        }
     }
 
     async fn count(self) -> Result<u64> {
@@ -145,22 +196,38 @@ impl<'a> MessageCounter<'a> {
             return self.count_all(view.rows.take()).await;
         };
         let after = IdRange::WHOLE.after(summary.up_to);
-        let buckets = self.messages.buckets_of(&mut view, after, BUCKETS_MAX + 1).await?;
+        let buckets = self
+            .messages
+            .buckets_of(&mut view, after, BUCKETS_MAX + 1)
+            .await?;
         if buckets.len() > BUCKETS_MAX {
             return self.count_all(view.rows.take()).await;
         }
-        let tallies = concurrently(buckets.iter().map(|bucket| self.count_rows(*bucket, after)).collect()).await?;
+        let tallies = concurrently(
+            buckets
+                .iter()
+                .map(|bucket| self.count_rows(*bucket, after))
+                .collect(),
+        )
+        .await?;
         let tally = CountedRows::sum(tallies);
         if tally.settled >= ROWS_WORTH || (tally.settled > 0 && buckets.len() > BUCKETS_WORTH) {
             // The cached index was read before this count began and may lack a bucket that a late message has opened since.
             let read_at = self.began_at.min(view.read_at());
-            self.persist(read_at, &[(None, self.settled_to_here(summary.count + tally.settled))]).await;
+            self.persist(
+                read_at,
+                &[(None, self.settled_to_here(summary.count + tally.settled))],
+            )
+            .await;
         }
         Ok(summary.count + tally.settled + tally.recent)
     }
 
     fn settled_to_here(&self, count: u64) -> Checkpoint {
-        Checkpoint { up_to: self.watermark.before(), count }
+        Checkpoint {
+            up_to: self.watermark.before(),
+            count,
+        }
     }
 
     async fn count_rows(&self, bucket: Bucket, range: IdRange) -> Result<CountedRows> {
@@ -173,12 +240,21 @@ impl<'a> MessageCounter<'a> {
             Some(rows) => rows,
             None => self.read_index().await?,
         };
-        let counted = rows.iter().map(|(bucket, checkpoint)| self.count_bucket(*bucket, *checkpoint)).collect();
+        let counted = rows
+            .iter()
+            .map(|(bucket, checkpoint)| self.count_bucket(*bucket, *checkpoint))
+            .collect();
         let counted: Vec<(Bucket, CountedRows, Option<Checkpoint>)> = concurrently(counted).await?;
         let tally = CountedRows::sum(counted.iter().map(|(_, tally, _)| *tally));
-        let is_worth_writing = |tally: &CountedRows| tally.rows >= ROWS_WORTH || (tally.rows > 0 && rows.len() > BUCKETS_MAX);
-        let worth = counted.iter().filter(|(_, tally, _)| is_worth_writing(tally));
-        let mut checkpoints: Vec<_> = worth.filter_map(|(bucket, _, reached)| Some((Some(*bucket), (*reached)?))).collect();
+        let is_worth_writing = |tally: &CountedRows| {
+            tally.rows >= ROWS_WORTH || (tally.rows > 0 && rows.len() > BUCKETS_MAX)
+        };
+        let worth = counted
+            .iter()
+            .filter(|(_, tally, _)| is_worth_writing(tally));
+        let mut checkpoints: Vec<_> = worth
+            .filter_map(|(bucket, _, reached)| Some((Some(*bucket), (*reached)?)))
+            .collect();
         if tally.settled > 0 {
             checkpoints.push((None, self.settled_to_here(tally.settled)));
         }
@@ -186,7 +262,11 @@ impl<'a> MessageCounter<'a> {
         Ok(tally.settled + tally.recent)
     }
 
-    async fn count_bucket(&self, bucket: Bucket, checkpoint: Option<Checkpoint>) -> Result<(Bucket, CountedRows, Option<Checkpoint>)> {
+    async fn count_bucket(
+        &self,
+        bucket: Bucket,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<(Bucket, CountedRows, Option<Checkpoint>)> {
         let checkpoint = checkpoint.unwrap_or(Checkpoint::NONE);
         let after = IdRange::WHOLE.after(checkpoint.up_to);
         let (mut tally, reached) = self.count_after(bucket, after, Some(checkpoint)).await?;
@@ -195,36 +275,67 @@ impl<'a> MessageCounter<'a> {
     }
 
     /// Counts the rows of a bucket in a range, and returns the checkpoint that they allow: `None` if it reaches no further than before.
-    async fn count_after(&self, bucket: Bucket, range: IdRange, from: Option<Checkpoint>) -> Result<(CountedRows, Option<Checkpoint>)> {
+    async fn count_after(
+        &self,
+        bucket: Bucket,
+        range: IdRange,
+        from: Option<Checkpoint>,
+    ) -> Result<(CountedRows, Option<Checkpoint>)> {
         let mut rest = range.intersect(IdRange::of_bucket(bucket));
         let settled_end = self.watermark.min(IdRange::of_bucket(bucket).end);
         let mut tally = CountedRows::default();
         let mut kept = 0;
         while rest.ids().is_some() {
-            let summaries: Vec<MessageSummary> =
-                self.messages.read_bucket(self.conversation, bucket, rest, Direction::Forward, ROWS_MAX).await?;
-            let settled = summaries.iter().filter(|summary| summary.order_key() < settled_end).count() as u64;
+            let summaries: Vec<MessageSummary> = self
+                .messages
+                .read_bucket(
+                    self.conversation,
+                    bucket,
+                    rest,
+                    Direction::Forward,
+                    ROWS_MAX,
+                )
+                .await?;
+            let settled = summaries
+                .iter()
+                .filter(|summary| summary.order_key() < settled_end)
+                .count() as u64;
             tally.settled += settled;
             tally.recent += summaries.len() as u64 - settled;
             tally.rows += summaries.len() as u64;
-            let Some(last) = summaries.last().filter(|_| summaries.len() == ROWS_MAX) else { break };
+            let Some(last) = summaries.last().filter(|_| summaries.len() == ROWS_MAX) else {
+                break;
+            };
             rest = rest.after(last.order_key());
             if let Some(from) = from
                 && last.order_key() < settled_end
                 && tally.rows >= kept + ROWS_KEPT
             {
                 kept = tally.rows;
-                let checkpoint = Checkpoint { up_to: last.order_key(), count: from.count + tally.settled };
-                self.persist(self.began_at, &[(Some(bucket), checkpoint)]).await;
+                let checkpoint = Checkpoint {
+                    up_to: last.order_key(),
+                    count: from.count + tally.settled,
+                };
+                self.persist(self.began_at, &[(Some(bucket), checkpoint)])
+                    .await;
             }
         }
-        let reached = from.map(|from| Checkpoint { up_to: settled_end.before(), count: from.count + tally.settled });
-        Ok((tally, reached.filter(|reached| from.is_some_and(|from| reached.up_to > from.up_to))))
+        let reached = from.map(|from| Checkpoint {
+            up_to: settled_end.before(),
+            count: from.count + tally.settled,
+        });
+        Ok((
+            tally,
+            reached.filter(|reached| from.is_some_and(|from| reached.up_to > from.up_to)),
+        ))
     }
 
     /// The whole index with its checkpoints.
     async fn read_index(&self) -> Result<Vec<(Bucket, Option<Checkpoint>)>> {
-        let widths = Width::ALL.into_iter().map(|width| self.read_index_of(width)).collect();
+        let widths = Width::ALL
+            .into_iter()
+            .map(|width| self.read_index_of(width))
+            .collect();
         Ok(concurrently(widths).await?.concat())
     }
 
@@ -232,12 +343,28 @@ impl<'a> MessageCounter<'a> {
         let mut all = Vec::new();
         let mut before = i64::MAX;
         loop {
-            let values = values![self.conversation, width.number(), before, row_limit(ROWS_MAX)];
-            let rows: Vec<(i8, i64, Option<Vec<u8>>)> = self.messages.executor.read(&SELECT_OLDER_CHECKPOINTS, values).await?;
+            let values = values![
+                self.conversation,
+                width.number(),
+                before,
+                row_limit(ROWS_MAX)
+            ];
+            let rows: Vec<(i8, i64, Option<Vec<u8>>)> = self
+                .messages
+                .executor
+                .read(&SELECT_OLDER_CHECKPOINTS, values)
+                .await?;
             let is_all = rows.len() < ROWS_MAX;
             for (width, start, counted) in rows {
                 before = start;
-                all.push((Bucket::from_row(width, start)?, counted.as_deref().map(Checkpoint::decode).transpose()?.flatten()));
+                all.push((
+                    Bucket::from_row(width, start)?,
+                    counted
+                        .as_deref()
+                        .map(Checkpoint::decode)
+                        .transpose()?
+                        .flatten(),
+                ));
             }
             if is_all {
                 return Ok(all);
@@ -250,8 +377,16 @@ impl<'a> MessageCounter<'a> {
         for piece in checkpoints.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::of_one_partition();
             for (bucket, checkpoint) in piece {
-                let (width, start) = bucket.map_or((SUMMARY_WIDTH, Timestamp::ZERO), |bucket| (bucket.width.number(), bucket.start));
-                let values = values![read_at, checkpoint.encode(), self.conversation, width, start];
+                let (width, start) = bucket.map_or((SUMMARY_WIDTH, Timestamp::ZERO), |bucket| {
+                    (bucket.width.number(), bucket.start)
+                });
+                let values = values![
+                    read_at,
+                    checkpoint.encode(),
+                    self.conversation,
+                    width,
+                    start
+                ];
                 writes.push(&UPDATE_CHECKPOINT, values);
             }
             if let Err(error) = self.messages.executor.write_all(writes).await {

@@ -77,7 +77,13 @@ impl HeadCache {
             Some(cached) if cached.since.elapsed() < age_max => cached.head.clone(),
             Some(_) | None => {
                 let head = Arc::new(OnceCell::new());
-                heads.put(conversation, CachedHead { since: Instant::now(), head: head.clone() });
+                heads.put(
+                    conversation,
+                    CachedHead {
+                        since: Instant::now(),
+                        head: head.clone(),
+                    },
+                );
                 head
             }
         }
@@ -89,8 +95,15 @@ impl HeadCache {
         let advanced = heads.get(&conversation).and_then(|cached| {
             let head = cached.head.get()?;
             let last_message = head.last_message.max(Some(last));
-            let head = HeadSummary { last_message, last_activity: head.last_activity.max(activity), ..*head };
-            Some(CachedHead { since: cached.since, head: Arc::new(OnceCell::new_with(Some(head))) })
+            let head = HeadSummary {
+                last_message,
+                last_activity: head.last_activity.max(activity),
+                ..*head
+            };
+            Some(CachedHead {
+                since: cached.since,
+                head: Arc::new(OnceCell::new_with(Some(head))),
+            })
         });
         match advanced {
             Some(advanced) => heads.put(conversation, advanced),
@@ -101,7 +114,10 @@ impl HeadCache {
     /// Evicts a head that lacks an event, or that is being read: the next reader reads it again.
     fn observe(&self, conversation: ConversationId, has_event: impl Fn(&HeadSummary) -> bool) {
         let mut heads = self.heads();
-        if heads.peek(&conversation).is_some_and(|cached| !cached.head.get().is_some_and(&has_event)) {
+        if heads
+            .peek(&conversation)
+            .is_some_and(|cached| !cached.head.get().is_some_and(&has_event))
+        {
             heads.pop(&conversation);
         }
     }
@@ -109,7 +125,12 @@ impl HeadCache {
 
 impl Messages {
     /// Call after a message of a large conversation was stored, before the send is acknowledged.
-    pub(crate) fn advance_head(&self, conversation: ConversationId, last: &LastMessage, activity: Timestamp) {
+    pub(crate) fn advance_head(
+        &self,
+        conversation: ConversationId,
+        last: &LastMessage,
+        activity: Timestamp,
+    ) {
         self.heads.advance(conversation, last.id, activity);
     }
 
@@ -124,21 +145,33 @@ impl Messages {
     }
 
     /// Heads that are at most a second old.
-    pub(crate) async fn recent_heads(&self, conversations: &[ConversationId]) -> Result<Vec<HeadSummary>> {
+    pub(crate) async fn recent_heads(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<HeadSummary>> {
         self.heads_within(conversations, AGE_MAX).await
     }
 
     /// Heads as they are now.
-    pub(crate) async fn current_heads(&self, conversations: &[ConversationId]) -> Result<Vec<HeadSummary>> {
+    pub(crate) async fn current_heads(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<HeadSummary>> {
         self.heads_within(conversations, Duration::ZERO).await
     }
 
-    async fn heads_within(&self, conversations: &[ConversationId], age_max: Duration) -> Result<Vec<HeadSummary>> {
+    async fn heads_within(
+        &self,
+        conversations: &[ConversationId],
+        age_max: Duration,
+    ) -> Result<Vec<HeadSummary>> {
         let mut heads = Vec::with_capacity(conversations.len());
         for piece in conversations.chunks(CONCURRENCY) {
             let each = piece.iter().map(async |conversation| {
                 let head = self.heads.get(*conversation, age_max);
-                head.get_or_try_init(async || Ok(HeadSummary::of(&self.head(*conversation).await?))).await.copied()
+                head.get_or_try_init(async || Ok(HeadSummary::of(&self.head(*conversation).await?)))
+                    .await
+                    .copied()
             });
             heads.extend(try_join_all(each).await?);
         }
@@ -155,7 +188,11 @@ mod tests {
     }
 
     fn head(micros: i64) -> HeadSummary {
-        HeadSummary { last_message: Some(id(micros)), newest_change: None, last_activity: Timestamp::from_micros(micros) }
+        HeadSummary {
+            last_message: Some(id(micros)),
+            newest_change: None,
+            last_activity: Timestamp::from_micros(micros),
+        }
     }
 
     #[test]
@@ -181,7 +218,11 @@ mod tests {
         let reading = heads.get(conversation, AGE_MAX);
         heads.advance(conversation, id(9), Timestamp::from_micros(9));
         reading.set(head(5)).unwrap();
-        assert_eq!(heads.get(conversation, AGE_MAX).get(), None, "it is read again");
+        assert_eq!(
+            heads.get(conversation, AGE_MAX).get(),
+            None,
+            "it is read again"
+        );
     }
 
     #[test]
@@ -197,7 +238,10 @@ mod tests {
     #[test]
     fn a_later_change_does_not_stand_for_an_observed_message() {
         let (heads, conversation) = (HeadCache::new(), ConversationId::random());
-        let changed = HeadSummary { newest_change: Some(id(9)), ..head(5) };
+        let changed = HeadSummary {
+            newest_change: Some(id(9)),
+            ..head(5)
+        };
         let is_known = || heads.get(conversation, AGE_MAX).get().is_some();
         heads.get(conversation, AGE_MAX).set(changed).unwrap();
         heads.observe(conversation, has_change(id(9)));

@@ -12,7 +12,8 @@ use super::bucket_merge::BucketRow;
 use super::id_range::IdRange;
 use super::row::{MessageColumns, decode_message, message_columns};
 use crate::model::{
-    ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, Page, PageRequest, TimeUuid, Unread, UserId,
+    ConversationId, Cut, Direction, Message, MessageId, MessageKind, OrderKey, Page, PageRequest,
+    TimeUuid, Unread, UserId,
 };
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
@@ -58,7 +59,10 @@ impl BucketRow for Arc<Message> {
         }
     }
 
-    fn decode(conversation: ConversationId, columns: MessageColumns) -> Result<(TimeUuid, Option<Self>)> {
+    fn decode(
+        conversation: ConversationId,
+        columns: MessageColumns,
+    ) -> Result<(TimeUuid, Option<Self>)> {
         let id = time_uuid("messages_by_conversation", columns.0)?;
         Ok((id, decode_message(conversation, columns)?.map(Arc::new)))
     }
@@ -75,7 +79,10 @@ impl BucketRow for StoredMessage {
         Arc::<Message>::statement(direction)
     }
 
-    fn decode(conversation: ConversationId, columns: MessageColumns) -> Result<(TimeUuid, Option<Self>)> {
+    fn decode(
+        conversation: ConversationId,
+        columns: MessageColumns,
+    ) -> Result<(TimeUuid, Option<Self>)> {
         let id = time_uuid("messages_by_conversation", columns.0)?;
         let read = decode_message(conversation, columns).transpose();
         Ok((id, read.map(|read| Self::of(id, read)).transpose()?))
@@ -104,9 +111,17 @@ impl BucketRow for MessageSummary {
         }
     }
 
-    fn decode(_: ConversationId, (id, sender, kind, deleted_at): Self::Columns) -> Result<(TimeUuid, Option<Self>)> {
+    fn decode(
+        _: ConversationId,
+        (id, sender, kind, deleted_at): Self::Columns,
+    ) -> Result<(TimeUuid, Option<Self>)> {
         let id = time_uuid("messages_by_conversation", id)?;
-        let summary = |sender| Self { id, sender, is_text: kind == Some(MessageKind::Text as i8), is_deleted: deleted_at.is_some() };
+        let summary = |sender| Self {
+            id,
+            sender,
+            is_text: kind == Some(MessageKind::Text as i8),
+            is_deleted: deleted_at.is_some(),
+        };
         Ok((id, sender.map(summary)))
     }
 
@@ -153,14 +168,18 @@ impl Messages {
             };
         }
         let direction = in_time(request.direction);
-        let mut messages: Vec<Arc<Message>> = self.merge(conversation, window, direction, wanted).await?;
+        let mut messages: Vec<Arc<Message>> =
+            self.merge(conversation, window, direction, wanted).await?;
         if let Some(newest) = messages.iter().map(|message| message.id).max() {
             self.observe_message(conversation, newest);
         }
         let has_own = own.is_some() && messages.first().map(BucketRow::order_key) == own;
         let has_behind = match behind {
             _ if has_own => true,
-            Some(behind) => !self.merge::<MessageSummary>(conversation, behind, request.direction, 1).await?.is_empty(),
+            Some(behind) => !self
+                .merge::<MessageSummary>(conversation, behind, request.direction, 1)
+                .await?
+                .is_empty(),
             None => false,
         };
         if has_own {
@@ -170,10 +189,18 @@ impl Messages {
         Ok(Page::from_overread(request, messages, has_behind))
     }
 
-    pub(crate) async fn messages_at(&self, positions: &[(ConversationId, OrderKey)]) -> Result<Vec<Option<Arc<Message>>>> {
+    pub(crate) async fn messages_at(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
         let each = |(conversation, position): &(ConversationId, OrderKey)| {
             let (conversation, range) = (*conversation, IdRange::WHOLE.up_to(*position));
-            async move { Ok(self.merge(conversation, range, Direction::Backward, 1).await?.pop()) }
+            async move {
+                Ok(self
+                    .merge(conversation, range, Direction::Backward, 1)
+                    .await?
+                    .pop())
+            }
         };
         concurrently(positions.iter().map(each).collect()).await
     }
@@ -183,12 +210,18 @@ type Found = HashMap<(ConversationId, MessageId), Arc<Message>>;
 
 impl Messages {
     /// Messages by id: first from the cached buckets, then from those that the stored index lists.
-    pub(crate) async fn by_ids(&self, keys: &[(ConversationId, MessageId)]) -> Result<Vec<Option<Arc<Message>>>> {
+    pub(crate) async fn by_ids(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
         let mut found = Found::new();
         let mut likely: BTreeMap<(ConversationId, Bucket), BTreeSet<MessageId>> = BTreeMap::new();
         for (conversation, id) in keys {
             for bucket in self.index.likely(*conversation, *id) {
-                likely.entry((*conversation, bucket)).or_default().insert(*id);
+                likely
+                    .entry((*conversation, bucket))
+                    .or_default()
+                    .insert(*id);
             }
         }
         self.read_by_id(&likely, &mut found).await?;
@@ -196,8 +229,12 @@ impl Messages {
         for (conversation, id) in keys.iter().filter(|key| !found.contains_key(key)) {
             missing.entry(*conversation).or_default().insert(*id);
         }
-        let located = missing.into_iter().map(|(conversation, ids)| self.locate(conversation, ids)).collect();
-        let mut stored: BTreeMap<_, BTreeSet<_>> = concurrently(located).await?.into_iter().flatten().collect();
+        let located = missing
+            .into_iter()
+            .map(|(conversation, ids)| self.locate(conversation, ids))
+            .collect();
+        let mut stored: BTreeMap<_, BTreeSet<_>> =
+            concurrently(located).await?.into_iter().flatten().collect();
         stored.retain(|at, ids| !likely.get(at).is_some_and(|tried| tried.is_superset(ids)));
         self.read_by_id(&stored, &mut found).await?;
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
@@ -208,26 +245,48 @@ type Located = Vec<((ConversationId, Bucket), BTreeSet<MessageId>)>;
 
 impl Messages {
     /// The stored buckets that can hold these messages, each with those of them.
-    async fn locate(&self, conversation: ConversationId, ids: BTreeSet<MessageId>) -> Result<Located> {
+    async fn locate(
+        &self,
+        conversation: ConversationId,
+        ids: BTreeSet<MessageId>,
+    ) -> Result<Located> {
         let buckets: BTreeSet<Bucket> = ids.iter().copied().flat_map(candidates).collect();
-        let present = self.present_buckets(conversation, &buckets.into_iter().collect::<Vec<_>>()).await?;
+        let present = self
+            .present_buckets(conversation, &buckets.into_iter().collect::<Vec<_>>())
+            .await?;
         let of_bucket = |bucket: Bucket| {
             self.index.note_present(conversation, bucket);
-            let ids = ids.iter().copied().filter(|id| bucket.can_hold(*id)).collect();
+            let ids = ids
+                .iter()
+                .copied()
+                .filter(|id| bucket.can_hold(*id))
+                .collect();
             ((conversation, bucket), ids)
         };
         Ok(present.into_iter().map(of_bucket).collect())
     }
 
-    async fn read_by_id(&self, located: &BTreeMap<(ConversationId, Bucket), BTreeSet<MessageId>>, found: &mut Found) -> Result<()> {
+    async fn read_by_id(
+        &self,
+        located: &BTreeMap<(ConversationId, Bucket), BTreeSet<MessageId>>,
+        found: &mut Found,
+    ) -> Result<()> {
         let mut reads = Vec::new();
         for ((conversation, bucket), ids) in located {
             let ids: Vec<MessageId> = ids.iter().copied().collect();
             for piece in ids.chunks(IDS_MAX) {
-                let values = values![*conversation, bucket.width.number(), bucket.start, list(piece.iter().copied())];
+                let values = values![
+                    *conversation,
+                    bucket.width.number(),
+                    bucket.start,
+                    list(piece.iter().copied())
+                ];
                 reads.push(async move {
-                    let rows: Vec<MessageColumns> = self.executor.read(&SELECT_MESSAGES, values).await?;
-                    rows.into_iter().map(|columns| decode_message(*conversation, columns)).collect::<Result<Vec<_>>>()
+                    let rows: Vec<MessageColumns> =
+                        self.executor.read(&SELECT_MESSAGES, values).await?;
+                    rows.into_iter()
+                        .map(|columns| decode_message(*conversation, columns))
+                        .collect::<Result<Vec<_>>>()
                 });
             }
         }
@@ -239,27 +298,52 @@ impl Messages {
     }
 
     /// Unread counts. The caller knows from the inbox row that there is something after the marker, so the head is not read again.
-    pub(crate) async fn unread(&self, user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Result<Vec<Unread>> {
-        concurrently(questions.iter().map(|question| self.unread_of_one(user, *question, cap)).collect()).await
+    pub(crate) async fn unread(
+        &self,
+        user: &UserId,
+        questions: &[UnreadQuestion],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
+        concurrently(
+            questions
+                .iter()
+                .map(|question| self.unread_of_one(user, *question, cap))
+                .collect(),
+        )
+        .await
     }
 
-    async fn unread_of_one(&self, user: &UserId, question: UnreadQuestion, cap: u32) -> Result<Unread> {
+    async fn unread_of_one(
+        &self,
+        user: &UserId,
+        question: UnreadQuestion,
+        cap: u32,
+    ) -> Result<Unread> {
         let mut unread = Unread::default();
         let mut newer = IdRange::WHOLE.after(question.after);
         let mut examined = 0;
         // As a rule every row counts, so one row more than the cap decides. Only a second read takes the rest of the rows that may be read.
-        let mut wanted = usize::try_from(cap).unwrap_or(Unread::ROWS_MAX).saturating_add(1).min(Unread::ROWS_MAX);
+        let mut wanted = usize::try_from(cap)
+            .unwrap_or(Unread::ROWS_MAX)
+            .saturating_add(1)
+            .min(Unread::ROWS_MAX);
         loop {
             // Ascending: the first message that counts is the first unread one.
-            let summaries: Vec<MessageSummary> = self.merge(question.conversation, newer, Direction::Forward, wanted).await?;
+            let summaries: Vec<MessageSummary> = self
+                .merge(question.conversation, newer, Direction::Forward, wanted)
+                .await?;
             for summary in &summaries {
                 examined += 1;
-                let counts = summary.is_text && !summary.is_deleted && summary.sender != user.as_str();
+                let counts =
+                    summary.is_text && !summary.is_deleted && summary.sender != user.as_str();
                 if counts && !unread.add(summary.id, cap) {
                     return Ok(unread);
                 }
                 if examined == Unread::ROWS_MAX {
-                    return Ok(Unread { is_capped: true, ..unread });
+                    return Ok(Unread {
+                        is_capped: true,
+                        ..unread
+                    });
                 }
             }
             match summaries.last() {

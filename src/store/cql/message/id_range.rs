@@ -26,7 +26,10 @@ pub(crate) struct IdRange {
 
 impl IdRange {
     /// All ids: [`OrderKey::MAX`] is not one.
-    pub(crate) const WHOLE: Self = Self { start: OrderKey::MIN, end: OrderKey::MAX };
+    pub(crate) const WHOLE: Self = Self {
+        start: OrderKey::MIN,
+        end: OrderKey::MAX,
+    };
 
     pub(crate) fn of_bucket(bucket: Bucket) -> Self {
         let (start, end) = bucket.order_keys();
@@ -53,7 +56,10 @@ impl IdRange {
     }
 
     pub(crate) fn from(self, key: OrderKey) -> Self {
-        Self { start: self.start.max(key), ..self }
+        Self {
+            start: self.start.max(key),
+            ..self
+        }
     }
 
     pub(crate) fn up_to(self, key: OrderKey) -> Self {
@@ -61,11 +67,17 @@ impl IdRange {
     }
 
     pub(crate) fn before(self, key: OrderKey) -> Self {
-        Self { end: self.end.min(key), ..self }
+        Self {
+            end: self.end.min(key),
+            ..self
+        }
     }
 
     pub(crate) fn intersect(self, other: Self) -> Self {
-        Self { start: self.start.max(other.start), end: self.end.min(other.end) }
+        Self {
+            start: self.start.max(other.start),
+            end: self.end.min(other.end),
+        }
     }
 
     pub(crate) fn is_empty(self) -> bool {
@@ -119,7 +131,9 @@ mod tests {
     use super::*;
 
     fn any_byte() -> impl Strategy<Value = u8> {
-        prop::sample::select(vec![0_u8, 1, 0x3e, 0x3f, 0x40, 0x7f, 0x80, 0xbf, 0xc0, 0xfe, 0xff])
+        prop::sample::select(vec![
+            0_u8, 1, 0x3e, 0x3f, 0x40, 0x7f, 0x80, 0xbf, 0xc0, 0xfe, 0xff,
+        ])
     }
 
     /// Keys close to each other, and at both ends of the ids.
@@ -176,7 +190,10 @@ mod tests {
 
     #[test]
     fn what_lies_before_1970_or_beyond_sixty_bits_has_no_id() {
-        let early = IdRange { start: OrderKey::MIN, end: OrderKey::first_at(Timestamp::ZERO) };
+        let early = IdRange {
+            start: OrderKey::MIN,
+            end: OrderKey::first_at(Timestamp::ZERO),
+        };
         assert_eq!(early.ids(), None);
         assert_eq!(IdRange::WHOLE.after(LAST).ids(), None);
         assert!(IdRange::WHOLE.ids().is_some());

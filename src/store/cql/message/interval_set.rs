@@ -45,16 +45,30 @@ impl IntervalSet {
 
     /// The first member at or after `from`; `Err` with the start of the first unknown gap before it.
     pub(crate) fn first_from(&self, from: i64) -> Result<i64, i64> {
-        let Some(range) = self.0.iter().find(|range| range.start <= from && from < range.end) else { return Err(from) };
+        let Some(range) = self
+            .0
+            .iter()
+            .find(|range| range.start <= from && from < range.end)
+        else {
+            return Err(from);
+        };
         let at = range.starts.partition_point(|start| *start < from);
         range.starts.get(at).copied().ok_or(range.end)
     }
 
     /// The last member before `from`; `Err` with the end of the last unknown gap after it, `i64::MIN` if all before is known.
     pub(crate) fn last_before(&self, from: i64) -> Result<i64, i64> {
-        let Some(range) = self.0.iter().find(|range| range.start < from && from <= range.end) else { return Err(from) };
+        let Some(range) = self
+            .0
+            .iter()
+            .find(|range| range.start < from && from <= range.end)
+        else {
+            return Err(from);
+        };
         let at = range.starts.partition_point(|start| *start < from);
-        at.checked_sub(1).map(|at| range.starts[at]).ok_or(range.start)
+        at.checked_sub(1)
+            .map(|at| range.starts[at])
+            .ok_or(range.start)
     }
 }
 
@@ -67,7 +81,11 @@ mod tests {
     use super::*;
 
     fn read(all: &BTreeSet<i64>, start: i64, end: i64) -> Interval {
-        Interval { start, end, starts: all.range(start..end.max(start)).copied().collect() }
+        Interval {
+            start,
+            end,
+            starts: all.range(start..end.max(start)).copied().collect(),
+        }
     }
 
     proptest! {
@@ -96,8 +114,19 @@ mod tests {
     fn no_more_is_kept_than_may_be() {
         let mut known = IntervalSet::default();
         for piece in 0..100 {
-            known.add(Interval { start: piece * 100, end: piece * 100 + 64, starts: (piece * 100..piece * 100 + 64).collect() });
-            assert!(known.0.iter().map(|range| range.starts.len()).sum::<usize>() <= STARTS_MAX);
+            known.add(Interval {
+                start: piece * 100,
+                end: piece * 100 + 64,
+                starts: (piece * 100..piece * 100 + 64).collect(),
+            });
+            assert!(
+                known
+                    .0
+                    .iter()
+                    .map(|range| range.starts.len())
+                    .sum::<usize>()
+                    <= STARTS_MAX
+            );
         }
         assert_eq!(known.first_from(9_900), Ok(9_900));
     }

@@ -47,6 +47,11 @@ pub(crate) struct Messages {
 
 impl Messages {
     pub(crate) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
-        Self { executor, clock, heads: HeadCache::new(), index: BucketIndex::new() }
+        Self {
+            executor,
+            clock,
+            heads: HeadCache::new(),
+            index: BucketIndex::new(),
+        }
     }
 }

@@ -27,17 +27,48 @@ statements! {
 
 impl Messages {
     /// Turns a reaction on or off, and marks the message as one that has reactions.
-    pub(crate) fn put_reaction(&self, writes: &mut Writes, message: &Message, bucket: Bucket, emoji: &Emoji, is_on: bool, change: &Change) {
+    pub(crate) fn put_reaction(
+        &self,
+        writes: &mut Writes,
+        message: &Message,
+        bucket: Bucket,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) {
         let (conversation, at) = (message.conversation, change.id.moment());
-        writes.push(&INSERT_REACTION, values![conversation, message.id, emoji.as_str(), &change.user, is_on, at]);
+        writes.push(
+            &INSERT_REACTION,
+            values![
+                conversation,
+                message.id,
+                emoji.as_str(),
+                &change.user,
+                is_on,
+                at
+            ],
+        );
         if !message.has_reactions {
-            let values = values![at, true, conversation, bucket.width.number(), bucket.start, message.id];
+            let values = values![
+                at,
+                true,
+                conversation,
+                bucket.width.number(),
+                bucket.start,
+                message.id
+            ];
             writes.push(&UPDATE_HAS_REACTIONS, values);
         }
     }
 
-    pub(crate) async fn reactions(&self, viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Result<Vec<Vec<Reaction>>> {
-        let each = async |(conversation, message): &(ConversationId, MessageId)| self.reactions_to(viewer, *conversation, *message).await;
+    pub(crate) async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>> {
+        let each = async |(conversation, message): &(ConversationId, MessageId)| {
+            self.reactions_to(viewer, *conversation, *message).await
+        };
         concurrently(messages.iter().map(each).collect()).await
     }
 }
@@ -55,7 +86,14 @@ impl Messages {
         limit: i32,
     ) -> Result<Vec<Columns>> {
         match after {
-            None => self.executor.read(&SELECT_FIRST_REACTIONS, values![conversation, message, limit]).await,
+            None => {
+                self.executor
+                    .read(
+                        &SELECT_FIRST_REACTIONS,
+                        values![conversation, message, limit],
+                    )
+                    .await
+            }
             Some((emoji, name)) => {
                 let values = values![conversation, message, emoji.as_str(), name.as_str(), limit];
                 self.executor.read(&SELECT_NEXT_REACTIONS, values).await
@@ -64,7 +102,13 @@ impl Messages {
     }
 
     /// Whether a user ever reacted with an emoji, also if the reaction is off now.
-    pub(crate) async fn has_reacted(&self, conversation: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Result<bool> {
+    pub(crate) async fn has_reacted(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        emoji: &Emoji,
+        user: &UserId,
+    ) -> Result<bool> {
         let values = values![conversation, message, emoji.as_str(), user];
         let row: Option<(Option<bool>,)> = self.executor.read_one(&SELECT_REACTION, values).await?;
         Ok(row.is_some_and(|(is_on,)| is_on.is_some()))
@@ -78,40 +122,71 @@ impl Messages {
         bucket: Bucket,
         reactions: &[(&Emoji, &UserId)],
     ) -> Result<()> {
-        let values = values![REGISTER_TIMESTAMP, true, id, bucket.width.number(), bucket.start, message];
+        let values = values![
+            REGISTER_TIMESTAMP,
+            true,
+            id,
+            bucket.width.number(),
+            bucket.start,
+            message
+        ];
         self.executor.write(&UPDATE_HAS_REACTIONS, values).await?;
         for piece in reactions.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::of_one_partition();
             for (emoji, user) in piece {
-                writes.push(&INSERT_REACTION, values![id, message, emoji.as_str(), *user, true, REGISTER_TIMESTAMP]);
+                writes.push(
+                    &INSERT_REACTION,
+                    values![id, message, emoji.as_str(), *user, true, REGISTER_TIMESTAMP],
+                );
             }
             self.executor.write_all(writes).await?;
         }
         Ok(())
     }
 
-    async fn reactions_to(&self, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Vec<Reaction>> {
+    async fn reactions_to(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Vec<Reaction>> {
         let mut tally = ReactionTally::default();
-        let mut rows = self.reaction_rows(conversation, message, None, ROWS_MAX).await?;
+        let mut rows = self
+            .reaction_rows(conversation, message, None, ROWS_MAX)
+            .await?;
         loop {
             let is_last = rows.len() < ROWS_MAX as usize;
-            let place = rows.last().map(|(emoji, name, _)| (emoji.clone(), name.clone()));
+            let place = rows
+                .last()
+                .map(|(emoji, name, _)| (emoji.clone(), name.clone()));
             for row in rows {
                 tally.take(viewer, row)?;
             }
-            let Some((emoji, name)) = place.filter(|_| !is_last) else { break };
+            let Some((emoji, name)) = place.filter(|_| !is_last) else {
+                break;
+            };
             // The remaining rows of a capped emoji are skipped.
             rows = if tally.is_full() {
-                self.executor.read(&SELECT_NEXT_EMOJI, values![conversation, message, emoji, ROWS_MAX]).await?
+                self.executor
+                    .read(
+                        &SELECT_NEXT_EMOJI,
+                        values![conversation, message, emoji, ROWS_MAX],
+                    )
+                    .await?
             } else {
-                self.reaction_rows(conversation, message, Some(&(emoji, name)), ROWS_MAX).await?
+                self.reaction_rows(conversation, message, Some(&(emoji, name)), ROWS_MAX)
+                    .await?
             };
         }
         let mut reactions = tally.reactions;
-        let unseen: Vec<_> = reactions.iter_mut().filter(|reaction| reaction.is_capped && !reaction.has_viewer).collect();
+        let unseen: Vec<_> = reactions
+            .iter_mut()
+            .filter(|reaction| reaction.is_capped && !reaction.has_viewer)
+            .collect();
         try_join_all(unseen.into_iter().map(async |reaction| {
             let values = values![conversation, message, reaction.emoji.as_str(), viewer];
-            let row: Option<(Option<bool>,)> = self.executor.read_one(&SELECT_REACTION, values).await?;
+            let row: Option<(Option<bool>,)> =
+                self.executor.read_one(&SELECT_REACTION, values).await?;
             reaction.has_viewer = row.is_some_and(|(is_on,)| is_on == Some(true));
             Ok(())
         }))
@@ -130,19 +205,33 @@ struct ReactionTally {
 
 impl ReactionTally {
     fn is_full(&self) -> bool {
-        self.reactions.last().is_some_and(|reaction| reaction.is_capped)
+        self.reactions
+            .last()
+            .is_some_and(|reaction| reaction.is_capped)
     }
 
     fn take(&mut self, viewer: &UserId, (emoji, name, is_on): Columns) -> Result<()> {
-        let is_new = self.reactions.last().is_none_or(|last| last.emoji.as_str() != emoji);
+        let is_new = self
+            .reactions
+            .last()
+            .is_none_or(|last| last.emoji.as_str() != emoji);
         if is_new {
             let emoji = Emoji::kept(&emoji);
-            self.reactions.push(Reaction { emoji, count: 0, is_capped: false, has_viewer: false, users: Vec::new() });
+            self.reactions.push(Reaction {
+                emoji,
+                count: 0,
+                is_capped: false,
+                has_viewer: false,
+                users: Vec::new(),
+            });
             self.examined = 0;
         } else if self.is_full() {
             return Ok(());
         }
-        let reaction = self.reactions.last_mut().expect("the first row of an emoji pushes one");
+        let reaction = self
+            .reactions
+            .last_mut()
+            .expect("the first row of an emoji pushes one");
         self.examined += 1;
         if is_on == Some(true) {
             reaction.count += 1;
@@ -151,7 +240,8 @@ impl ReactionTally {
                 reaction.users.push(user(TABLE, &name)?);
             }
         }
-        reaction.is_capped = reaction.count == Reaction::COUNT_MAX || self.examined == Reaction::ROWS_MAX;
+        reaction.is_capped =
+            reaction.count == Reaction::COUNT_MAX || self.examined == Reaction::ROWS_MAX;
         Ok(())
     }
 }

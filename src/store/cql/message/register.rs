@@ -1,6 +1,8 @@
 //! Encodings of values that fill one cell: last messages, memberships and contents.
 
-use crate::model::{Content, Membership, MembershipState, MessageId, OrderKey, Role, Timestamp, UserId};
+use crate::model::{
+    Content, Membership, MembershipState, MessageId, OrderKey, Role, Timestamp, UserId,
+};
 use crate::store::Result;
 
 use super::bucket::Bucket;
@@ -51,7 +53,12 @@ pub(crate) fn encode_membership(membership: &Membership) -> Vec<u8> {
         Role::Member => 2,
     };
     let mut bytes = vec![state, role];
-    bytes.extend(membership.since.iter().flat_map(|since| since.micros().to_be_bytes()));
+    bytes.extend(
+        membership
+            .since
+            .iter()
+            .flat_map(|since| since.micros().to_be_bytes()),
+    );
     bytes
 }
 
@@ -60,7 +67,9 @@ pub(crate) fn decode_membership(table: &'static str, bytes: &[u8]) -> Result<Mem
     let ([state, role], since) = bytes.split_first_chunk::<2>().ok_or_else(broken)?;
     let since = match since {
         [] => None,
-        micros => Some(Timestamp::from_micros(i64::from_be_bytes(micros.try_into().map_err(|_| broken())?))),
+        micros => Some(Timestamp::from_micros(i64::from_be_bytes(
+            micros.try_into().map_err(|_| broken())?,
+        ))),
     };
     let state = match state {
         0 => MembershipState::Joined,
@@ -85,8 +94,13 @@ pub(crate) fn encode_content(content: &Content) -> Vec<u8> {
 
 pub(crate) fn decode_content(bytes: &[u8]) -> Result<Content> {
     match bytes.split_first() {
-        Some((&CONTENT_VERSION, rest)) => postcard::from_bytes(rest).map_err(|error| corrupt("messages_by_conversation", error)),
-        Some(_) | None => Err(corrupt("messages_by_conversation", "a content of an unknown version")),
+        Some((&CONTENT_VERSION, rest)) => {
+            postcard::from_bytes(rest).map_err(|error| corrupt("messages_by_conversation", error))
+        }
+        Some(_) | None => Err(corrupt(
+            "messages_by_conversation",
+            "a content of an unknown version",
+        )),
     }
 }
 
@@ -99,7 +113,11 @@ mod tests {
     fn a_later_message_has_greater_bytes_whatever_its_bucket_and_sender() {
         let last = |micros: i64, rest: [u8; 8], width: Width, sender: &str| {
             let id = MessageId::new(Timestamp::from_micros(micros), rest);
-            LastMessage { id, bucket: Bucket::holding(id.moment(), width), sender: UserId::parse(sender).unwrap() }
+            LastMessage {
+                id,
+                bucket: Bucket::holding(id.moment(), width),
+                sender: UserId::parse(sender).unwrap(),
+            }
         };
         let ascending = [
             last(5, [0; 8], Width::Minute, "zoe"),
@@ -107,7 +125,9 @@ mod tests {
             last(9, [1; 8], Width::TenDays, "ann"),
             last(10, [0; 8], Width::TenDays, "ann"),
         ];
-        assert!(ascending.is_sorted_by(|one, other| one.id < other.id && one.encode() < other.encode()));
+        assert!(
+            ascending.is_sorted_by(|one, other| one.id < other.id && one.encode() < other.encode())
+        );
         for one in ascending {
             assert_eq!(LastMessage::decode("t", &one.encode()).unwrap(), one);
         }
@@ -119,7 +139,10 @@ mod tests {
             for state in [MembershipState::Joined, MembershipState::Left] {
                 for role in [Role::Owner, Role::Admin, Role::Member] {
                     let membership = Membership { state, role, since };
-                    assert_eq!(decode_membership("t", &encode_membership(&membership)).unwrap(), membership);
+                    assert_eq!(
+                        decode_membership("t", &encode_membership(&membership)).unwrap(),
+                        membership
+                    );
                 }
             }
         }

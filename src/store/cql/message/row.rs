@@ -24,8 +24,16 @@ macro_rules! message_columns {
 pub(crate) use message_columns;
 
 /// The values of [`message_columns`]. A row without a sender is no message: an edit left it for a message that was never stored.
-pub(crate) type MessageColumns =
-    (CqlTimeuuid, Option<String>, Option<i8>, Option<Vec<u8>>, Option<CqlTimeuuid>, Option<String>, Option<i64>, Option<bool>);
+pub(crate) type MessageColumns = (
+    CqlTimeuuid,
+    Option<String>,
+    Option<i8>,
+    Option<Vec<u8>>,
+    Option<CqlTimeuuid>,
+    Option<String>,
+    Option<i64>,
+    Option<bool>,
+);
 
 statements! {
     INSERT_MESSAGE: Write "INSERT INTO messages_by_conversation (conversation_id, width, start, message_id, sender_id, kind, content, reply_to, client_key, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?";
@@ -59,11 +67,28 @@ impl Messages {
     }
 
     /// Replaces the content of a message, or deletes it, with the microsecond of the change.
-    pub(crate) fn put_content(&self, writes: &mut Writes, message: &Message, bucket: Bucket, at: Timestamp) {
+    pub(crate) fn put_content(
+        &self,
+        writes: &mut Writes,
+        message: &Message,
+        bucket: Bucket,
+        at: Timestamp,
+    ) {
         // Empty, not null: a page full of deletions must not be a page full of tombstones.
-        let content = message.content.as_ref().map_or_else(Vec::new, encode_content);
+        let content = message
+            .content
+            .as_ref()
+            .map_or_else(Vec::new, encode_content);
         let Bucket { width, start } = bucket;
-        let values = values![at, content, message.deleted_at, message.conversation, width.number(), start, message.id];
+        let values = values![
+            at,
+            content,
+            message.deleted_at,
+            message.conversation,
+            width.number(),
+            start,
+            message.id
+        ];
         writes.push(&UPDATE_CONTENT, values);
     }
 
@@ -80,28 +105,52 @@ impl Messages {
             return Ok(Some((message, bucket)));
         }
         let buckets = Width::ALL.map(|width| Bucket::holding(id.moment(), width));
-        let found = try_join_all(buckets.map(|bucket| self.message_in(conversation, id, bucket))).await?;
-        Ok(found.into_iter().zip(buckets).find_map(|(message, bucket)| Some((message?, bucket))))
+        let found =
+            try_join_all(buckets.map(|bucket| self.message_in(conversation, id, bucket))).await?;
+        Ok(found
+            .into_iter()
+            .zip(buckets)
+            .find_map(|(message, bucket)| Some((message?, bucket))))
     }
 
-    async fn message_in(&self, conversation: ConversationId, id: MessageId, bucket: Bucket) -> Result<Option<Message>> {
+    async fn message_in(
+        &self,
+        conversation: ConversationId,
+        id: MessageId,
+        bucket: Bucket,
+    ) -> Result<Option<Message>> {
         let values = values![conversation, bucket.width.number(), bucket.start, id];
         let row: Option<MessageColumns> = self.executor.read_one(&SELECT_MESSAGE, values).await?;
         row.map_or(Ok(None), |columns| decode_message(conversation, columns))
     }
 
     /// Lists a bucket in the index. The row never changes, so its timestamp is the start of the bucket.
-    pub(crate) fn put_bucket(&self, writes: &mut Writes, conversation: ConversationId, bucket: Bucket) {
+    pub(crate) fn put_bucket(
+        &self,
+        writes: &mut Writes,
+        conversation: ConversationId,
+        bucket: Bucket,
+    ) {
         self.index.note_late(conversation, bucket, self.clock.now());
-        let values = values![conversation, bucket.width.number(), bucket.start, bucket.start];
+        let values = values![
+            conversation,
+            bucket.width.number(),
+            bucket.start,
+            bucket.start
+        ];
         writes.push(&INSERT_BUCKET, values);
     }
 }
 
 /// The message of a row; `None` if the row is no message.
-pub(crate) fn decode_message(conversation: ConversationId, columns: MessageColumns) -> Result<Option<Message>> {
+pub(crate) fn decode_message(
+    conversation: ConversationId,
+    columns: MessageColumns,
+) -> Result<Option<Message>> {
     let (id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions) = columns;
-    let Some(sender) = sender else { return Ok(None) };
+    let Some(sender) = sender else {
+        return Ok(None);
+    };
     let kind = match kind {
         Some(0) => MessageKind::Text,
         Some(1) => MessageKind::System,
@@ -120,7 +169,10 @@ pub(crate) fn decode_message(conversation: ConversationId, columns: MessageColum
         kind,
         content,
         reply_to: reply_to.map(|id| time_uuid(TABLE, id)).transpose()?,
-        client_key: client_key.map(|key| IdempotencyKey::parse(&key)).transpose().map_err(|error| corrupt(TABLE, error))?,
+        client_key: client_key
+            .map(|key| IdempotencyKey::parse(&key))
+            .transpose()
+            .map_err(|error| corrupt(TABLE, error))?,
         deleted_at,
         has_reactions: has_reactions.unwrap_or(false),
     }))

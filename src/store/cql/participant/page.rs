@@ -7,7 +7,9 @@ use futures_util::future::try_join;
 use super::Participants;
 use super::pager::{NameRange, Named, Pager, successor};
 use super::roster::{Roster, TABLE};
-use crate::model::{ConversationId, Direction, MessageId, OrderKey, Page, PageRequest, Participant, UserId};
+use crate::model::{
+    ConversationId, Direction, MessageId, OrderKey, Page, PageRequest, Participant, UserId,
+};
 use crate::store::Result;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
@@ -20,7 +22,13 @@ statements! {
     SELECT_PARTICIPANTS_DESC: Read "SELECT user_id, membership, read_up_to, delivered_up_to, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id >= ? AND user_id < ? ORDER BY user_id DESC LIMIT ?";
 }
 
-type Columns = (String, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
+type Columns = (
+    String,
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+    Option<Vec<u8>>,
+);
 
 impl Named for Columns {
     fn name(&self) -> &str {
@@ -31,8 +39,11 @@ impl Named for Columns {
 /// A stored participant, with the roster of its partition. A row without a membership is none: a marker left it.
 fn decode(conversation: ConversationId, columns: Columns) -> Result<Option<(Participant, Roster)>> {
     let (name, membership, read_up_to, delivered_up_to, roster) = columns;
-    let Some(membership) = membership else { return Ok(None) };
-    let up_to = |bytes: Option<Vec<u8>>| bytes.map_or(Ok(OrderKey::MIN), |bytes| order_key(TABLE, &bytes));
+    let Some(membership) = membership else {
+        return Ok(None);
+    };
+    let up_to =
+        |bytes: Option<Vec<u8>>| bytes.map_or(Ok(OrderKey::MIN), |bytes| order_key(TABLE, &bytes));
     let participant = Participant {
         conversation,
         user: user(TABLE, &name)?,
@@ -40,33 +51,60 @@ fn decode(conversation: ConversationId, columns: Columns) -> Result<Option<(Part
         read_up_to: up_to(read_up_to)?,
         delivered_up_to: up_to(delivered_up_to)?,
     };
-    Ok(Some((participant, Roster::decode_optional(roster.as_deref())?)))
+    Ok(Some((
+        participant,
+        Roster::decode_optional(roster.as_deref())?,
+    )))
 }
 
 /// The participant with the role that counts, succession included.
 fn effective((participant, roster): (Participant, Roster)) -> Participant {
-    Participant { membership: roster.effective(&participant.user, participant.membership), ..participant }
+    Participant {
+        membership: roster.effective(&participant.user, participant.membership),
+        ..participant
+    }
 }
 
 type IsListed<'a> = &'a (dyn Fn(&Participant) -> bool + Sync);
 
 impl Participants {
-    pub(crate) async fn participants_by_name(&self, keys: &[(ConversationId, UserId)]) -> Result<Vec<Option<Participant>>> {
+    pub(crate) async fn participants_by_name(
+        &self,
+        keys: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>> {
         let each = async |(conversation, user): &(ConversationId, UserId)| {
-            let row = self.executor.read_one(&SELECT_PARTICIPANT, values![*conversation, user]).await?;
-            let found = row.map(|columns| decode(*conversation, columns)).transpose()?.flatten();
+            let row = self
+                .executor
+                .read_one(&SELECT_PARTICIPANT, values![*conversation, user])
+                .await?;
+            let found = row
+                .map(|columns| decode(*conversation, columns))
+                .transpose()?
+                .flatten();
             Ok(found.map(effective))
         };
         concurrently(keys.iter().map(each).collect()).await
     }
 
-    pub(crate) async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        let rosters = concurrently(conversations.iter().map(|id| self.roster(*id)).collect()).await?;
-        Ok(rosters.into_iter().map(|seen| u64::from(seen.roster.joined)).collect())
+    pub(crate) async fn participant_counts(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<u64>> {
+        let rosters =
+            concurrently(conversations.iter().map(|id| self.roster(*id)).collect()).await?;
+        Ok(rosters
+            .into_iter()
+            .map(|seen| u64::from(seen.roster.joined))
+            .collect())
     }
 
-    pub(crate) async fn participants(&self, conversation: ConversationId, page: &PageRequest<UserId>) -> Result<Page<Participant>> {
-        self.page(conversation, page, &|one| one.membership.is_joined()).await
+    pub(crate) async fn participants(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        self.page(conversation, page, &|one| one.membership.is_joined())
+            .await
     }
 
     pub(crate) async fn receivers(
@@ -76,7 +114,8 @@ impl Participants {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        self.page(conversation, page, &|one| one.receives(message, sender)).await
+        self.page(conversation, page, &|one| one.receives(message, sender))
+            .await
     }
 
     async fn page(
@@ -93,16 +132,43 @@ impl Participants {
             before.as_str().clone_into(&mut range.before);
         }
         let behind = async {
-            let Some(cursor) = request.begins_at() else { return Ok(false) };
-            let (range, back) = match request.direction {
-                Direction::Forward => (NameRange { before: successor(cursor.as_str()), ..NameRange::all() }, Direction::Backward),
-                Direction::Backward => (NameRange { from: cursor.as_str().to_owned(), ..NameRange::all() }, Direction::Forward),
+            let Some(cursor) = request.begins_at() else {
+                return Ok(false);
             };
-            Ok(!self.listed(conversation, range, back, 1, is_listed).await?.is_empty())
+            let (range, back) = match request.direction {
+                Direction::Forward => (
+                    NameRange {
+                        before: successor(cursor.as_str()),
+                        ..NameRange::all()
+                    },
+                    Direction::Backward,
+                ),
+                Direction::Backward => (
+                    NameRange {
+                        from: cursor.as_str().to_owned(),
+                        ..NameRange::all()
+                    },
+                    Direction::Forward,
+                ),
+            };
+            Ok(!self
+                .listed(conversation, range, back, 1, is_listed)
+                .await?
+                .is_empty())
         };
-        let rows = self.listed(conversation, range, request.direction, request.overread(), is_listed);
+        let rows = self.listed(
+            conversation,
+            range,
+            request.direction,
+            request.overread(),
+            is_listed,
+        );
         let (rows, has_behind) = try_join(rows, behind).await?;
-        Ok(Page::from_overread(request, rows.into_iter().map(effective).collect(), has_behind))
+        Ok(Page::from_overread(
+            request,
+            rows.into_iter().map(effective).collect(),
+            has_behind,
+        ))
     }
 
     /// Participants after a username, those who have left included. Roles are as stored, without succession.
@@ -112,8 +178,15 @@ impl Participants {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<Participant>> {
-        let range = NameRange { from: after.map(|after| successor(after.as_str())).unwrap_or_default(), ..NameRange::all() };
-        let rows = self.listed(conversation, range, Direction::Forward, limit, &|_| true).await?;
+        let range = NameRange {
+            from: after
+                .map(|after| successor(after.as_str()))
+                .unwrap_or_default(),
+            ..NameRange::all()
+        };
+        let rows = self
+            .listed(conversation, range, Direction::Forward, limit, &|_| true)
+            .await?;
         Ok(rows.into_iter().map(|(one, _)| one).collect())
     }
 

@@ -25,7 +25,10 @@ pub(super) struct NameRange {
 impl NameRange {
     /// All usernames: none is empty, and none is longer than this bound.
     pub(super) fn all() -> Self {
-        Self { from: String::new(), before: "\u{10ffff}".repeat(UserId::BYTES_MAX / 4 + 1) }
+        Self {
+            from: String::new(),
+            before: "\u{10ffff}".repeat(UserId::BYTES_MAX / 4 + 1),
+        }
     }
 }
 
@@ -60,7 +63,15 @@ impl<'a> Pager<'a> {
         direction: Direction,
         wanted: usize,
     ) -> Self {
-        Self { participants, conversation, statement, range, direction, piece: wanted.clamp(1, ROWS_MAX), is_done: false }
+        Self {
+            participants,
+            conversation,
+            statement,
+            range,
+            direction,
+            piece: wanted.clamp(1, ROWS_MAX),
+            is_done: false,
+        }
     }
 
     /// The next rows. `None` after the last ones.
@@ -68,8 +79,17 @@ impl<'a> Pager<'a> {
         if self.is_done || self.range.from >= self.range.before {
             return Ok(None);
         }
-        let values = values![self.conversation, self.range.from.as_str(), self.range.before.as_str(), row_limit(self.piece)];
-        let rows: Vec<R> = self.participants.executor.read(self.statement, values).await?;
+        let values = values![
+            self.conversation,
+            self.range.from.as_str(),
+            self.range.before.as_str(),
+            row_limit(self.piece)
+        ];
+        let rows: Vec<R> = self
+            .participants
+            .executor
+            .read(self.statement, values)
+            .await?;
         self.is_done = rows.len() < self.piece;
         if let Some(last) = rows.last() {
             match self.direction {
@@ -92,9 +112,19 @@ impl Named for MembershipColumns {
 
 impl Participants {
     /// All stored memberships of a conversation, those of users who have left included. Roles are as stored, without succession.
-    pub(crate) async fn memberships(&self, conversation: ConversationId) -> Result<BTreeMap<UserId, Membership>> {
+    pub(crate) async fn memberships(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<BTreeMap<UserId, Membership>> {
         let mut found = BTreeMap::new();
-        let mut pager = Pager::new(self, conversation, &SELECT_ALL_MEMBERSHIPS, NameRange::all(), Direction::Forward, ROWS_MAX);
+        let mut pager = Pager::new(
+            self,
+            conversation,
+            &SELECT_ALL_MEMBERSHIPS,
+            NameRange::all(),
+            Direction::Forward,
+            ROWS_MAX,
+        );
         while let Some(rows) = pager.next::<MembershipColumns>().await? {
             for (name, membership) in rows {
                 if let Some(membership) = membership {

@@ -17,21 +17,37 @@ statements! {
 }
 
 impl Participants {
-    pub(crate) async fn direct_conversation(&self, one: &UserId, other: &UserId) -> Result<Option<ConversationId>> {
+    pub(crate) async fn direct_conversation(
+        &self,
+        one: &UserId,
+        other: &UserId,
+    ) -> Result<Option<ConversationId>> {
         self.conversation_of_pair(&pair_key(one, other)).await
     }
 
     pub(crate) async fn conversation_of_pair(&self, pair: &[u8]) -> Result<Option<ConversationId>> {
-        let row = self.executor.read_one::<(Option<Uuid>,)>(&SELECT_PAIR, values![pair.to_vec()]).await?;
+        let row = self
+            .executor
+            .read_one::<(Option<Uuid>,)>(&SELECT_PAIR, values![pair.to_vec()])
+            .await?;
         Ok(row.and_then(|(id,)| id).map(ConversationId))
     }
 
     /// Claims a pair for a conversation by a lightweight transaction, and returns the conversation that has it.
-    pub(crate) async fn claim_pair(&self, pair: &[u8], id: ConversationId) -> Result<ConversationId> {
-        let taken = self.executor.write_if::<Row>(&CLAIM_PAIR, values![pair.to_vec(), id]).await?;
+    pub(crate) async fn claim_pair(
+        &self,
+        pair: &[u8],
+        id: ConversationId,
+    ) -> Result<ConversationId> {
+        let taken = self
+            .executor
+            .write_if::<Row>(&CLAIM_PAIR, values![pair.to_vec(), id])
+            .await?;
         if taken.is_none() {
             return Ok(id);
         }
-        self.conversation_of_pair(pair).await?.ok_or_else(|| unavailable("cannot read a pair that another server has claimed"))
+        self.conversation_of_pair(pair)
+            .await?
+            .ok_or_else(|| unavailable("cannot read a pair that another server has claimed"))
     }
 }

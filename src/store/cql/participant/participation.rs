@@ -18,13 +18,25 @@ statements! {
 }
 
 impl Participants {
-    pub(crate) async fn seats(&self, viewer: &UserId, conversations: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
-        concurrently(conversations.iter().map(|id| self.seat(viewer, *id)).collect()).await
+    pub(crate) async fn seats(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Seat>>> {
+        concurrently(
+            conversations
+                .iter()
+                .map(|id| self.seat(viewer, *id))
+                .collect(),
+        )
+        .await
     }
 
     async fn seat(&self, viewer: &UserId, id: ConversationId) -> Result<Option<Seat>> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
-        let row = self.executor.read_one::<Columns>(&SELECT_PARTICIPATION, values![id, viewer]);
+        let row = self
+            .executor
+            .read_one::<Columns>(&SELECT_PARTICIPATION, values![id, viewer]);
         // The viewer's own row decides: the answer to a stranger does not wait for the conversation, whether there is one or not.
         let (row, found) = match select(pin!(row), pin!(self.messages.conversation(id))).await {
             Either::Left((row, found)) => match row? {
@@ -36,9 +48,15 @@ impl Participants {
                 row @ Some(_) => (row, found?),
             },
         };
-        let (Some(found), Some((Some(membership), roster))) = (found, row) else { return Ok(None) };
+        let (Some(found), Some((Some(membership), roster))) = (found, row) else {
+            return Ok(None);
+        };
         let stored = decode_membership(TABLE, &membership)?;
         let membership = Roster::decode_optional(roster.as_deref())?.effective(viewer, stored);
-        Ok(Some(Seat { conversation: found.conversation, membership, newest: found.head.newest() }))
+        Ok(Some(Seat {
+            conversation: found.conversation,
+            membership,
+            newest: found.head.newest(),
+        }))
     }
 }

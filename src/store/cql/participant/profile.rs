@@ -17,7 +17,13 @@ statements! {
     UPDATE_LAST_SEEN: Write "INSERT INTO users (user_id, last_seen_at) VALUES (?, ?) USING TIMESTAMP ?";
 }
 
-type Columns = (Option<String>, Option<String>, Option<i64>, Option<i64>, Option<i64>);
+type Columns = (
+    Option<String>,
+    Option<String>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+);
 
 /// Profiles, without a cache.
 pub(crate) struct Profiles {
@@ -42,12 +48,24 @@ impl Profiles {
 
     /// A profile, with the timestamp of the last write to its texts.
     async fn read(&self, user: &UserId) -> Result<Option<(Profile, i64)>> {
-        let row = self.executor.read_one::<Columns>(&SELECT_PROFILE, values![user]).await?;
-        Ok(row.map(|(display_name, avatar_url, last_seen_at, name_written, avatar_written)| {
-            let last_seen_at = last_seen_at.map(Timestamp::from_micros);
-            let profile = Profile { display_name: non_empty(display_name), avatar_url: non_empty(avatar_url), last_seen_at };
-            (profile, name_written.max(avatar_written).unwrap_or_default())
-        }))
+        let row = self
+            .executor
+            .read_one::<Columns>(&SELECT_PROFILE, values![user])
+            .await?;
+        Ok(row.map(
+            |(display_name, avatar_url, last_seen_at, name_written, avatar_written)| {
+                let last_seen_at = last_seen_at.map(Timestamp::from_micros);
+                let profile = Profile {
+                    display_name: non_empty(display_name),
+                    avatar_url: non_empty(avatar_url),
+                    last_seen_at,
+                };
+                (
+                    profile,
+                    name_written.max(avatar_written).unwrap_or_default(),
+                )
+            },
+        ))
     }
 
     pub(crate) async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
@@ -56,7 +74,9 @@ impl Profiles {
         if after == before {
             return Ok(());
         }
-        let changed = |before: Option<String>, after: Option<String>| (before != after).then(|| after.unwrap_or_default());
+        let changed = |before: Option<String>, after: Option<String>| {
+            (before != after).then(|| after.unwrap_or_default())
+        };
         let values = values![
             user,
             changed(before.display_name, after.display_name),
@@ -68,7 +88,9 @@ impl Profiles {
 
     /// Advances the last-seen time. The time is also the write timestamp, so the later one wins.
     pub(crate) async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        self.executor.write(&UPDATE_LAST_SEEN, values![user, at, at]).await
+        self.executor
+            .write(&UPDATE_LAST_SEEN, values![user, at, at])
+            .await
     }
 }
 

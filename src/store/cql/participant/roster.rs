@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::{KEYS_AT_ONCE, Participants};
-use crate::model::{ConversationId, ConversationKind, Membership, OrderKey, Role, TimeUuid, UserId};
+use crate::model::{
+    ConversationId, ConversationKind, Membership, OrderKey, Role, TimeUuid, UserId,
+};
 use crate::store::Result;
 use crate::store::cql::driver::error::corrupt;
 use crate::store::cql::driver::executor::concurrently;
@@ -46,14 +48,22 @@ impl Roster {
         version: Option<TimeUuid>,
         all: impl Iterator<Item = (&'a UserId, &'a Membership)>,
     ) -> Self {
-        let mut roster = Self { version, ..Self::default() };
+        let mut roster = Self {
+            version,
+            ..Self::default()
+        };
         all.for_each(|(user, membership)| roster.add(kind, user, *membership));
         roster
     }
 
     /// The roster of a group with at least one OWNER, by its counts.
     pub(crate) fn counted(version: Option<TimeUuid>, joined: u32, owners: u32) -> Self {
-        Self { version, joined, owners, ..Self::default() }
+        Self {
+            version,
+            joined,
+            owners,
+            ..Self::default()
+        }
     }
 
     /// Adds a participant.
@@ -63,7 +73,9 @@ impl Roster {
         }
         self.joined += 1;
         self.owners += u32::from(membership.role == Role::Owner);
-        let is_next = |(successor, of_successor): &(UserId, Membership)| membership.succession(user) < of_successor.succession(successor);
+        let is_next = |(successor, of_successor): &(UserId, Membership)| {
+            membership.succession(user) < of_successor.succession(successor)
+        };
         if self.owners > 0 || kind != ConversationKind::Group {
             self.successor = None;
         } else if self.successor.as_ref().is_none_or(is_next) {
@@ -72,8 +84,21 @@ impl Roster {
     }
 
     /// This roster with the participants of another one.
-    pub(crate) fn with_participants_of(self, Self { joined, owners, successor, .. }: Self) -> Self {
-        Self { joined, owners, successor, ..self }
+    pub(crate) fn with_participants_of(
+        self,
+        Self {
+            joined,
+            owners,
+            successor,
+            ..
+        }: Self,
+    ) -> Self {
+        Self {
+            joined,
+            owners,
+            successor,
+            ..self
+        }
     }
 
     /// This roster as the next version after another one.
@@ -90,8 +115,19 @@ impl Roster {
 
     /// A membership with the role that counts, succession included.
     pub(crate) fn effective(&self, user: &UserId, given: Membership) -> Membership {
-        let is_successor = given.is_joined() && self.successor.as_ref().is_some_and(|(successor, _)| successor == user);
-        Membership { role: if is_successor { Role::Owner } else { given.role }, ..given }
+        let is_successor = given.is_joined()
+            && self
+                .successor
+                .as_ref()
+                .is_some_and(|(successor, _)| successor == user);
+        Membership {
+            role: if is_successor {
+                Role::Owner
+            } else {
+                given.role
+            },
+            ..given
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -100,14 +136,19 @@ impl Roster {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         match bytes.split_first() {
-            Some((&VERSION, rest)) => postcard::from_bytes(rest).map_err(|error| corrupt(TABLE, error)),
+            Some((&VERSION, rest)) => {
+                postcard::from_bytes(rest).map_err(|error| corrupt(TABLE, error))
+            }
             Some(_) | None => Err(corrupt(TABLE, "a roster of an unknown version")),
         }
     }
 
     /// Decodes the roster cell of a row; an empty roster if the conversation never had a participant.
     pub(crate) fn decode_optional(bytes: Option<&[u8]>) -> Result<Self> {
-        bytes.map(Self::decode).transpose().map(Option::unwrap_or_default)
+        bytes
+            .map(Self::decode)
+            .transpose()
+            .map(Option::unwrap_or_default)
     }
 }
 
@@ -123,24 +164,41 @@ pub(crate) struct RosterSnapshot {
 
 impl RosterSnapshot {
     pub(crate) fn is_settled(&self) -> bool {
-        self.roster.version.is_none_or(|version| self.settled >= Some(version.order_key()))
+        self.roster
+            .version
+            .is_none_or(|version| self.settled >= Some(version.order_key()))
     }
 }
 
 impl Participants {
     /// The bytes of a roster, undecoded: a send only compares them.
-    pub(crate) async fn roster_bytes(&self, conversation: ConversationId) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn roster_bytes(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Option<Vec<u8>>> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
-        let row = self.executor.read_one::<Columns>(&SELECT_ROSTER, values![conversation]).await?;
+        let row = self
+            .executor
+            .read_one::<Columns>(&SELECT_ROSTER, values![conversation])
+            .await?;
         Ok(row.and_then(|(bytes, _)| bytes))
     }
 
     pub(crate) async fn roster(&self, conversation: ConversationId) -> Result<RosterSnapshot> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
-        let row = self.executor.read_one::<Columns>(&SELECT_ROSTER, values![conversation]).await?;
-        let Some((bytes, settled)) = row else { return Ok(RosterSnapshot::default()) };
+        let row = self
+            .executor
+            .read_one::<Columns>(&SELECT_ROSTER, values![conversation])
+            .await?;
+        let Some((bytes, settled)) = row else {
+            return Ok(RosterSnapshot::default());
+        };
         let settled = settled.map(|bytes| order_key(TABLE, &bytes)).transpose()?;
-        Ok(RosterSnapshot { roster: Roster::decode_optional(bytes.as_deref())?, bytes, settled })
+        Ok(RosterSnapshot {
+            roster: Roster::decode_optional(bytes.as_deref())?,
+            bytes,
+            settled,
+        })
     }
 
     /// The stored memberships of some users. `None` if the roster has changed since it was read.
@@ -159,7 +217,9 @@ impl Participants {
             .collect();
         let mut found = BTreeMap::new();
         for (name, membership, roster) in concurrently(reads).await?.into_iter().flatten() {
-            let Some(membership) = membership else { continue };
+            let Some(membership) = membership else {
+                continue;
+            };
             if roster != seen.bytes {
                 return Ok(None);
             }
@@ -179,7 +239,10 @@ mod tests {
     }
 
     fn since(role: Role, micros: i64) -> Membership {
-        Membership { since: Some(Timestamp::from_micros(micros)), ..Membership::joined(role) }
+        Membership {
+            since: Some(Timestamp::from_micros(micros)),
+            ..Membership::joined(role)
+        }
     }
 
     fn id(micros: i64) -> TimeUuid {
@@ -189,7 +252,12 @@ mod tests {
     #[test]
     fn the_oldest_admin_else_the_oldest_participant_succeeds() {
         let mut roster = Roster::default();
-        let successor = |roster: &Roster| roster.successor.as_ref().map(|(user, _)| user.as_str().to_owned());
+        let successor = |roster: &Roster| {
+            roster
+                .successor
+                .as_ref()
+                .map(|(user, _)| user.as_str().to_owned())
+        };
         for (name, membership, expected) in [
             ("cat", since(Role::Member, 5), Some("cat")),
             ("ben", since(Role::Member, 5), Some("ben")),
@@ -208,9 +276,15 @@ mod tests {
 
     #[test]
     fn a_retried_change_is_recognised_for_a_while() {
-        let mut roster = Roster { version: Some(id(0)), ..Roster::default() };
+        let mut roster = Roster {
+            version: Some(id(0)),
+            ..Roster::default()
+        };
         for micros in 1..20 {
-            let after = Roster { version: Some(id(micros)), ..Roster::default() };
+            let after = Roster {
+                version: Some(id(micros)),
+                ..Roster::default()
+            };
             roster = after.followed_by(&roster);
         }
         assert!(roster.has_seen(id(19)) && roster.has_seen(id(11)));

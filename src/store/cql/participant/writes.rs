@@ -19,18 +19,45 @@ statements! {
 
 impl Participants {
     /// Writes a membership with the lowest timestamp: every later change of it wins.
-    pub(crate) fn put_first_membership(&self, writes: &mut Writes, id: ConversationId, user: &UserId, membership: &Membership) {
-        writes.push(&UPDATE_MEMBERSHIP, values![REGISTER_TIMESTAMP, encode_membership(membership), id, user]);
+    pub(crate) fn put_first_membership(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        user: &UserId,
+        membership: &Membership,
+    ) {
+        writes.push(
+            &UPDATE_MEMBERSHIP,
+            values![REGISTER_TIMESTAMP, encode_membership(membership), id, user],
+        );
     }
 
     /// Writes a roster with the lowest timestamp: every later change of it wins.
-    pub(crate) fn put_first_roster(&self, writes: &mut Writes, id: ConversationId, version: Option<ChangeId>, roster: Vec<u8>) {
-        let values = values![REGISTER_TIMESTAMP, version, roster, version.map(ChangeId::order_key), id];
+    pub(crate) fn put_first_roster(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        version: Option<ChangeId>,
+        roster: Vec<u8>,
+    ) {
+        let values = values![
+            REGISTER_TIMESTAMP,
+            version,
+            roster,
+            version.map(ChangeId::order_key),
+            id
+        ];
         writes.push(&UPDATE_FIRST_ROSTER, values);
     }
 
     /// Replaces the roster if it is still the given one: the condition of a batch to this partition.
-    pub(crate) fn swap_roster(&self, writes: &mut Writes, id: ConversationId, seen: Option<&Vec<u8>>, roster: Vec<u8>) {
+    pub(crate) fn swap_roster(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        seen: Option<&Vec<u8>>,
+        roster: Vec<u8>,
+    ) {
         match seen {
             Some(seen) => writes.push(&SWAP_ROSTER, values![roster, id, seen.clone()]),
             None => writes.push(&SWAP_FIRST_ROSTER, values![roster, id]),
@@ -38,8 +65,17 @@ impl Participants {
     }
 
     /// Writes a membership in a conditional batch, with the timestamp of the cluster.
-    pub(crate) fn swap_membership(&self, writes: &mut Writes, id: ConversationId, user: &UserId, membership: &Membership) {
-        writes.push(&SWAP_MEMBERSHIP, values![encode_membership(membership), id, user]);
+    pub(crate) fn swap_membership(
+        &self,
+        writes: &mut Writes,
+        id: ConversationId,
+        user: &UserId,
+        membership: &Membership,
+    ) {
+        writes.push(
+            &SWAP_MEMBERSHIP,
+            values![encode_membership(membership), id, user],
+        );
     }
 
     /// Records that all writes of a change of membership are complete.
@@ -56,6 +92,9 @@ impl Participants {
         read_up_to: Option<OrderKey>,
         delivered_up_to: Option<OrderKey>,
     ) {
-        writes.push(&UPDATE_RECEIPTS, values![REGISTER_TIMESTAMP, read_up_to, delivered_up_to, id, user]);
+        writes.push(
+            &UPDATE_RECEIPTS,
+            values![REGISTER_TIMESTAMP, read_up_to, delivered_up_to, id, user],
+        );
     }
 }

@@ -32,14 +32,29 @@ const SEARCHES_MAX: usize = 8;
 pub(super) type Extra<'a> = &'a (dyn Fn(&mut Writes) + Sync);
 
 impl Sends {
-    pub(crate) async fn append_messages(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+    pub(crate) async fn append_messages(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended> {
         self.append(conversation, messages, None, &|_| ()).await
     }
 
     /// Stores a message without a key, together with a few other writes. A given bucket overrides the choice of this server.
-    pub(super) async fn append_with(&self, message: &Message, bucket: Option<Bucket>, extra: Extra<'_>) -> Result<Audience> {
-        let new = NewMessage { message: Arc::new(message.clone()), input_hash: None };
-        Ok(self.append(message.conversation, &[new], bucket, extra).await?.audience)
+    pub(super) async fn append_with(
+        &self,
+        message: &Message,
+        bucket: Option<Bucket>,
+        extra: Extra<'_>,
+    ) -> Result<Audience> {
+        let new = NewMessage {
+            message: Arc::new(message.clone()),
+            input_hash: None,
+        };
+        Ok(self
+            .append(message.conversation, &[new], bucket, extra)
+            .await?
+            .audience)
     }
 
     async fn append(
@@ -50,52 +65,102 @@ impl Sends {
         extra: Extra<'_>,
     ) -> Result<Appended> {
         let state = self.write_state(conversation).await?;
-        let state = state.ok_or_else(|| corrupt("conversations", "a message of a conversation that does not exist"))?;
+        let state = state.ok_or_else(|| {
+            corrupt(
+                "conversations",
+                "a message of a conversation that does not exist",
+            )
+        })?;
         self.writers.pin(conversation, &state);
         let placed = match bucket {
-            Some(bucket) => messages.iter().map(|new| PlacedMessage { new, bucket }).collect(),
+            Some(bucket) => messages
+                .iter()
+                .map(|new| PlacedMessage { new, bucket })
+                .collect(),
             None => self.place(&state, messages).await?,
         };
         let (claimed, taken) = self.claim_keys(placed).await?;
-        let audience = if claimed.is_empty() { state.participants().audience() } else { self.store(&state, &claimed, extra).await? };
+        let audience = if claimed.is_empty() {
+            state.participants().audience()
+        } else {
+            self.store(&state, &claimed, extra).await?
+        };
         self.writers.unpin(conversation);
         Ok(Appended { audience, taken })
     }
 
     /// Chooses the bucket of each message. A retried message gets the same bucket: the chooser remembers it while the outcome is unknown; if
     /// this server has forgotten it, it searches the message. For a message with a key, the claim decides.
-    async fn place<'a>(&self, state: &ConversationWriteState, messages: &'a [NewMessage]) -> Result<Vec<PlacedMessage<'a>>> {
+    async fn place<'a>(
+        &self,
+        state: &ConversationWriteState,
+        messages: &'a [NewMessage],
+    ) -> Result<Vec<PlacedMessage<'a>>> {
         let may_be_stored: Vec<_> = {
             let state = state.lock();
-            let unkeyed = messages.iter().filter(|new| new.message.client_key.is_none());
+            let unkeyed = messages
+                .iter()
+                .filter(|new| new.message.client_key.is_none());
             unkeyed
-                .filter(|new| Some(new.message.id) <= state.newest_when_read && state.buckets.bucket_of(new.message.id).is_none())
+                .filter(|new| {
+                    Some(new.message.id) <= state.newest_when_read
+                        && state.buckets.bucket_of(new.message.id).is_none()
+                })
                 .collect()
         };
         for some in may_be_stored.chunks(SEARCHES_MAX) {
-            let searches = some.iter().map(|new| self.messages.find_message(new.message.conversation, new.message.id, None));
+            let searches = some.iter().map(|new| {
+                self.messages
+                    .find_message(new.message.conversation, new.message.id, None)
+            });
             let found = try_join_all(searches).await?;
             let mut state = state.lock();
-            found.into_iter().flatten().for_each(|(message, bucket)| state.buckets.remember(message.id, bucket));
+            found
+                .into_iter()
+                .flatten()
+                .for_each(|(message, bucket)| state.buckets.remember(message.id, bucket));
         }
         let mut state = state.lock();
         let place = |new: &'a NewMessage| {
-            let bucket = state.buckets.choose(new.message.id, stored_bytes(&new.message));
+            let bucket = state
+                .buckets
+                .choose(new.message.id, stored_bytes(&new.message));
             let full = || unavailable("a conversation has too many messages in one minute");
-            bucket.map(|bucket| PlacedMessage { new, bucket }).ok_or_else(full)
+            bucket
+                .map(|bucket| PlacedMessage { new, bucket })
+                .ok_or_else(full)
         };
         messages.iter().map(place).collect()
     }
 
     /// Writes messages whose keys are claimed, and everything that follows from them.
-    async fn store(&self, state: &ConversationWriteState, placed: &[PlacedMessage<'_>], extra: Extra<'_>) -> Result<Audience> {
+    async fn store(
+        &self,
+        state: &ConversationWriteState,
+        placed: &[PlacedMessage<'_>],
+        extra: Extra<'_>,
+    ) -> Result<Audience> {
         let participants = state.participants();
         let no_extra: Extra<'_> = &|_| ();
         for (number, part) in parts(&participants, placed).into_iter().enumerate() {
-            let written = self.write_part(state, &participants, part, if number == 0 { extra } else { no_extra }).await;
-            if number == 0 { written? } else { written.map_err(unknown)? }
+            let written = self
+                .write_part(
+                    state,
+                    &participants,
+                    part,
+                    if number == 0 { extra } else { no_extra },
+                )
+                .await;
+            if number == 0 {
+                written?
+            } else {
+                written.map_err(unknown)?
+            }
         }
-        let participants = self.write_to_new_participants(state, participants, placed).await.map_err(unknown)?;
+        let participants = self
+            .write_to_new_participants(state, participants, placed)
+            .await
+            .map_err(unknown)?;
         Ok(participants.audience())
     }
 
@@ -111,24 +176,47 @@ impl Sends {
         let activity = effects.last.id.moment();
         let (hint, new_buckets) = {
             let state = state.lock();
-            let mut buckets: Vec<_> = part.iter().map(|one| one.bucket).filter(|bucket| !state.is_indexed(*bucket)).collect();
+            let mut buckets: Vec<_> = part
+                .iter()
+                .map(|one| one.bucket)
+                .filter(|bucket| !state.is_indexed(*bucket))
+                .collect();
             buckets.sort_unstable();
             buckets.dedup();
             (state.needed_hint(participants, activity), buckets)
         };
         let mut writes = Writes::logged();
-        part.iter().for_each(|one| self.messages.put_message(&mut writes, one.message(), one.bucket));
-        new_buckets.iter().for_each(|bucket| self.messages.put_bucket(&mut writes, effects.conversation, *bucket));
-        self.messages.put_head(&mut writes, effects.conversation, Some(&effects.last), None, Some(activity));
+        part.iter().for_each(|one| {
+            self.messages
+                .put_message(&mut writes, one.message(), one.bucket)
+        });
+        new_buckets.iter().for_each(|bucket| {
+            self.messages
+                .put_bucket(&mut writes, effects.conversation, *bucket)
+        });
+        self.messages.put_head(
+            &mut writes,
+            effects.conversation,
+            Some(&effects.last),
+            None,
+            Some(activity),
+        );
         effects.put(&self.inboxes, &mut writes, participants, hint);
         extra(&mut writes);
         let place = WakePlace::Conversation(effects.conversation);
-        let (written, notified) = join(self.executor.write_all(writes), self.remote_writes.notify(&place)).await;
+        let (written, notified) = join(
+            self.executor.write_all(writes),
+            self.remote_writes.notify(&place),
+        )
+        .await;
         written?;
         notified.map_err(unknown)?;
-        self.messages.advance_head(effects.conversation, &effects.last, activity);
+        self.messages
+            .advance_head(effects.conversation, &effects.last, activity);
         let mut state = state.lock();
-        new_buckets.into_iter().for_each(|bucket| state.note_indexed(bucket));
+        new_buckets
+            .into_iter()
+            .for_each(|bucket| state.note_indexed(bucket));
         state.last_activity = state.last_activity.max(activity);
         if let Some(hint) = hint {
             state.note_hinted(hint, participants);
@@ -146,25 +234,47 @@ impl Sends {
         let effects = SendEffects::of(placed);
         let activity = effects.last.id.moment();
         for _ in 0..TRIES_MAX {
-            let Some(now) = self.changed_participants(effects.conversation, &participants).await? else { return Ok(participants) };
-            let hint = (state.lock().last_activity <= activity).then_some(HintUpdate { activity, obsolete_slot: None });
+            let Some(now) = self
+                .changed_participants(effects.conversation, &participants)
+                .await?
+            else {
+                return Ok(participants);
+            };
+            let hint = (state.lock().last_activity <= activity).then_some(HintUpdate {
+                activity,
+                obsolete_slot: None,
+            });
             let missed: Vec<_> = now.missing_from(&participants).collect();
             for some in missed.chunks(Conversation::FAN_OUT_MAX) {
                 let mut writes = Writes::logged();
-                some.iter().for_each(|user| effects.put_entry(&self.inboxes, &mut writes, user, hint));
+                some.iter()
+                    .for_each(|user| effects.put_entry(&self.inboxes, &mut writes, user, hint));
                 self.executor.write_all(writes).await?;
             }
             state.set_participants(Arc::clone(&now));
             participants = now;
         }
-        Err(unavailable("the participants of a conversation change all the time"))
+        Err(unavailable(
+            "the participants of a conversation change all the time",
+        ))
     }
 }
 
 /// Splits messages into batches. A message and its inbox rows are always in one batch.
-fn parts<'a, 'b>(participants: &KnownParticipants, placed: &'b [PlacedMessage<'a>]) -> Vec<&'b [PlacedMessage<'a>]> {
-    let sender = placed.iter().map(|one| one.message().sender.as_str().len()).max().unwrap_or(0);
-    let entries = if participants.is_large { placed.len() } else { participants.joined.len() };
+fn parts<'a, 'b>(
+    participants: &KnownParticipants,
+    placed: &'b [PlacedMessage<'a>],
+) -> Vec<&'b [PlacedMessage<'a>]> {
+    let sender = placed
+        .iter()
+        .map(|one| one.message().sender.as_str().len())
+        .max()
+        .unwrap_or(0);
+    let entries = if participants.is_large {
+        placed.len()
+    } else {
+        participants.joined.len()
+    };
     // The head; and for each entry its row, a new hint and a deleted one.
     let frame = (1 + entries) * (2 * ROW_BYTES + sender);
     let (mut parts, mut start, mut bytes) = (Vec::new(), 0, frame);
@@ -191,7 +301,10 @@ struct SendEffects<'a> {
 impl<'a> SendEffects<'a> {
     /// The effects of at least one message.
     fn of(part: &[PlacedMessage<'a>]) -> Self {
-        let newest = part.iter().max_by_key(|one| one.message().id).expect("a part has a message");
+        let newest = part
+            .iter()
+            .max_by_key(|one| one.message().id)
+            .expect("a part has a message");
         let mut sent = BTreeMap::new();
         for message in part.iter().map(PlacedMessage::message) {
             // A SYSTEM message moves no marker of the user in whose name it is.
@@ -199,11 +312,30 @@ impl<'a> SendEffects<'a> {
             let known = sent.entry(&message.sender).or_insert(up_to);
             *known = up_to.max(*known);
         }
-        let Message { conversation, id, sender, .. } = newest.message();
-        Self { conversation: *conversation, last: LastMessage { id: *id, bucket: newest.bucket, sender: sender.clone() }, sent }
+        let Message {
+            conversation,
+            id,
+            sender,
+            ..
+        } = newest.message();
+        Self {
+            conversation: *conversation,
+            last: LastMessage {
+                id: *id,
+                bucket: newest.bucket,
+                sender: sender.clone(),
+            },
+            sent,
+        }
     }
 
-    fn put(&self, inboxes: &Inboxes, writes: &mut Writes, participants: &KnownParticipants, hint: Option<HintUpdate>) {
+    fn put(
+        &self,
+        inboxes: &Inboxes,
+        writes: &mut Writes,
+        participants: &KnownParticipants,
+        hint: Option<HintUpdate>,
+    ) {
         for user in participants.joined.iter() {
             self.put_entry(inboxes, writes, user, hint);
         }
@@ -216,13 +348,32 @@ impl<'a> SendEffects<'a> {
         }
     }
 
-    fn put_entry(&self, inboxes: &Inboxes, writes: &mut Writes, user: &UserId, hint: Option<HintUpdate>) {
+    fn put_entry(
+        &self,
+        inboxes: &Inboxes,
+        writes: &mut Writes,
+        user: &UserId,
+        hint: Option<HintUpdate>,
+    ) {
         let sent = self.sent.get(user).copied().flatten();
-        inboxes.put_entry(writes, user, self.conversation, Some(&self.last), Some(self.last.id.moment()), sent);
+        inboxes.put_entry(
+            writes,
+            user,
+            self.conversation,
+            Some(&self.last),
+            Some(self.last.id.moment()),
+            sent,
+        );
         let Some(hint) = hint else { return };
         inboxes.put_hint(writes, user, self.conversation, hint.activity);
         if let Some(obsolete_slot) = hint.obsolete_slot {
-            inboxes.delete_hint(writes, user, self.conversation, obsolete_slot, hint.activity);
+            inboxes.delete_hint(
+                writes,
+                user,
+                self.conversation,
+                obsolete_slot,
+                hint.activity,
+            );
         }
     }
 }

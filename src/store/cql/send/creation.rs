@@ -34,25 +34,57 @@ impl Sends {
         let mut new = new.clone();
         if let Some(pair) = pair_of(&new) {
             // A pair without a conversation was left by a server that died. The conversation is created now, under its id.
-            new.conversation.id = self.participants.claim_pair(&pair, new.conversation.id).await?;
+            new.conversation.id = self
+                .participants
+                .claim_pair(&pair, new.conversation.id)
+                .await?;
         }
-        let Conversation { id, kind, input_hash, .. } = new.conversation;
-        if self.messages.claim_conversation(&new.conversation, new.change).await? {
+        let Conversation {
+            id,
+            kind,
+            input_hash,
+            ..
+        } = new.conversation;
+        if self
+            .messages
+            .claim_conversation(&new.conversation, new.change)
+            .await?
+        {
             self.write_participants(&new).await?;
             return Ok(Created::New);
         }
-        let (found, seen) = try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
+        let (found, seen) =
+            try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
         let found = found.ok_or_else(|| corrupt(TABLE, "a claimed conversation has a row"))?;
         // The same input has the same participants and the same name.
-        let is_same = found.conversation.kind == kind && found.conversation.input_hash == input_hash;
+        let is_same =
+            found.conversation.kind == kind && found.conversation.input_hash == input_hash;
         if let (None, Some(created_under), true) = (seen.bytes, found.created_under, is_same) {
             let created_at = found.conversation.created_at;
-            let new = NewConversation { conversation: Conversation { created_at, ..new.conversation }, change: created_under, ..new };
+            let new = NewConversation {
+                conversation: Conversation {
+                    created_at,
+                    ..new.conversation
+                },
+                change: created_under,
+                ..new
+            };
             self.write_participants(&new).await?;
             // No other server publishes it, so all servers are notified.
-            let places: Vec<_> = new.participants.iter().map(|(user, _)| WakePlace::Inbox(user.clone())).collect();
-            self.remote_writes.notify_all(&places).await.map_err(unknown)?;
-            let found = self.messages.conversation(id).await?.ok_or_else(|| corrupt(TABLE, "a conversation that was there"))?;
+            let places: Vec<_> = new
+                .participants
+                .iter()
+                .map(|(user, _)| WakePlace::Inbox(user.clone()))
+                .collect();
+            self.remote_writes
+                .notify_all(&places)
+                .await
+                .map_err(unknown)?;
+            let found = self
+                .messages
+                .conversation(id)
+                .await?
+                .ok_or_else(|| corrupt(TABLE, "a conversation that was there"))?;
             return Ok(Created::Existing(found.conversation));
         }
         Ok(Created::Existing(found.conversation))
@@ -60,31 +92,60 @@ impl Sends {
 
     /// Writes the head and the participants of a conversation that has its row: entries first, so that no participant lacks one.
     async fn write_participants(&self, new: &NewConversation) -> Result<()> {
-        let NewConversation { conversation, participants, change } = new;
+        let NewConversation {
+            conversation,
+            participants,
+            change,
+        } = new;
         let id = conversation.id;
         let is_large = conversation.is_large || participants.len() > Conversation::FAN_OUT_MAX;
         let is_one_batch = participants.len() <= BATCH_ENTRIES_MAX && !is_large;
-        let memberships: Vec<_> = participants.iter().map(|(user, role)| (user, Membership::joined(*role))).collect();
+        let memberships: Vec<_> = participants
+            .iter()
+            .map(|(user, role)| (user, Membership::joined(*role)))
+            .collect();
 
         let mut head = Writes::logged();
-        self.messages.put_head(&mut head, id, None, Some(*change), Some(conversation.created_at));
+        self.messages.put_head(
+            &mut head,
+            id,
+            None,
+            Some(*change),
+            Some(conversation.created_at),
+        );
         if let Some(name) = &conversation.name {
             self.messages.put_name(&mut head, id, name, change.moment());
         }
         if is_large {
             self.messages.put_is_large(&mut head, id);
         }
-        let roster = Roster::of(conversation.kind, Some(*change), memberships.iter().map(|(user, membership)| (*user, membership)));
+        let roster = Roster::of(
+            conversation.kind,
+            Some(*change),
+            memberships
+                .iter()
+                .map(|(user, membership)| (*user, membership)),
+        );
         if is_one_batch {
-            memberships.iter().for_each(|(user, membership)| self.put_first_entry(&mut head, new, user, membership, false));
-            memberships.iter().for_each(|(user, membership)| self.participants.put_first_membership(&mut head, id, user, membership));
-            self.participants.put_first_roster(&mut head, id, Some(*change), roster.encode());
+            memberships.iter().for_each(|(user, membership)| {
+                self.put_first_entry(&mut head, new, user, membership, false)
+            });
+            memberships.iter().for_each(|(user, membership)| {
+                self.participants
+                    .put_first_membership(&mut head, id, user, membership)
+            });
+            self.participants
+                .put_first_roster(&mut head, id, Some(*change), roster.encode());
             self.executor.write_all(head).await?;
         } else {
             // If one batch fails, others may be stored: the outcome of the whole is unknown.
-            self.write_in_batches(new, &memberships, head, &roster, is_large).await.map_err(unknown)?;
+            self.write_in_batches(new, &memberships, head, &roster, is_large)
+                .await
+                .map_err(unknown)?;
         }
-        self.remote_writes.notify_inboxes(participants.iter().map(|(user, _)| user)).await
+        self.remote_writes
+            .notify_inboxes(participants.iter().map(|(user, _)| user))
+            .await
     }
 
     /// Writes participants that do not fit into one batch: all entries, then the head of the conversation, then the memberships.
@@ -99,7 +160,9 @@ impl Sends {
         let id = new.conversation.id;
         let entries = memberships.chunks(BATCH_ENTRIES_MAX).map(|piece| {
             let mut writes = Writes::logged();
-            piece.iter().for_each(|(user, membership)| self.put_first_entry(&mut writes, new, user, membership, is_large));
+            piece.iter().for_each(|(user, membership)| {
+                self.put_first_entry(&mut writes, new, user, membership, is_large)
+            });
             self.executor.write_all(writes)
         });
         concurrently(entries.collect()).await?;
@@ -107,10 +170,18 @@ impl Sends {
         let mut pieces = memberships.chunks(BATCH_ROWS_MAX).peekable();
         while let Some(piece) = pieces.next() {
             let mut writes = Writes::of_one_partition();
-            piece.iter().for_each(|(user, membership)| self.participants.put_first_membership(&mut writes, id, user, membership));
+            piece.iter().for_each(|(user, membership)| {
+                self.participants
+                    .put_first_membership(&mut writes, id, user, membership)
+            });
             // The last batch has the roster: with it the conversation is created.
             if pieces.peek().is_none() {
-                self.participants.put_first_roster(&mut writes, id, Some(new.change), roster.encode());
+                self.participants.put_first_roster(
+                    &mut writes,
+                    id,
+                    Some(new.change),
+                    roster.encode(),
+                );
             }
             self.executor.write_all(writes).await?;
         }
@@ -118,15 +189,34 @@ impl Sends {
     }
 
     /// Adds the first inbox entry of a participant.
-    fn put_first_entry(&self, writes: &mut Writes, new: &NewConversation, user: &UserId, membership: &Membership, is_large: bool) {
-        let (id, activity, created) = (new.conversation.id, new.conversation.created_at, new.change.moment().micros());
-        self.inboxes.put_membership(writes, user, id, membership, created);
-        self.inboxes.put_entry(writes, user, id, None, Some(activity), None);
+    fn put_first_entry(
+        &self,
+        writes: &mut Writes,
+        new: &NewConversation,
+        user: &UserId,
+        membership: &Membership,
+        is_large: bool,
+    ) {
+        let (id, activity, created) = (
+            new.conversation.id,
+            new.conversation.created_at,
+            new.change.moment().micros(),
+        );
+        self.inboxes
+            .put_membership(writes, user, id, membership, created);
+        self.inboxes
+            .put_entry(writes, user, id, None, Some(activity), None);
         if is_large {
             self.inboxes.put_large(writes, user, id, created);
         } else {
             self.inboxes.put_hint(writes, user, id, activity);
         }
-        self.inboxes.put_inbox_change(writes, user, id, new.change, InboxChangeKind::ConversationMade);
+        self.inboxes.put_inbox_change(
+            writes,
+            user,
+            id,
+            new.change,
+            InboxChangeKind::ConversationMade,
+        );
     }
 }

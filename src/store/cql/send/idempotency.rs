@@ -42,7 +42,10 @@ impl<'a> PlacedMessage<'a> {
 
 /// The present claim of a key, as a failed compare-and-set returns it.
 #[derive(DeserializeRow)]
-#[expect(dead_code, reason = "an answer is matched by the names of all its columns")]
+#[expect(
+    dead_code,
+    reason = "an answer is matched by the names of all its columns"
+)]
 struct ClaimRow {
     #[scylla(rename = "[applied]")]
     applied_: bool,
@@ -83,13 +86,27 @@ impl Sends {
 
     async fn claim_key(&self, placed: &PlacedMessage<'_>) -> Result<ClaimOutcome> {
         let message = placed.message();
-        let (Some(key), Some(hash)) = (&message.client_key, placed.new.input_hash) else { return Ok(ClaimOutcome::Ours(placed.bucket)) };
+        let (Some(key), Some(hash)) = (&message.client_key, placed.new.input_hash) else {
+            return Ok(ClaimOutcome::Ours(placed.bucket));
+        };
         for _ in 0..TRIES_MAX {
             let Bucket { width, start } = placed.bucket;
-            let values = values![message.conversation, &message.sender, key.as_str(), message.id, width.number(), start, hash.0.to_vec()];
+            let values = values![
+                message.conversation,
+                &message.sender,
+                key.as_str(),
+                message.id,
+                width.number(),
+                start,
+                hash.0.to_vec()
+            ];
             let present: Option<ClaimRow> = self.executor.write_if(&CLAIM_KEY, values).await?;
-            let Some(present) = present else { return Ok(ClaimOutcome::Ours(placed.bucket)) };
-            let (Some(id), Some(width), Some(start)) = (present.message_id, present.width, present.start) else {
+            let Some(present) = present else {
+                return Ok(ClaimOutcome::Ours(placed.bucket));
+            };
+            let (Some(id), Some(width), Some(start)) =
+                (present.message_id, present.width, present.start)
+            else {
                 return Err(corrupt(TABLE, "a claim has a message and its bucket"));
             };
             let earlier = read_earlier(id, present.input_hash)?;
@@ -111,7 +128,8 @@ impl Sends {
                 key.as_str(),
                 earlier.message,
             ];
-            let present: Option<(bool, Option<CqlTimeuuid>)> = self.executor.write_if(&RECLAIM_KEY, values).await?;
+            let present: Option<(bool, Option<CqlTimeuuid>)> =
+                self.executor.write_if(&RECLAIM_KEY, values).await?;
             if present.is_none() {
                 return Ok(ClaimOutcome::Ours(placed.bucket));
             }
@@ -121,13 +139,22 @@ impl Sends {
 }
 
 fn read_earlier(id: CqlTimeuuid, hash: Option<Vec<u8>>) -> Result<EarlierSend> {
-    let hash = hash.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| corrupt(TABLE, "the hash of an input has 32 bytes"))?;
-    Ok(EarlierSend { message: time_uuid(TABLE, id)?, input_hash: InputHash(hash) })
+    let hash = hash
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| corrupt(TABLE, "the hash of an input has 32 bytes"))?;
+    Ok(EarlierSend {
+        message: time_uuid(TABLE, id)?,
+        input_hash: InputHash(hash),
+    })
 }
 
 impl Sends {
     fn is_alive(&self, earlier: &EarlierSend) -> bool {
-        self.clock.now() < earlier.message.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS)
+        self.clock.now()
+            < earlier
+                .message
+                .moment()
+                .plus_micros(IdempotencyKey::LIFETIME_MICROS)
     }
 
     pub(crate) async fn earlier_sends(
@@ -137,8 +164,11 @@ impl Sends {
     ) -> Result<Vec<Option<EarlierSend>>> {
         let each = async |(sender, key): &(UserId, IdempotencyKey)| {
             let values = values![conversation, sender, key.as_str()];
-            let row: Option<(Option<CqlTimeuuid>, Option<Vec<u8>>)> = self.executor.read_one(&SELECT_CLAIM, values).await?;
-            let Some((Some(id), hash)) = row else { return Ok(None) };
+            let row: Option<(Option<CqlTimeuuid>, Option<Vec<u8>>)> =
+                self.executor.read_one(&SELECT_CLAIM, values).await?;
+            let Some((Some(id), hash)) = row else {
+                return Ok(None);
+            };
             Ok(Some(read_earlier(id, hash)?).filter(|earlier| self.is_alive(earlier)))
         };
         concurrently(keys.iter().map(each).collect()).await
@@ -146,8 +176,13 @@ impl Sends {
 
     /// Claims the key of a young imported message, so that a retry of a send from before the import is recognised. An existing claim stays.
     pub(crate) async fn claim_imported_key(&self, message: &Message, bucket: Bucket) -> Result<()> {
-        let Some(key) = &message.client_key else { return Ok(()) };
-        let until = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
+        let Some(key) = &message.client_key else {
+            return Ok(());
+        };
+        let until = message
+            .id
+            .moment()
+            .plus_micros(IdempotencyKey::LIFETIME_MICROS);
         let seconds_left = (until.micros() - self.clock.now().micros()) / 1_000_000;
         if seconds_left <= 0 {
             return Ok(());
@@ -155,8 +190,19 @@ impl Sends {
         let hash = InputHash::of_imported(message).0.to_vec();
         let (width, start) = (bucket.width.number(), bucket.start);
         let seconds_left = i32::try_from(seconds_left).unwrap_or(i32::MAX);
-        let values = values![message.conversation, &message.sender, key.as_str(), message.id, width, start, hash, seconds_left];
-        self.executor.write_if::<Row>(&CLAIM_IMPORTED_KEY, values).await?;
+        let values = values![
+            message.conversation,
+            &message.sender,
+            key.as_str(),
+            message.id,
+            width,
+            start,
+            hash,
+            seconds_left
+        ];
+        self.executor
+            .write_if::<Row>(&CLAIM_IMPORTED_KEY, values)
+            .await?;
         Ok(())
     }
 }

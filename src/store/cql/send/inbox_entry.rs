@@ -12,39 +12,81 @@ use crate::store::{FlagsChange, MarkerMove, Result, WakePlace};
 impl Sends {
     pub(crate) async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         let mut writes = Writes::logged();
-        self.inboxes.put_marker(&mut writes, user, to.conversation, to.marker);
+        self.inboxes
+            .put_marker(&mut writes, user, to.conversation, to.marker);
         if to.read_up_to.is_some() {
-            self.participants.put_receipts(&mut writes, to.conversation, user, to.read_up_to, None);
+            self.participants
+                .put_receipts(&mut writes, to.conversation, user, to.read_up_to, None);
         }
-        self.inboxes.put_inbox_change(&mut writes, user, to.conversation, to.change, InboxChangeKind::MarkerMoved);
-        self.write_and_notify(writes, &[WakePlace::Marker(to.conversation, user.clone()), WakePlace::Inbox(user.clone())]).await
+        self.inboxes.put_inbox_change(
+            &mut writes,
+            user,
+            to.conversation,
+            to.change,
+            InboxChangeKind::MarkerMoved,
+        );
+        self.write_and_notify(
+            writes,
+            &[
+                WakePlace::Marker(to.conversation, user.clone()),
+                WakePlace::Inbox(user.clone()),
+            ],
+        )
+        .await
     }
 
-    pub(crate) async fn mark_delivered(&self, user: &UserId, conversation: ConversationId, up_to: OrderKey) -> Result<()> {
+    pub(crate) async fn mark_delivered(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        up_to: OrderKey,
+    ) -> Result<()> {
         let mut writes = Writes::of_one_partition();
-        self.participants.put_receipts(&mut writes, conversation, user, None, Some(up_to));
-        self.write_and_notify(writes, &[WakePlace::Marker(conversation, user.clone())]).await
+        self.participants
+            .put_receipts(&mut writes, conversation, user, None, Some(up_to));
+        self.write_and_notify(writes, &[WakePlace::Marker(conversation, user.clone())])
+            .await
     }
 
     /// Writes a batch and notifies the other servers concurrently. If only the notification fails, the outcome is unknown: a retry of both
     /// settles it.
     async fn write_and_notify(&self, writes: Writes, places: &[WakePlace]) -> Result<()> {
-        let (written, notified) = join(self.executor.write_all(writes), self.remote_writes.notify_of(places)).await;
+        let (written, notified) = join(
+            self.executor.write_all(writes),
+            self.remote_writes.notify_of(places),
+        )
+        .await;
         written?;
         notified.map_err(unknown)
     }
 
     pub(crate) async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
-        let Some(before) = self.inboxes.flags(user, to.conversation).await? else { return Ok(None) };
+        let Some(before) = self.inboxes.flags(user, to.conversation).await? else {
+            return Ok(None);
+        };
         if to.apply(before.flags) == before.flags {
             return Ok(None);
         }
         let mut writes = Writes::logged();
         self.inboxes.put_flags(&mut writes, user, to, &before);
-        self.inboxes.put_inbox_change(&mut writes, user, to.conversation, to.change, InboxChangeKind::FlagsSet);
-        self.write_and_notify(writes, &[WakePlace::Inbox(user.clone())]).await?;
+        self.inboxes.put_inbox_change(
+            &mut writes,
+            user,
+            to.conversation,
+            to.change,
+            InboxChangeKind::FlagsSet,
+        );
+        self.write_and_notify(writes, &[WakePlace::Inbox(user.clone())])
+            .await?;
         // Includes a flag that another device has set concurrently.
-        let after = self.inboxes.flags(user, to.conversation).await.map_err(unknown)?;
-        Ok(Some(after.map_or_else(|| to.apply(before.flags), |after| after.flags)))
+        let after = self
+            .inboxes
+            .flags(user, to.conversation)
+            .await
+            .map_err(unknown)?;
+        Ok(Some(after.map_or_else(
+            || to.apply(before.flags),
+            |after| after.flags,
+        )))
     }
 }

@@ -40,17 +40,38 @@ fn contended() -> crate::store::Error {
 }
 
 impl Sends {
-    pub(crate) async fn members(&self, id: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
+    pub(crate) async fn members(
+        &self,
+        id: ConversationId,
+        users: &[UserId],
+    ) -> Result<Option<Members>> {
         for _ in 0..TRIES_MAX {
-            let Some((conversation, seen)) = self.settled(id).await? else { return Ok(None) };
-            let Some(stored) = self.participants.memberships_of(id, users.iter(), &seen).await? else { continue };
+            let Some((conversation, seen)) = self.settled(id).await? else {
+                return Ok(None);
+            };
+            let Some(stored) = self
+                .participants
+                .memberships_of(id, users.iter(), &seen)
+                .await?
+            else {
+                continue;
+            };
             let successor = if seen.roster.owners > count(stored.values().map(is_owner)) {
                 None
             } else {
                 let all = self.participants.memberships(id).await?;
-                Roster::of(conversation.kind, None, all.iter().filter(|(user, _)| !users.contains(user))).successor
+                Roster::of(
+                    conversation.kind,
+                    None,
+                    all.iter().filter(|(user, _)| !users.contains(user)),
+                )
+                .successor
             };
-            let effective = |user: &UserId| stored.get(user).map(|stored| seen.roster.effective(user, *stored));
+            let effective = |user: &UserId| {
+                stored
+                    .get(user)
+                    .map(|stored| seen.roster.effective(user, *stored))
+            };
             return Ok(Some(Members {
                 version: seen.roster.version,
                 participant_count: u64::from(seen.roster.joined),
@@ -62,51 +83,96 @@ impl Sends {
         Err(contended())
     }
 
-    pub(crate) async fn change_membership(&self, id: ConversationId, change: &MembershipChange) -> Result<Option<Audience>> {
+    pub(crate) async fn change_membership(
+        &self,
+        id: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>> {
         let version = change.message.id;
         for _ in 0..TRIES_MAX {
             let Some((conversation, seen)) = self.settled(id).await? else {
-                return Err(corrupt("conversations", "a change of a conversation that does not exist"));
+                return Err(corrupt(
+                    "conversations",
+                    "a change of a conversation that does not exist",
+                ));
             };
             if seen.roster.has_seen(version) {
-                let decided = self.pending(id).await?.filter(|pending| pending.message.id == version);
-                return self.audience(id, decided.map_or(conversation.is_large, |pending| pending.was_large)).await.map(Some);
+                let decided = self
+                    .pending(id)
+                    .await?
+                    .filter(|pending| pending.message.id == version);
+                return self
+                    .audience(
+                        id,
+                        decided.map_or(conversation.is_large, |pending| pending.was_large),
+                    )
+                    .await
+                    .map(Some);
             }
             if seen.roster.version != change.seen {
                 return Ok(None);
             }
-            let Some(roster) = self.roster_after(&conversation, &seen, change).await? else { continue };
-            let state = self.write_state(id).await?.ok_or_else(|| corrupt("conversations", "a conversation that was there"))?;
+            let Some(roster) = self.roster_after(&conversation, &seen, change).await? else {
+                continue;
+            };
+            let state = self
+                .write_state(id)
+                .await?
+                .ok_or_else(|| corrupt("conversations", "a conversation that was there"))?;
             let bucket = state.lock().buckets.choose(version, SYSTEM_MESSAGE_BYTES);
-            let bucket = bucket.ok_or_else(|| unavailable("a conversation has too many messages in one minute"))?;
+            let bucket = bucket
+                .ok_or_else(|| unavailable("a conversation has too many messages in one minute"))?;
             let pending = PendingChange::of(change, bucket, conversation.is_large);
             if self.decide(id, &seen, &roster, change, &pending).await? {
                 self.complete(&pending).await.map_err(unknown)?;
-                return self.audience(id, pending.was_large).await.map_err(unknown).map(Some);
+                return self
+                    .audience(id, pending.was_large)
+                    .await
+                    .map_err(unknown)
+                    .map(Some);
             }
         }
         Err(contended())
     }
 
     /// The roster after a change. `None` if it has changed since it was read.
-    async fn roster_after(&self, conversation: &Conversation, seen: &RosterSnapshot, change: &MembershipChange) -> Result<Option<Roster>> {
+    async fn roster_after(
+        &self,
+        conversation: &Conversation,
+        seen: &RosterSnapshot,
+        change: &MembershipChange,
+    ) -> Result<Option<Roster>> {
         let version = Some(change.message.id);
         if conversation.is_large {
             let users = change.turns.iter().map(|turn| &turn.user);
-            let Some(before) = self.participants.memberships_of(conversation.id, users, seen).await? else { return Ok(None) };
+            let Some(before) = self
+                .participants
+                .memberships_of(conversation.id, users, seen)
+                .await?
+            else {
+                return Ok(None);
+            };
             let after = || change.turns.iter().map(|turn| &turn.membership);
             let was = |of: fn(&Membership) -> bool| count(before.values().map(of));
             let is = |of: fn(&Membership) -> bool| count(after().map(of));
             let owners = (seen.roster.owners + is(is_owner)).saturating_sub(was(is_owner));
             if owners > 0 {
-                let joined = (seen.roster.joined + is(Membership::is_joined)).saturating_sub(was(Membership::is_joined));
+                let joined = (seen.roster.joined + is(Membership::is_joined))
+                    .saturating_sub(was(Membership::is_joined));
                 let roster = Roster::counted(version, joined, owners);
                 return Ok(Some(roster.followed_by(&seen.roster)));
             }
         }
         let mut all = self.participants.memberships(conversation.id).await?;
-        all.extend(change.turns.iter().map(|turn| (turn.user.clone(), turn.membership)));
-        Ok(Some(Roster::of(conversation.kind, version, all.iter()).followed_by(&seen.roster)))
+        all.extend(
+            change
+                .turns
+                .iter()
+                .map(|turn| (turn.user.clone(), turn.membership)),
+        );
+        Ok(Some(
+            Roster::of(conversation.kind, version, all.iter()).followed_by(&seen.roster),
+        ))
     }
 
     /// Decides a change by compare-and-set of the roster. False if another change was decided first.
@@ -129,7 +195,8 @@ impl Sends {
             None => writes.push(&DECIDE_FIRST, values),
         }
         for turn in &change.turns {
-            self.participants.swap_membership(&mut writes, id, &turn.user, &turn.membership);
+            self.participants
+                .swap_membership(&mut writes, id, &turn.user, &turn.membership);
         }
         Ok(self.executor.write_all_if::<Row>(writes).await?.is_none())
     }
@@ -139,13 +206,20 @@ impl Sends {
         if was_large {
             return Ok(Audience { users: None });
         }
-        Ok(Audience { users: Some(joined(&self.participants.memberships(id).await?).into()) })
+        Ok(Audience {
+            users: Some(joined(&self.participants.memberships(id).await?).into()),
+        })
     }
 
     /// Renames a conversation in the batch of its SYSTEM message. The name of the later message wins, so nothing is read first.
-    pub(crate) async fn rename_conversation(&self, id: ConversationId, to: &Renaming) -> Result<Audience> {
+    pub(crate) async fn rename_conversation(
+        &self,
+        id: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
         let extra = |writes: &mut Writes| {
-            self.messages.put_name(writes, id, &to.name, to.message.id.moment());
+            self.messages
+                .put_name(writes, id, &to.name, to.message.id.moment());
             self.messages.put_change(writes, id, &to.change);
         };
         self.append_with(&to.message, None, &extra).await

@@ -23,8 +23,12 @@ use super::participant::Participants;
 use crate::clock::Clock;
 use crate::model::ConversationId;
 
-pub(crate) const STATEMENTS: &[&[&Statement]] =
-    &[idempotency::STATEMENTS, membership::STATEMENTS, pending_change::STATEMENTS, remote_write::STATEMENTS];
+pub(crate) const STATEMENTS: &[&[&Statement]] = &[
+    idempotency::STATEMENTS,
+    membership::STATEMENTS,
+    pending_change::STATEMENTS,
+    remote_write::STATEMENTS,
+];
 
 /// Live writes, with a cache of the conversations that this server writes to.
 pub(crate) struct Sends {
@@ -46,7 +50,15 @@ impl Sends {
         inboxes: Arc<Inboxes>,
     ) -> Self {
         let remote_writes = RemoteWrites::new(Arc::clone(&executor), Arc::clone(&clock));
-        Self { executor, clock, messages, participants, inboxes, remote_writes, writers: WriterCache::new() }
+        Self {
+            executor,
+            clock,
+            messages,
+            participants,
+            inboxes,
+            remote_writes,
+            writers: WriterCache::new(),
+        }
     }
 
     /// Evicts the cached state of a conversation that an import or a repair has changed.

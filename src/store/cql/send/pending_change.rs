@@ -7,7 +7,10 @@ use futures_util::future::try_join;
 
 use super::Sends;
 use super::writer_cache::KnownParticipants;
-use crate::model::{Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker, UserId};
+use crate::model::{
+    Change, ChangeId, ChangeKind, Conversation, ConversationId, Membership, Message, ReadMarker,
+    UserId,
+};
 use crate::store::cql::driver::error::{corrupt, unknown};
 use crate::store::cql::driver::executor::{Writes, concurrently};
 use crate::store::cql::driver::statement::statements;
@@ -65,77 +68,149 @@ impl PendingChange {
             bucket: (bucket.width.number(), bucket.start.micros()),
             was_large,
             turns: change.turns.iter().map(turn).collect(),
-            changes: change.changes.iter().map(|change| (change.id, change.kind, change.user.clone())).collect(),
+            changes: change
+                .changes
+                .iter()
+                .map(|change| (change.id, change.kind, change.user.clone()))
+                .collect(),
         }
     }
 
     fn changes(&self) -> impl Iterator<Item = Change> {
-        self.changes.iter().map(|(id, kind, user)| Change { id: *id, kind: *kind, message: self.message.id, user: user.clone() })
+        self.changes.iter().map(|(id, kind, user)| Change {
+            id: *id,
+            kind: *kind,
+            message: self.message.id,
+            user: user.clone(),
+        })
     }
 
     /// The users who join or leave.
     fn moved(&self) -> impl Iterator<Item = &UserId> {
-        self.turns.iter().filter(|turn| turn.joins.is_some()).map(|turn| &turn.user)
+        self.turns
+            .iter()
+            .filter(|turn| turn.joins.is_some())
+            .map(|turn| &turn.user)
     }
 }
 
 /// The participants among memberships.
 pub(super) fn joined(all: &BTreeMap<UserId, Membership>) -> Vec<UserId> {
-    all.iter().filter(|(_, membership)| membership.is_joined()).map(|(user, _)| user.clone()).collect()
+    all.iter()
+        .filter(|(_, membership)| membership.is_joined())
+        .map(|(user, _)| user.clone())
+        .collect()
 }
 
 impl Sends {
     pub(super) async fn pending(&self, id: ConversationId) -> Result<Option<PendingChange>> {
-        let row = self.executor.read_one::<(Option<Vec<u8>>,)>(&SELECT_PENDING, values![id]).await?;
+        let row = self
+            .executor
+            .read_one::<(Option<Vec<u8>>,)>(&SELECT_PENDING, values![id])
+            .await?;
         let bytes = row.and_then(|(bytes,)| bytes);
-        bytes.map(|bytes| postcard::from_bytes(&bytes)).transpose().map_err(|error| corrupt(TABLE, error))
+        bytes
+            .map(|bytes| postcard::from_bytes(&bytes))
+            .transpose()
+            .map_err(|error| corrupt(TABLE, error))
     }
 
     /// The conversation and its roster, after completing the last change of membership.
-    pub(super) async fn settled(&self, id: ConversationId) -> Result<Option<(Arc<Conversation>, RosterSnapshot)>> {
-        let (found, seen) = try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
+    pub(super) async fn settled(
+        &self,
+        id: ConversationId,
+    ) -> Result<Option<(Arc<Conversation>, RosterSnapshot)>> {
+        let (found, seen) =
+            try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
         let Some(found) = found else { return Ok(None) };
         if seen.is_settled() {
             return Ok(Some((found.conversation, seen)));
         }
-        if let Some(pending) = self.pending(id).await?.filter(|pending| seen.roster.version == Some(pending.message.id)) {
+        if let Some(pending) = self
+            .pending(id)
+            .await?
+            .filter(|pending| seen.roster.version == Some(pending.message.id))
+        {
             self.complete_for_another(id, &pending).await?;
         }
-        let (found, seen) = try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
+        let (found, seen) =
+            try_join(self.messages.conversation(id), self.participants.roster(id)).await?;
         Ok(found.map(|found| (found.conversation, seen)))
     }
 
     /// Completes a change that another server decided. That server publishes it no more, and this one has not, so all servers are notified.
-    async fn complete_for_another(&self, id: ConversationId, pending: &PendingChange) -> Result<()> {
+    async fn complete_for_another(
+        &self,
+        id: ConversationId,
+        pending: &PendingChange,
+    ) -> Result<()> {
         self.complete(pending).await?;
         let now = self.clock.now();
         if pending.message.id.moment().plus_micros(LATE_MICROS) < now {
             let (message, user) = (pending.message.id, pending.message.sender.clone());
-            let own = Change { id: message, kind: ChangeKind::MessageLate, message, user };
-            let late = pending.changes().chain([own]).map(|change| Change { id: self.remote_writes.common_id(now), ..change });
+            let own = Change {
+                id: message,
+                kind: ChangeKind::MessageLate,
+                message,
+                user,
+            };
+            let late = pending.changes().chain([own]).map(|change| Change {
+                id: self.remote_writes.common_id(now),
+                ..change
+            });
             self.log_late(id, &late.collect::<Vec<_>>()).await?;
         }
         let moved = pending.moved().map(|user| WakePlace::Inbox(user.clone()));
         let places: Vec<_> = moved.chain([WakePlace::Conversation(id)]).collect();
-        self.remote_writes.notify_all(&places).await.map_err(unknown)
+        self.remote_writes
+            .notify_all(&places)
+            .await
+            .map_err(unknown)
     }
 
     /// Writes everything that follows from a decided change. A retry changes nothing.
     pub(super) async fn complete(&self, pending: &PendingChange) -> Result<()> {
-        let PendingChange { message, bucket: (width, start), was_large, turns, .. } = pending;
+        let PendingChange {
+            message,
+            bucket: (width, start),
+            was_large,
+            turns,
+            ..
+        } = pending;
         let (id, version) = (message.conversation, message.id);
-        let state = self.write_state(id).await?.ok_or_else(|| corrupt("conversations", "a conversation that was there"))?;
-        let joined = if *was_large { Vec::new() } else { joined(&self.participants.memberships(id).await?) };
+        let state = self
+            .write_state(id)
+            .await?
+            .ok_or_else(|| corrupt("conversations", "a conversation that was there"))?;
+        let joined = if *was_large {
+            Vec::new()
+        } else {
+            joined(&self.participants.memberships(id).await?)
+        };
         let is_large = *was_large || joined.len() > Conversation::FAN_OUT_MAX;
         if is_large && !was_large {
             self.grow(message, &joined).await?;
         }
-        let joined = if is_large { Arc::default() } else { joined.into() };
-        state.set_participants(Arc::new(KnownParticipants { roster: None, is_large, joined }));
+        let joined = if is_large {
+            Arc::default()
+        } else {
+            joined.into()
+        };
+        state.set_participants(Arc::new(KnownParticipants {
+            roster: None,
+            is_large,
+            joined,
+        }));
         // Read after the decision: it has every send that did not know of the change yet.
         let head = self.messages.head(id).await?;
-        let is_later = head.last.as_ref().is_some_and(|last| last.id > version) || head.last_activity > Some(version.moment());
-        let effects = TurnEffects { inboxes: &self.inboxes, message, head: Some(&head).filter(|_| is_later), is_large };
+        let is_later = head.last.as_ref().is_some_and(|last| last.id > version)
+            || head.last_activity > Some(version.moment());
+        let effects = TurnEffects {
+            inboxes: &self.inboxes,
+            message,
+            head: Some(&head).filter(|_| is_later),
+            is_large,
+        };
         let is_in_message_batch = turns.len() <= EXTRA_TURNS_MAX;
         if !is_in_message_batch {
             let pieces = turns.chunks(BATCH_TURNS_MAX).map(|piece| {
@@ -146,12 +221,19 @@ impl Sends {
             concurrently(pieces.collect()).await?;
         }
         let extra = |writes: &mut Writes| {
-            turns.iter().filter(|_| is_in_message_batch).for_each(|turn| effects.put(writes, turn));
-            pending.changes().for_each(|change| self.messages.put_change(writes, id, &change));
-            self.participants.put_settled(writes, id, version.order_key());
+            turns
+                .iter()
+                .filter(|_| is_in_message_batch)
+                .for_each(|turn| effects.put(writes, turn));
+            pending
+                .changes()
+                .for_each(|change| self.messages.put_change(writes, id, &change));
+            self.participants
+                .put_settled(writes, id, version.order_key());
         };
         // The decided bucket, as two servers may write the message: in two buckets it would exist twice.
-        self.append_with(message, Some(Bucket::from_row(*width, *start)?), &extra).await?;
+        self.append_with(message, Some(Bucket::from_row(*width, *start)?), &extra)
+            .await?;
         self.messages.observe_message(id, version);
         self.remote_writes.notify_inboxes(pending.moved()).await
     }
@@ -164,14 +246,28 @@ impl Sends {
         let pieces = joined.chunks(2 * BATCH_TURNS_MAX).map(|piece| {
             let mut writes = Writes::logged();
             for user in piece {
-                self.inboxes.put_large(&mut writes, user, id, version.moment().micros());
-                self.inboxes.put_inbox_change(&mut writes, user, id, version, InboxChangeKind::MembershipChanged);
+                self.inboxes
+                    .put_large(&mut writes, user, id, version.moment().micros());
+                self.inboxes.put_inbox_change(
+                    &mut writes,
+                    user,
+                    id,
+                    version,
+                    InboxChangeKind::MembershipChanged,
+                );
             }
             self.executor.write_all(writes)
         });
         // This server is notified too: it may be completing a change that another one decided.
-        let places: Vec<_> = joined.iter().map(|user| WakePlace::Inbox(user.clone())).collect();
-        try_join(concurrently(pieces.collect()), self.remote_writes.notify_all(&places)).await?;
+        let places: Vec<_> = joined
+            .iter()
+            .map(|user| WakePlace::Inbox(user.clone()))
+            .collect();
+        try_join(
+            concurrently(pieces.collect()),
+            self.remote_writes.notify_all(&places),
+        )
+        .await?;
         let mut flag = Writes::of_one_partition();
         self.messages.put_is_large(&mut flag, id);
         self.executor.write_all(flag).await
@@ -190,7 +286,9 @@ struct TurnEffects<'a> {
 impl TurnEffects<'_> {
     /// Adds the writes of one user's turn.
     fn put(&self, writes: &mut Writes, turn: &PendingTurn) {
-        let Self { inboxes, message, .. } = self;
+        let Self {
+            inboxes, message, ..
+        } = self;
         let (id, at, user) = (message.conversation, message.id.moment(), &turn.user);
         let Some(joins) = turn.joins else { return };
         inboxes.put_membership(writes, user, id, &turn.membership, at.micros());
@@ -207,6 +305,12 @@ impl TurnEffects<'_> {
         } else if self.is_large {
             inboxes.delete_large(writes, user, id, at.micros());
         }
-        inboxes.put_inbox_change(writes, user, id, message.id, InboxChangeKind::MembershipChanged);
+        inboxes.put_inbox_change(
+            writes,
+            user,
+            id,
+            message.id,
+            InboxChangeKind::MembershipChanged,
+        );
     }
 }

@@ -18,19 +18,35 @@ impl Sends {
         is_on: bool,
         change: &Change,
     ) -> Result<Option<Arc<Message>>> {
-        let Some(state) = self.write_state(conversation).await? else { return Ok(None) };
+        let Some(state) = self.write_state(conversation).await? else {
+            return Ok(None);
+        };
         let guess = state.lock().buckets.bucket_of(change.message);
-        let Some((present, bucket)) = self.messages.find_message(conversation, change.message, guess).await? else { return Ok(None) };
+        let Some((present, bucket)) = self
+            .messages
+            .find_message(conversation, change.message, guess)
+            .await?
+        else {
+            return Ok(None);
+        };
         if present.deleted_at.is_some() {
             return Ok(Some(Arc::new(present)));
         }
         let mut writes = Writes::logged();
-        self.messages.put_reaction(&mut writes, &present, bucket, emoji, is_on, change);
+        self.messages
+            .put_reaction(&mut writes, &present, bucket, emoji, is_on, change);
         self.messages.put_change(&mut writes, conversation, change);
         let place = WakePlace::Conversation(conversation);
-        let (written, notified) = join(self.executor.write_all(writes), self.remote_writes.notify(&place)).await;
+        let (written, notified) = join(
+            self.executor.write_all(writes),
+            self.remote_writes.notify(&place),
+        )
+        .await;
         written?;
         notified.map_err(unknown)?;
-        Ok(Some(Arc::new(Message { has_reactions: true, ..present })))
+        Ok(Some(Arc::new(Message {
+            has_reactions: true,
+            ..present
+        })))
     }
 }

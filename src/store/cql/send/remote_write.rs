@@ -52,17 +52,26 @@ pub(crate) struct RemoteWrites {
 /// A shard for a place. A poll reads all shards, so any shard is right; the hash only spreads the records.
 fn shard_of(place: &WakePlace) -> i8 {
     let bytes = match place {
-        WakePlace::Conversation(conversation) | WakePlace::Marker(conversation, _) => conversation.0.as_bytes().as_slice(),
+        WakePlace::Conversation(conversation) | WakePlace::Marker(conversation, _) => {
+            conversation.0.as_bytes().as_slice()
+        }
         WakePlace::Inbox(user) => user.as_str().as_bytes(),
     };
-    let hash = bytes.iter().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+    let hash = bytes.iter().fold(0_u32, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u32::from(*byte))
+    });
     let shard = (hash ^ (hash >> 16)) % SHARDS.unsigned_abs() as u32;
     i8::try_from(shard).expect("there are few shards")
 }
 
 impl RemoteWrites {
     pub(super) fn new(executor: Arc<Executor>, clock: Arc<dyn Clock>) -> Self {
-        Self { executor, clock, own_ids: IdGenerator::random(), common_ids: IdGenerator::random() }
+        Self {
+            executor,
+            clock,
+            own_ids: IdGenerator::random(),
+            common_ids: IdGenerator::random(),
+        }
     }
 
     /// Notifies the other servers.
@@ -79,13 +88,21 @@ impl RemoteWrites {
     /// Notifies the other servers of writes to inboxes. The writes are done, so a failure is an unknown outcome.
     pub(super) async fn notify_inboxes(&self, users: impl Iterator<Item = &UserId>) -> Result<()> {
         let places: Vec<_> = users.map(|user| WakePlace::Inbox(user.clone())).collect();
-        concurrently(places.iter().map(|place| self.notify(place)).collect()).await.map_err(unknown)?;
+        concurrently(places.iter().map(|place| self.notify(place)).collect())
+            .await
+            .map_err(unknown)?;
         Ok(())
     }
 
     /// Notifies all servers, this one included.
     pub(super) async fn notify_all(&self, places: &[WakePlace]) -> Result<()> {
-        concurrently(places.iter().map(|place| self.record(&self.common_ids, place)).collect()).await?;
+        concurrently(
+            places
+                .iter()
+                .map(|place| self.record(&self.common_ids, place))
+                .collect(),
+        )
+        .await?;
         Ok(())
     }
 
@@ -102,20 +119,32 @@ impl RemoteWrites {
             WakePlace::Inbox(user) => (None, Some(user)),
             WakePlace::Marker(conversation, user) => (Some(*conversation), Some(user)),
         };
-        let values = values![shard_of(place), now.micros() / SLOT_MICROS, id, conversation, user, id.moment()];
+        let values = values![
+            shard_of(place),
+            now.micros() / SLOT_MICROS,
+            id,
+            conversation,
+            user,
+            id.moment()
+        ];
         self.executor.write(&INSERT_REMOTE_WRITE, values).await
     }
 
     /// Writes of other servers since a moment, and a little before it.
     pub(crate) async fn since(&self, since: Timestamp) -> Result<Vec<Wake>> {
         let now = self.clock.now();
-        let from = since.plus_micros(-BEFORE_MICROS).max(now.plus_micros(-LIFETIME_MICROS));
+        let from = since
+            .plus_micros(-BEFORE_MICROS)
+            .max(now.plus_micros(-LIFETIME_MICROS));
         let until = now.plus_micros(AHEAD_MICROS);
         let slots = from.micros() / SLOT_MICROS..=until.micros() / SLOT_MICROS;
-        let all: Vec<_> = slots.flat_map(|slot| (0..SHARDS).map(move |shard| (shard, slot))).collect();
+        let all: Vec<_> = slots
+            .flat_map(|slot| (0..SHARDS).map(move |shard| (shard, slot)))
+            .collect();
         let mut writes = Vec::new();
         for some in all.chunks(CONCURRENCY) {
-            let found = try_join_all(some.iter().map(|(shard, slot)| self.read(*shard, *slot))).await?;
+            let found =
+                try_join_all(some.iter().map(|(shard, slot)| self.read(*shard, *slot))).await?;
             writes.extend(found.into_iter().flatten());
         }
         Ok(writes)
@@ -127,7 +156,10 @@ impl RemoteWrites {
         let mut after = TimeUuid::new(Timestamp::ZERO, [0x80; 8]);
         let mut writes = Vec::new();
         loop {
-            let rows: Vec<Columns> = self.executor.read(&SELECT_REMOTE_WRITES, values![shard, slot, after, ROWS_MAX]).await?;
+            let rows: Vec<Columns> = self
+                .executor
+                .read(&SELECT_REMOTE_WRITES, values![shard, slot, after, ROWS_MAX])
+                .await?;
             let is_last = rows.len() < ROWS_MAX.unsigned_abs() as usize;
             for (id, conversation, name) in rows {
                 let id = time_uuid(TABLE, id)?;
@@ -135,7 +167,10 @@ impl RemoteWrites {
                 if self.own_ids.made(id) {
                     continue;
                 }
-                let place = match (conversation.map(ConversationId), name.map(|name| user(TABLE, &name)).transpose()?) {
+                let place = match (
+                    conversation.map(ConversationId),
+                    name.map(|name| user(TABLE, &name)).transpose()?,
+                ) {
                     (Some(conversation), None) => WakePlace::Conversation(conversation),
                     (None, Some(user)) => WakePlace::Inbox(user),
                     (Some(conversation), Some(user)) => WakePlace::Marker(conversation, user),

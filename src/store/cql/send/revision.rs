@@ -25,41 +25,85 @@ impl Sends {
         revision: &Revision,
         change: &Change,
     ) -> Result<Option<Revised>> {
-        let Some(state) = self.write_state(conversation).await? else { return Ok(None) };
+        let Some(state) = self.write_state(conversation).await? else {
+            return Ok(None);
+        };
         let guess = state.lock().buckets.bucket_of(change.message);
-        let found = self.messages.find_message(conversation, change.message, guess);
+        let found = self
+            .messages
+            .find_message(conversation, change.message, guess);
         let (found, head) = try_join(found, self.messages.head(conversation)).await?;
-        let Some((present, bucket)) = found else { return Ok(None) };
+        let Some((present, bucket)) = found else {
+            return Ok(None);
+        };
         // A deletion by this very change had an unknown outcome: the retry settles it.
-        let is_retry = *revision == Revision::Deletion && present.deleted_at == Some(change.id.moment());
+        let is_retry =
+            *revision == Revision::Deletion && present.deleted_at == Some(change.id.moment());
         if present.deleted_at.is_some() && !is_retry {
             let users = (!state.participants().is_large).then(Arc::default);
-            return Ok(Some(Revised { message: Arc::new(present), audience: Audience { users } }));
+            return Ok(Some(Revised {
+                message: Arc::new(present),
+                audience: Audience { users },
+            }));
         }
         let message = match revision {
-            Revision::Content(content) => Message { content: Some(content.clone()), ..present },
-            Revision::Deletion => Message { content: None, deleted_at: Some(change.id.moment()), ..present },
+            Revision::Content(content) => Message {
+                content: Some(content.clone()),
+                ..present
+            },
+            Revision::Deletion => Message {
+                content: None,
+                deleted_at: Some(change.id.moment()),
+                ..present
+            },
         };
         let mut writes = Writes::logged();
-        self.messages.put_content(&mut writes, &message, bucket, change.id.moment());
+        self.messages
+            .put_content(&mut writes, &message, bucket, change.id.moment());
         self.messages.put_change(&mut writes, conversation, change);
         // A deletion may change the unread count. An edit shows in inboxes only if the message is the last one.
         let is_last = head.last.is_some_and(|last| last.id == message.id);
-        let shown = (is_last || *revision == Revision::Deletion).then_some((change, InboxChangeKind::MessageChanged));
-        let audience = self.write_change(&state, conversation, writes, shown).await?;
-        Ok(Some(Revised { message: Arc::new(message), audience }))
+        let shown = (is_last || *revision == Revision::Deletion)
+            .then_some((change, InboxChangeKind::MessageChanged));
+        let audience = self
+            .write_change(&state, conversation, writes, shown)
+            .await?;
+        Ok(Some(Revised {
+            message: Arc::new(message),
+            audience,
+        }))
     }
 
-    pub(crate) async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()> {
-        let Some(newest) = changes.iter().max_by_key(|change| change.id) else { return Ok(()) };
+    pub(crate) async fn log_late(
+        &self,
+        conversation: ConversationId,
+        changes: &[Change],
+    ) -> Result<()> {
+        let Some(newest) = changes.iter().max_by_key(|change| change.id) else {
+            return Ok(());
+        };
         let state = self.write_state(conversation).await?;
-        let state = state.ok_or_else(|| corrupt("conversations", "a change of a conversation that does not exist"))?;
+        let state = state.ok_or_else(|| {
+            corrupt(
+                "conversations",
+                "a change of a conversation that does not exist",
+            )
+        })?;
         let mut writes = Writes::logged();
-        changes.iter().for_each(|change| self.messages.put_change(&mut writes, conversation, change));
-        let is_message = changes.iter().any(|change| change.kind == ChangeKind::MessageLate);
-        let kind = if is_message { InboxChangeKind::MessageLate } else { InboxChangeKind::MessageChanged };
+        changes
+            .iter()
+            .for_each(|change| self.messages.put_change(&mut writes, conversation, change));
+        let is_message = changes
+            .iter()
+            .any(|change| change.kind == ChangeKind::MessageLate);
+        let kind = if is_message {
+            InboxChangeKind::MessageLate
+        } else {
+            InboxChangeKind::MessageChanged
+        };
         // An inbox subscription delivers states, so the newest change stands for all.
-        self.write_change(&state, conversation, writes, Some((newest, kind))).await?;
+        self.write_change(&state, conversation, writes, Some((newest, kind)))
+            .await?;
         Ok(())
     }
 
@@ -74,31 +118,52 @@ impl Sends {
         let mut participants = state.participants();
         let put = |writes: &mut Writes, user: &UserId| {
             if let Some((change, kind)) = shown {
-                self.inboxes.put_inbox_change(writes, user, conversation, change.id, kind);
+                self.inboxes
+                    .put_inbox_change(writes, user, conversation, change.id, kind);
             }
         };
-        participants.joined.iter().for_each(|user| put(&mut writes, user));
+        participants
+            .joined
+            .iter()
+            .for_each(|user| put(&mut writes, user));
         let place = WakePlace::Conversation(conversation);
-        let (written, notified) = join(self.executor.write_all(writes), self.remote_writes.notify(&place)).await;
+        let (written, notified) = join(
+            self.executor.write_all(writes),
+            self.remote_writes.notify(&place),
+        )
+        .await;
         written?;
         if let Some((change, _)) = shown {
             self.messages.observe_change(conversation, change.id);
         }
         notified.map_err(unknown)?;
         for _ in 0..TRIES_MAX {
-            let Some(now) = self.changed_participants(conversation, &participants).await.map_err(unknown)? else {
+            let Some(now) = self
+                .changed_participants(conversation, &participants)
+                .await
+                .map_err(unknown)?
+            else {
                 return Ok(audience(&participants, shown.is_some()));
             };
             let mut writes = Writes::logged();
-            now.missing_from(&participants).for_each(|user| put(&mut writes, user));
+            now.missing_from(&participants)
+                .for_each(|user| put(&mut writes, user));
             self.executor.write_all(writes).await.map_err(unknown)?;
             state.set_participants(Arc::clone(&now));
             participants = now;
         }
-        Err(unknown(unavailable("the participants of a conversation change all the time")))
+        Err(unknown(unavailable(
+            "the participants of a conversation change all the time",
+        )))
     }
 }
 
 fn audience(participants: &KnownParticipants, is_shown: bool) -> Audience {
-    if is_shown || participants.is_large { participants.audience() } else { Audience { users: Some(Arc::default()) } }
+    if is_shown || participants.is_large {
+        participants.audience()
+    } else {
+        Audience {
+            users: Some(Arc::default()),
+        }
+    }
 }

@@ -30,7 +30,10 @@ pub(super) struct WriterCache {
 
 impl WriterCache {
     pub(super) fn new() -> Self {
-        Self { states: Mutex::new(LruCache::new(CONVERSATIONS_MAX)), pinned: Mutex::new(LruCache::new(PINNED_MAX)) }
+        Self {
+            states: Mutex::new(LruCache::new(CONVERSATIONS_MAX)),
+            pinned: Mutex::new(LruCache::new(PINNED_MAX)),
+        }
     }
 
     fn get(&self, conversation: ConversationId) -> Option<Arc<ConversationWriteState>> {
@@ -102,16 +105,26 @@ impl WriteState {
     }
 
     /// The hint that an activity needs. An activity before the last one needs none.
-    pub(super) fn needed_hint(&self, participants: &Arc<KnownParticipants>, activity: Timestamp) -> Option<HintUpdate> {
+    pub(super) fn needed_hint(
+        &self,
+        participants: &Arc<KnownParticipants>,
+        activity: Timestamp,
+    ) -> Option<HintUpdate> {
         let slot = slot_of(activity);
         let is_hinted = self.hinted.as_ref().is_some_and(|(hinted, of)| {
-            slot_of(*hinted) == slot && activity <= hinted.plus_micros(HINT_LAG_MICROS) && Arc::ptr_eq(of, participants)
+            slot_of(*hinted) == slot
+                && activity <= hinted.plus_micros(HINT_LAG_MICROS)
+                && Arc::ptr_eq(of, participants)
         });
         if participants.is_large || activity < self.last_activity || is_hinted {
             return None;
         }
-        let obsolete_slot = Some(slot_of(self.last_activity)).filter(|obsolete| *obsolete < slot && self.last_activity > Timestamp::ZERO);
-        Some(HintUpdate { activity, obsolete_slot })
+        let obsolete_slot = Some(slot_of(self.last_activity))
+            .filter(|obsolete| *obsolete < slot && self.last_activity > Timestamp::ZERO);
+        Some(HintUpdate {
+            activity,
+            obsolete_slot,
+        })
     }
 
     pub(super) fn note_hinted(&mut self, hint: HintUpdate, participants: &Arc<KnownParticipants>) {
@@ -139,26 +152,39 @@ pub(super) struct KnownParticipants {
 
 impl KnownParticipants {
     pub(super) fn audience(&self) -> Audience {
-        Audience { users: (!self.is_large).then(|| Arc::clone(&self.joined)) }
+        Audience {
+            users: (!self.is_large).then(|| Arc::clone(&self.joined)),
+        }
     }
 
     /// The participants that are not among others.
     pub(super) fn missing_from<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a UserId> {
-        self.joined.iter().filter(|user| !others.joined.contains(user))
+        self.joined
+            .iter()
+            .filter(|user| !others.joined.contains(user))
     }
 }
 
 impl Sends {
     /// The write state of a conversation, from the cache or read anew. `None` if there is no such conversation.
-    pub(super) async fn write_state(&self, conversation: ConversationId) -> Result<Option<Arc<ConversationWriteState>>> {
+    pub(super) async fn write_state(
+        &self,
+        conversation: ConversationId,
+    ) -> Result<Option<Arc<ConversationWriteState>>> {
         if let Some(state) = self.writers.get(conversation) {
             return Ok(Some(state));
         }
-        let (head, roster) = try_join(self.messages.head(conversation), self.participants.roster_bytes(conversation)).await?;
+        let (head, roster) = try_join(
+            self.messages.head(conversation),
+            self.participants.roster_bytes(conversation),
+        )
+        .await?;
         if !head.exists {
             return Ok(None);
         }
-        let participants = self.participants_under(conversation, roster, head.is_large).await?;
+        let participants = self
+            .participants_under(conversation, roster, head.is_large)
+            .await?;
         let state = WriteState {
             participants: Arc::new(participants),
             buckets: BucketChooser::from(head.last.as_ref().map(|last| last.bucket)),
@@ -170,7 +196,9 @@ impl Sends {
         let state = Arc::new(ConversationWriteState(Mutex::new(state)));
         // A concurrent task may have inserted one first, and written by it: that one stays.
         let mut states = lock(&self.writers.states);
-        Ok(Some(Arc::clone(states.get_or_insert(conversation, || state))))
+        Ok(Some(Arc::clone(
+            states.get_or_insert(conversation, || state),
+        )))
     }
 
     /// The participants as they are now, if they differ from the known ones.
@@ -181,23 +209,46 @@ impl Sends {
     ) -> Result<Option<Arc<KnownParticipants>>> {
         // A conversation stays large for good, and becomes large only by a change of the roster, whose writer sets the flag last.
         let may_grow = !known.is_large && known.joined.len() > Conversation::FAN_OUT_MAX;
-        let is_large = async { if may_grow { Ok(self.messages.head(conversation).await?.is_large) } else { Ok(known.is_large) } };
-        let (roster, is_large) = try_join(self.participants.roster_bytes(conversation), is_large).await?;
+        let is_large = async {
+            if may_grow {
+                Ok(self.messages.head(conversation).await?.is_large)
+            } else {
+                Ok(known.is_large)
+            }
+        };
+        let (roster, is_large) =
+            try_join(self.participants.roster_bytes(conversation), is_large).await?;
         if (&roster, is_large) == (&known.roster, known.is_large) {
             return Ok(None);
         }
         let is_large = is_large || self.messages.head(conversation).await?.is_large;
-        Ok(Some(Arc::new(self.participants_under(conversation, roster, is_large).await?)))
+        Ok(Some(Arc::new(
+            self.participants_under(conversation, roster, is_large)
+                .await?,
+        )))
     }
 
     /// Reads the participants after their roster: if they are newer than it, the next check of the roster shows that.
-    async fn participants_under(&self, conversation: ConversationId, roster: Option<Vec<u8>>, is_large: bool) -> Result<KnownParticipants> {
+    async fn participants_under(
+        &self,
+        conversation: ConversationId,
+        roster: Option<Vec<u8>>,
+        is_large: bool,
+    ) -> Result<KnownParticipants> {
         let joined = if is_large {
             Arc::default()
         } else {
             let memberships = self.participants.memberships(conversation).await?;
-            memberships.into_iter().filter(|(_, membership)| membership.is_joined()).map(|(user, _)| user).collect()
+            memberships
+                .into_iter()
+                .filter(|(_, membership)| membership.is_joined())
+                .map(|(user, _)| user)
+                .collect()
         };
-        Ok(KnownParticipants { roster, is_large, joined })
+        Ok(KnownParticipants {
+            roster,
+            is_large,
+            joined,
+        })
     }
 }

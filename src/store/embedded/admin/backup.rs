@@ -16,7 +16,9 @@ use tokio::task::spawn_blocking;
 
 use crate::store::embedded::engine::db::Db;
 use crate::store::embedded::engine::key::{Key, Table};
-use crate::store::embedded::open::{ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note};
+use crate::store::embedded::open::{
+    ENGINE_FOLDER, NOTE_FILE, OpenError, UNFINISHED_FILE, last_commit, sync_folder, write_note,
+};
 use crate::store::embedded::{Embedded, Inner};
 use crate::store::{Cause, Result};
 
@@ -52,7 +54,12 @@ impl Embedded {
                 let _ = sender.blocking_send(Err(error));
             }
         });
-        Some(stream::unfold(pieces, async |mut pieces| pieces.recv().await.map(|piece| (piece, pieces))).boxed())
+        Some(
+            stream::unfold(pieces, async |mut pieces| {
+                pieces.recv().await.map(|piece| (piece, pieces))
+            })
+            .boxed(),
+        )
     }
 }
 
@@ -72,7 +79,11 @@ fn tell(inner: &Inner, pieces: &mpsc::Sender<Result<Vec<u8>>>) -> Result<()> {
             piece.extend_from_slice(&key);
             piece.extend_from_slice(&value);
             rows += 1;
-            if piece.len() >= PIECE_BYTES && pieces.blocking_send(Ok(std::mem::take(&mut piece))).is_err() {
+            if piece.len() >= PIECE_BYTES
+                && pieces
+                    .blocking_send(Ok(std::mem::take(&mut piece)))
+                    .is_err()
+            {
                 return Ok(());
             }
         }
@@ -129,16 +140,33 @@ pub struct Copy {
 impl Copy {
     /// Begins a copy in an empty or new folder.
     pub fn begin(path: &Path) -> Result<Self, CopyError> {
-        let on_disk = |source| CopyError::Disk { path: path.to_owned(), source };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(on_disk)?;
+        let on_disk = |source| CopyError::Disk {
+            path: path.to_owned(),
+            source,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(on_disk)?;
         if fs::read_dir(path).map_err(on_disk)?.next().is_some() {
             return Err(CopyError::NotEmpty(path.to_owned()));
         }
         let marked = File::create(path.join(UNFINISHED_FILE)).and_then(|file| file.sync_all());
         marked.and_then(|()| sync_folder(path)).map_err(on_disk)?;
-        let db = Db::open(&path.join(ENGINE_FOLDER), CACHE_BYTES).map_err(|error| engine(path, error))?;
+        let db = Db::open(&path.join(ENGINE_FOLDER), CACHE_BYTES)
+            .map_err(|error| engine(path, error))?;
         let (rest, batch) = Default::default();
-        Ok(Self { path: path.to_owned(), db, rest, batch, batch_bytes: 0, rows: 0, rows_about: None, is_whole: false })
+        Ok(Self {
+            path: path.to_owned(),
+            db,
+            rest,
+            batch,
+            batch_bytes: 0,
+            rows: 0,
+            rows_about: None,
+            is_whole: false,
+        })
     }
 
     /// Takes the next bytes, split anywhere.
@@ -162,33 +190,59 @@ impl Copy {
     /// Length of the next item. `None`: it is incomplete.
     fn next(&mut self, bytes: &[u8]) -> Result<Option<usize>, CopyError> {
         if self.is_whole {
-            return if bytes.is_empty() { Ok(None) } else { Err(CopyError::Broken) };
+            return if bytes.is_empty() {
+                Ok(None)
+            } else {
+                Err(CopyError::Broken)
+            };
         }
         if self.rows_about.is_none() {
-            let Some((magic, about)) = bytes.split_at_checked(MAGIC.len()) else { return Ok(None) };
+            let Some((magic, about)) = bytes.split_at_checked(MAGIC.len()) else {
+                return Ok(None);
+            };
             if magic != MAGIC {
                 return Err(CopyError::Broken);
             }
             self.rows_about = about.first_chunk().map(|about| u64::from_be_bytes(*about));
             return Ok(self.rows_about.map(|_| MAGIC.len() + 8));
         }
-        let Some((&table, bytes)) = bytes.split_first() else { return Ok(None) };
+        let Some((&table, bytes)) = bytes.split_first() else {
+            return Ok(None);
+        };
         if table == END {
-            let Some(rows) = bytes.first_chunk() else { return Ok(None) };
+            let Some(rows) = bytes.first_chunk() else {
+                return Ok(None);
+            };
             if u64::from_be_bytes(*rows) != self.rows {
                 return Err(CopyError::Broken);
             }
             self.is_whole = true;
             return Ok(Some(1 + 8));
         }
-        let table = *Table::ALL.get(usize::from(table)).ok_or(CopyError::Broken)?;
-        let Some((lengths, bytes)) = bytes.split_first_chunk::<8>() else { return Ok(None) };
-        let [key, value] = [&lengths[..4], &lengths[4..]].map(|length| length.iter().fold(0, |all, byte| all << 8 | usize::from(*byte)));
+        let table = *Table::ALL
+            .get(usize::from(table))
+            .ok_or(CopyError::Broken)?;
+        let Some((lengths, bytes)) = bytes.split_first_chunk::<8>() else {
+            return Ok(None);
+        };
+        let [key, value] = [&lengths[..4], &lengths[4..]].map(|length| {
+            length
+                .iter()
+                .fold(0, |all, byte| all << 8 | usize::from(*byte))
+        });
         if key + value > ROW_BYTES_MAX {
             return Err(CopyError::Broken);
         }
-        let Some(row) = bytes.get(..key + value) else { return Ok(None) };
-        self.put(Key { table, bytes: row[..key].to_vec() }, row[key..].to_vec())?;
+        let Some(row) = bytes.get(..key + value) else {
+            return Ok(None);
+        };
+        self.put(
+            Key {
+                table,
+                bytes: row[..key].to_vec(),
+            },
+            row[key..].to_vec(),
+        )?;
         Ok(Some(HEAD_BYTES + key + value))
     }
 
@@ -196,12 +250,18 @@ impl Copy {
         self.rows += 1;
         self.batch_bytes += key.bytes.len() + value.len();
         self.batch.push((key, Some(value)));
-        if self.batch_bytes >= BATCH_BYTES { self.write() } else { Ok(()) }
+        if self.batch_bytes >= BATCH_BYTES {
+            self.write()
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&mut self) -> Result<(), CopyError> {
         self.batch_bytes = 0;
-        self.db.commit(self.batch.drain(..)).map_err(|error| engine(&self.path, error))
+        self.db
+            .commit(self.batch.drain(..))
+            .map_err(|error| engine(&self.path, error))
     }
 
     /// Completes the store, so that it can be opened. Returns its number of rows.
@@ -222,7 +282,10 @@ impl Copy {
             fs::remove_file(path.join(UNFINISHED_FILE))?;
             sync_folder(&path)
         };
-        done().map_err(|source| CopyError::Disk { path: path.clone(), source })?;
+        done().map_err(|source| CopyError::Disk {
+            path: path.clone(),
+            source,
+        })?;
         Ok(rows)
     }
 
@@ -240,5 +303,8 @@ fn engine(path: &Path, error: fjall::Error) -> CopyError {
     if let fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) = error {
         return CopyError::Disk { path, source };
     }
-    CopyError::Engine { path, source: Box::new(error) }
+    CopyError::Engine {
+        path,
+        source: Box::new(error),
+    }
 }

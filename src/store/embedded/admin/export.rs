@@ -1,6 +1,9 @@
 //! Reads of an export from the embedded store, in the order of the keys.
 
-use crate::model::{Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp, UserId};
+use crate::model::{
+    Conversation, ConversationId, Direction, Emoji, Membership, MessageId, Profile, Timestamp,
+    UserId,
+};
 use crate::store::embedded::cache::row::Entry;
 use crate::store::embedded::conversation::listed;
 use crate::store::embedded::engine::db::{KeyError, corrupt};
@@ -10,14 +13,24 @@ use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{ImportPlaces, Result, activity_to_give};
 
-pub(in crate::store::embedded) fn users(core: &ReadContext, after: Option<&UserId>, limit: usize) -> Result<Vec<(UserId, Profile)>> {
+pub(in crate::store::embedded) fn users(
+    core: &ReadContext,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Result<Vec<(UserId, Profile)>> {
     let view = core.view();
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
         let user = key::user_of(&key).ok_or_else(|| corrupt("users", KeyError))?;
-        Ok((user, record::decode(&value).map_err(|error| corrupt("users", error))?))
+        Ok((
+            user,
+            record::decode(&value).map_err(|error| corrupt("users", error))?,
+        ))
     };
-    view.scan(key::users_after(after), Direction::Forward).take(limit).map(each).collect()
+    view.scan(key::users_after(after), Direction::Forward)
+        .take(limit)
+        .map(each)
+        .collect()
 }
 
 pub(in crate::store::embedded) fn conversations(
@@ -29,12 +42,16 @@ pub(in crate::store::embedded) fn conversations(
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
         let id = key::conversation_of(&key).ok_or_else(|| corrupt("conversations", KeyError))?;
-        let record: ConversationRecord = record::decode(&value).map_err(|error| corrupt("conversations", error))?;
+        let record: ConversationRecord =
+            record::decode(&value).map_err(|error| corrupt("conversations", error))?;
         let (conversation, head) = (record.into_conversation(id), inbox::head(&view, id)?);
         let activity = activity_to_give(&conversation, head.last_message, head.last_activity);
         Ok((conversation, activity))
     };
-    view.scan(key::conversations_after(after), Direction::Forward).take(limit).map(each).collect()
+    view.scan(key::conversations_after(after), Direction::Forward)
+        .take(limit)
+        .map(each)
+        .collect()
 }
 
 pub(in crate::store::embedded) fn participants(
@@ -49,14 +66,25 @@ pub(in crate::store::embedded) fn participants(
         Some(user) => all.behind(&key::participant_place(conversation, user)),
         None => all,
     };
-    let people = listed(&view, conversation, rest, Direction::Forward, limit, &|_| true)?;
+    let people = listed(
+        &view,
+        conversation,
+        rest,
+        Direction::Forward,
+        limit,
+        &|_| true,
+    )?;
     if people.is_empty() {
         return Ok(Vec::new());
     }
     let head = inbox::head(&view, conversation)?;
     let mut found = Vec::with_capacity(people.len());
     for one in people {
-        let row = inbox::row(conversation, &head, Entry::load(&view, &one.user, conversation)?);
+        let row = inbox::row(
+            conversation,
+            &head,
+            Entry::load(&view, &one.user, conversation)?,
+        );
         let places = ImportPlaces::of(&one, row.read_up_to(), row.flags);
         found.push((one.user, one.membership, places));
     }
@@ -72,13 +100,18 @@ pub(in crate::store::embedded) fn reactions(
 ) -> Result<Vec<(Emoji, UserId)>> {
     let view = core.view();
     let mut found = Vec::new();
-    for row in view.scan(key::reactions_after(conversation, message, after), Direction::Forward) {
+    for row in view.scan(
+        key::reactions_after(conversation, message, after),
+        Direction::Forward,
+    ) {
         if found.len() == limit {
             break;
         }
         let (key, value) = row?;
         if record::decode(&value).map_err(|error| corrupt("reactions_by_message", error))? {
-            found.push(key::reaction_of(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?);
+            found.push(
+                key::reaction_of(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?,
+            );
         }
     }
     Ok(found)

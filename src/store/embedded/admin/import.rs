@@ -6,14 +6,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, Emoji, Flags, IdempotencyKey, InputHash, Membership, Message, MessageId, Profile, Role,
-    TimeUuid, Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, Emoji, Flags, IdempotencyKey, InputHash,
+    Membership, Message, MessageId, Profile, Role, TimeUuid, Timestamp, UserId,
 };
 use crate::store::embedded::cache::state::State;
 use crate::store::embedded::engine::committer::{Condition, Op, Rows, Write};
 use crate::store::embedded::engine::db::{View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Key, Listing};
-use crate::store::embedded::engine::record::{self, ConversationRecord, Head, MessageRecord, Roster};
+use crate::store::embedded::engine::record::{
+    self, ConversationRecord, Head, MessageRecord, Roster,
+};
 use crate::store::embedded::inbox;
 use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
@@ -32,7 +34,14 @@ pub(in crate::store::embedded) struct Plan {
 
 pub(in crate::store::embedded) fn plan(core: &ReadContext, rows: &[ImportRow]) -> Result<Plan> {
     let view = core.view();
-    let mut draft = Draft { core, view, rows: Rows::new(), bytes: 0, newest_id: None, conversations: HashMap::new() };
+    let mut draft = Draft {
+        core,
+        view,
+        rows: Rows::new(),
+        bytes: 0,
+        newest_id: None,
+        conversations: HashMap::new(),
+    };
     let mut fates = Vec::with_capacity(rows.len());
     for row in rows {
         fates.push(draft.add(row)?);
@@ -40,7 +49,10 @@ pub(in crate::store::embedded) fn plan(core: &ReadContext, rows: &[ImportRow]) -
             break;
         }
     }
-    Ok(Plan { write: draft.finish()?, fates })
+    Ok(Plan {
+        write: draft.finish()?,
+        fates,
+    })
 }
 
 struct Draft<'a> {
@@ -80,12 +92,29 @@ impl Working {
     fn new(conversation: Conversation, given_activity: Option<Timestamp>) -> Self {
         let head = Head::new(conversation.created_at, given_activity);
         let (joined, people) = Default::default();
-        Self { conversation, head, roster: Roster::default(), joined, people, before: None, is_changed: true, is_incomplete: false }
+        Self {
+            conversation,
+            head,
+            roster: Roster::default(),
+            joined,
+            people,
+            before: None,
+            is_changed: true,
+            is_incomplete: false,
+        }
     }
 
     fn of(state: State) -> Self {
-        let joined: BTreeSet<UserId> = state.people.iter().flat_map(|people| people.joined.iter().cloned()).collect();
-        let people = state.people.iter().flat_map(|people| people.memberships.keys().cloned()).collect();
+        let joined: BTreeSet<UserId> = state
+            .people
+            .iter()
+            .flat_map(|people| people.joined.iter().cloned())
+            .collect();
+        let people = state
+            .people
+            .iter()
+            .flat_map(|people| people.memberships.keys().cloned())
+            .collect();
         let before = Before {
             head_bytes: state.head_bytes,
             is_large: state.conversation.is_large,
@@ -96,7 +125,11 @@ impl Working {
             conversation: (*state.conversation).clone(),
             head: state.head,
             roster: state.roster,
-            joined: if before.is_large { BTreeSet::new() } else { joined },
+            joined: if before.is_large {
+                BTreeSet::new()
+            } else {
+                joined
+            },
             people,
             before: Some(before),
             is_changed: false,
@@ -109,12 +142,23 @@ impl Draft<'_> {
     fn add(&mut self, row: &ImportRow) -> Result<Imported> {
         match row {
             ImportRow::User { user, profile } => self.add_user(user, profile),
-            ImportRow::Conversation { conversation, last_activity } => self.add_conversation(conversation, *last_activity),
-            ImportRow::Participant { conversation, user, membership, places } => {
-                self.add_participant(*conversation, user, *membership, places)
-            }
+            ImportRow::Conversation {
+                conversation,
+                last_activity,
+            } => self.add_conversation(conversation, *last_activity),
+            ImportRow::Participant {
+                conversation,
+                user,
+                membership,
+                places,
+            } => self.add_participant(*conversation, user, *membership, places),
             ImportRow::Message(message) => self.add_message(message),
-            ImportRow::Reaction { conversation, message, emoji, user } => self.add_reaction(*conversation, *message, emoji, user),
+            ImportRow::Reaction {
+                conversation,
+                message,
+                emoji,
+                user,
+            } => self.add_reaction(*conversation, *message, emoji, user),
         }
     }
 
@@ -133,14 +177,19 @@ impl Draft<'_> {
     /// Loads the conversation whose rows come next.
     fn working(&mut self, id: ConversationId) -> Result<bool> {
         if !self.conversations.contains_key(&id) {
-            let Some(state) = State::load(&self.view, id)? else { return Ok(false) };
+            let Some(state) = State::load(&self.view, id)? else {
+                return Ok(false);
+            };
             self.conversations.insert(id, Working::of(state));
         }
         Ok(true)
     }
 
     fn changed(&mut self, id: ConversationId) -> &mut Working {
-        let working = self.conversations.get_mut(&id).expect("it was looked up before");
+        let working = self
+            .conversations
+            .get_mut(&id)
+            .expect("it was looked up before");
         working.is_changed = true;
         working
     }
@@ -154,12 +203,19 @@ impl Draft<'_> {
         Ok(Imported::Added)
     }
 
-    fn add_conversation(&mut self, conversation: &Conversation, last_activity: Option<Timestamp>) -> Result<Imported> {
+    fn add_conversation(
+        &mut self,
+        conversation: &Conversation,
+        last_activity: Option<Timestamp>,
+    ) -> Result<Imported> {
         if self.working(conversation.id)? {
             return Ok(Imported::Unchanged);
         }
         self.bytes += 256;
-        self.conversations.insert(conversation.id, Working::new(conversation.clone(), last_activity));
+        self.conversations.insert(
+            conversation.id,
+            Working::new(conversation.clone(), last_activity),
+        );
         Ok(Imported::Added)
     }
 
@@ -179,18 +235,32 @@ impl Draft<'_> {
     }
 
     /// Adds a reaction, on the condition that the conversation is unchanged, like every imported row.
-    fn add_reaction(&mut self, id: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Result<Imported> {
+    fn add_reaction(
+        &mut self,
+        id: ConversationId,
+        message: MessageId,
+        emoji: &Emoji,
+        user: &UserId,
+    ) -> Result<Imported> {
         if !self.working(id)? {
             return Ok(Imported::ConversationMissing);
         }
-        let Some(message) = self.message(id, message)? else { return Ok(Imported::MessageMissing) };
+        let Some(message) = self.message(id, message)? else {
+            return Ok(Imported::MessageMissing);
+        };
         let key = key::reaction(id, message.id, emoji, user);
         if self.has(&key)? {
             return Ok(Imported::Unchanged);
         }
         self.put(key, record::encode(&true));
         if !message.has_reactions {
-            self.put(message::key_of(&message), MessageRecord::encode(&Message { has_reactions: true, ..message }));
+            self.put(
+                message::key_of(&message),
+                MessageRecord::encode(&Message {
+                    has_reactions: true,
+                    ..message
+                }),
+            );
         }
         self.changed(id);
         Ok(Imported::Added)
@@ -200,7 +270,8 @@ impl Draft<'_> {
     fn message(&self, conversation: ConversationId, id: MessageId) -> Result<Option<Message>> {
         match self.rows.get(&key::message(conversation, id.order_key())) {
             Some(Some(value)) => {
-                let record = MessageRecord::decode(value).map_err(|error| corrupt("messages", error))?;
+                let record =
+                    MessageRecord::decode(value).map_err(|error| corrupt("messages", error))?;
                 Ok(Some(record.into_message(conversation, id)))
             }
             Some(None) => Ok(None),
@@ -210,11 +281,22 @@ impl Draft<'_> {
 
     /// Stores the idempotency key, so that a retry from before the import is still recognised.
     fn remember_key(&mut self, message: &Message) -> Result<()> {
-        let Some(client_key) = &message.client_key else { return Ok(()) };
-        if message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS) <= self.core.clock.now() {
+        let Some(client_key) = &message.client_key else {
+            return Ok(());
+        };
+        if message
+            .id
+            .moment()
+            .plus_micros(IdempotencyKey::LIFETIME_MICROS)
+            <= self.core.clock.now()
+        {
             return Ok(());
         }
-        if self.has(&key::send_by_key(message.conversation, &message.sender, client_key))? {
+        if self.has(&key::send_by_key(
+            message.conversation,
+            &message.sender,
+            client_key,
+        ))? {
             return Ok(());
         }
         for op in append::send_by_key(message, client_key, InputHash::of_imported(message)) {
@@ -225,7 +307,13 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn add_participant(&mut self, id: ConversationId, user: &UserId, membership: Membership, places: &ImportPlaces) -> Result<Imported> {
+    fn add_participant(
+        &mut self,
+        id: ConversationId,
+        user: &UserId,
+        membership: Membership,
+        places: &ImportPlaces,
+    ) -> Result<Imported> {
         if !self.working(id)? {
             return Ok(Imported::ConversationMissing);
         }
@@ -234,11 +322,16 @@ impl Draft<'_> {
             return Ok(Imported::Unchanged);
         }
         if let Some(why) = self.pair_with(id, user)? {
-            self.conversations.get_mut(&id).expect("it was looked up before").is_incomplete = true;
+            self.conversations
+                .get_mut(&id)
+                .expect("it was looked up before")
+                .is_incomplete = true;
             return Ok(Imported::Refused(why));
         }
         if self.conversations[&id].head.participant_count >= Conversation::PARTICIPANTS_MAX as u64 {
-            return Ok(Imported::Refused("a conversation has at most 20,000 participants"));
+            return Ok(Imported::Refused(
+                "a conversation has at most 20,000 participants",
+            ));
         }
         self.put(key, record::encode(&membership));
         self.put_places(id, user, places);
@@ -248,31 +341,51 @@ impl Draft<'_> {
             working.joined.insert(user.clone());
             working.head.participant_count += 1;
             working.roster.owner_count += u64::from(membership.role == Role::Owner);
-            working.conversation.is_large |= working.head.participant_count > Conversation::FAN_OUT_MAX as u64;
+            working.conversation.is_large |=
+                working.head.participant_count > Conversation::FAN_OUT_MAX as u64;
         }
         Ok(Imported::Added)
     }
 
     fn put_places(&mut self, id: ConversationId, user: &UserId, places: &ImportPlaces) {
-        let ImportPlaces { read_up_to, unread_from: _, delivered_up_to, flags } = *places;
+        let ImportPlaces {
+            read_up_to,
+            unread_from: _,
+            delivered_up_to,
+            flags,
+        } = *places;
         if let Some(marker) = places.marker() {
-            self.put(key::entry(user, id, EntryCell::Marker), record::encode_marker(marker));
+            self.put(
+                key::entry(user, id, EntryCell::Marker),
+                record::encode_marker(marker),
+            );
         }
         if let Some(message) = read_up_to {
-            self.put(key::participant(id, user, Cell::ReadUpTo), record::encode_place(message.order_key()));
+            self.put(
+                key::participant(id, user, Cell::ReadUpTo),
+                record::encode_place(message.order_key()),
+            );
         }
         if let Some(message) = delivered_up_to {
-            self.put(key::participant(id, user, Cell::DeliveredUpTo), record::encode_place(message.order_key()));
+            self.put(
+                key::participant(id, user, Cell::DeliveredUpTo),
+                record::encode_place(message.order_key()),
+            );
         }
         if flags != Flags::default() {
-            self.put(key::entry(user, id, EntryCell::Flags), record::encode(&flags));
+            self.put(
+                key::entry(user, id, EntryCell::Flags),
+                record::encode(&flags),
+            );
         }
     }
 
     fn paired(&self, pair: &Key) -> Result<Option<ConversationId>> {
         match self.rows.get(pair) {
             Some(None) => Ok(None),
-            Some(Some(value)) => record::decode(value).map(Some).map_err(|error| corrupt("direct_by_pair", error)),
+            Some(Some(value)) => record::decode(value)
+                .map(Some)
+                .map_err(|error| corrupt("direct_by_pair", error)),
             None => self.view.record(pair),
         }
     }
@@ -288,11 +401,15 @@ impl Draft<'_> {
             // The end of the draft decides whether it is a conversation with oneself.
             (None, _) => return Ok(None),
             (Some(other), None) => other.clone(),
-            (Some(_), Some(_)) => return Ok(Some("a direct conversation has at most two participants")),
+            (Some(_), Some(_)) => {
+                return Ok(Some("a direct conversation has at most two participants"));
+            }
         };
         let pair = key::pair(user, &other);
         match self.paired(&pair)? {
-            Some(taken_by) if taken_by != id => return Ok(Some("these two have another direct conversation already")),
+            Some(taken_by) if taken_by != id => {
+                return Ok(Some("these two have another direct conversation already"));
+            }
             _ => self.put(pair, record::encode(&id)),
         }
         let with_oneself = key::pair(&other, &other);
@@ -303,7 +420,10 @@ impl Draft<'_> {
     }
 
     fn finish(mut self) -> Result<Write> {
-        let mut conversations: Vec<Working> = std::mem::take(&mut self.conversations).into_values().filter(|one| one.is_changed).collect();
+        let mut conversations: Vec<Working> = std::mem::take(&mut self.conversations)
+            .into_values()
+            .filter(|one| one.is_changed)
+            .collect();
         let mut conditions = Vec::with_capacity(conversations.len());
         for working in &mut conversations {
             self.keep_busy(working);
@@ -319,27 +439,53 @@ impl Draft<'_> {
             None => Op::Delete(key),
         };
         let states = Arc::clone(&self.core.states);
-        let forget = move || conversations.iter().for_each(|working| states.forget(working.conversation.id));
-        Ok(Write { ops: self.rows.into_iter().map(op).collect(), conditions, newest_id: self.newest_id, applied: Some(Box::new(forget)) })
+        let forget = move || {
+            conversations
+                .iter()
+                .for_each(|working| states.forget(working.conversation.id))
+        };
+        Ok(Write {
+            ops: self.rows.into_iter().map(op).collect(),
+            conditions,
+            newest_id: self.newest_id,
+            applied: Some(Box::new(forget)),
+        })
     }
 
     /// Marks a conversation with several commits busy, so that no commit moves its entries.
     fn keep_busy(&mut self, working: &mut Working) {
-        let Some(Before { listing: Listing::Active(before), .. }) = working.before else { return };
+        let Some(Before {
+            listing: Listing::Active(before),
+            ..
+        }) = working.before
+        else {
+            return;
+        };
         if working.head.last_activity > before && !working.conversation.is_large {
             working.head.is_busy = true;
-            self.put(inbox::look_again(working.conversation.id, working.head.last_activity), Vec::new());
+            self.put(
+                inbox::look_again(working.conversation.id, working.head.last_activity),
+                Vec::new(),
+            );
         }
     }
 
     fn finish_conversation(&mut self, working: &Working) -> Result<()> {
         let id = working.conversation.id;
-        if working.before.as_ref().is_none_or(|before| before.is_large != working.conversation.is_large) {
-            self.put(key::conversation(id), ConversationRecord::encode(&working.conversation));
+        if working
+            .before
+            .as_ref()
+            .is_none_or(|before| before.is_large != working.conversation.is_large)
+        {
+            self.put(
+                key::conversation(id),
+                ConversationRecord::encode(&working.conversation),
+            );
         }
         self.put(key::head(id), record::encode(&working.head));
         self.put(key::roster(id), record::encode(&working.roster));
-        let with_oneself = working.conversation.kind == ConversationKind::Direct && !working.is_incomplete;
+        let with_oneself =
+            working.conversation.kind == ConversationKind::Direct && !working.is_incomplete;
         if let (true, 1, Some(one)) = (with_oneself, working.people.len(), working.people.first()) {
             let pair = key::pair(one, one);
             if self.paired(&pair)?.is_none() {
@@ -357,14 +503,27 @@ impl Draft<'_> {
         // Participants already listed in the right place. For a large conversation `joined` holds
         // new participants only.
         let mut in_place = None;
-        if let Some(before) = working.before.as_ref().filter(|before| before.listing != Listing::Large) {
+        if let Some(before) = working
+            .before
+            .as_ref()
+            .filter(|before| before.listing != Listing::Large)
+        {
             if before.listing == listing {
                 in_place = Some(&before.joined);
             } else {
-                before.joined.iter().for_each(|user| drop(self.rows.insert(key::listed(user, id, before.listing), None)));
+                before.joined.iter().for_each(|user| {
+                    drop(
+                        self.rows
+                            .insert(key::listed(user, id, before.listing), None),
+                    )
+                });
             }
         }
-        for user in working.joined.iter().filter(|user| in_place.is_none_or(|users| !users.contains(*user))) {
+        for user in working
+            .joined
+            .iter()
+            .filter(|user| in_place.is_none_or(|users| !users.contains(*user)))
+        {
             self.put(key::listed(user, id, listing), Vec::new());
         }
     }

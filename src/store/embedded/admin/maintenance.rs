@@ -40,7 +40,12 @@ struct DiskFull {
 
 impl Disk {
     pub(in crate::store::embedded) fn new(path: PathBuf, free_bytes_min: u64) -> Self {
-        let disk = Self { path, free_bytes_min, is_short: AtomicBool::new(false), free_bytes: AtomicU64::new(0) };
+        let disk = Self {
+            path,
+            free_bytes_min,
+            is_short: AtomicBool::new(false),
+            free_bytes: AtomicU64::new(0),
+        };
         disk.look();
         disk
     }
@@ -60,7 +65,9 @@ impl Disk {
                     );
                 }
             }
-            Err(error) => tracing::warn!(%error, "the store cannot read the free space of the disk"),
+            Err(error) => {
+                tracing::warn!(%error, "the store cannot read the free space of the disk")
+            }
         }
     }
 
@@ -71,7 +78,9 @@ impl Disk {
     /// Checks that the disk has room for a write.
     pub(in crate::store::embedded) fn check(&self) -> Result<()> {
         if self.is_short.load(Ordering::Relaxed) {
-            return Err(Error::Unavailable(Box::new(DiskFull { free_bytes_min: self.free_bytes_min })));
+            return Err(Error::Unavailable(Box::new(DiskFull {
+                free_bytes_min: self.free_bytes_min,
+            })));
         }
         Ok(())
     }
@@ -140,7 +149,10 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
     for row in view.scan(span, Direction::Forward) {
         let (bytes, _) = row?;
         let of = key::expired_key(&bytes).ok_or_else(|| corrupt("expiry", KeyError))?;
-        write.ops.push(Op::Delete(key::Key { table: key::Table::Rows, bytes: bytes.to_vec() }));
+        write.ops.push(Op::Delete(key::Key {
+            table: key::Table::Rows,
+            bytes: bytes.to_vec(),
+        }));
         if of.table != key::Table::Rows {
             // A change's key is never reused.
             write.ops.push(Op::Delete(of));
@@ -148,9 +160,12 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
             quiet.extend(settle(core, id, now, &mut write)?);
         } else if let Some(value) = view.get(&of)? {
             // An idempotency key may have been reused, with a later expiry.
-            let record: SendRecord = record::decode(&value).map_err(|error| corrupt("sends_by_key", error))?;
+            let record: SendRecord =
+                record::decode(&value).map_err(|error| corrupt("sends_by_key", error))?;
             if record.expires_at <= now {
-                write.conditions.push(Condition::Is(of.clone(), value.to_vec()));
+                write
+                    .conditions
+                    .push(Condition::Is(of.clone(), value.to_vec()));
                 write.ops.push(Op::Delete(of));
             }
         }
@@ -159,23 +174,56 @@ fn plan(core: &ReadContext, from: Vec<u8>) -> Result<(Option<Write>, Vec<u8>)> {
         }
     }
     let states = Arc::clone(&core.states);
-    write.applied = Some(Box::new(move || quiet.into_iter().for_each(|state| states.put_written(state))));
+    write.applied = Some(Box::new(move || {
+        quiet
+            .into_iter()
+            .for_each(|state| states.put_written(state))
+    }));
     Ok(((!write.ops.is_empty()).then_some(write), next))
 }
 
 /// Moves a quiet conversation back to the activity index, or schedules its next check.
-fn settle(core: &ReadContext, id: ConversationId, now: Timestamp, write: &mut Write) -> Result<Option<Arc<State>>> {
-    let Some(state) = core.state(id)? else { return Ok(None) };
-    let (Some(people), true) = (&state.people, state.head.is_busy) else { return Ok(None) };
-    if state.head.last_activity.plus_micros(inbox::QUIET_AFTER_MICROS) > now {
-        write.ops.push(Op::Put(inbox::look_again(id, state.head.last_activity), Vec::new()));
+fn settle(
+    core: &ReadContext,
+    id: ConversationId,
+    now: Timestamp,
+    write: &mut Write,
+) -> Result<Option<Arc<State>>> {
+    let Some(state) = core.state(id)? else {
+        return Ok(None);
+    };
+    let (Some(people), true) = (&state.people, state.head.is_busy) else {
+        return Ok(None);
+    };
+    if state
+        .head
+        .last_activity
+        .plus_micros(inbox::QUIET_AFTER_MICROS)
+        > now
+    {
+        write.ops.push(Op::Put(
+            inbox::look_again(id, state.head.last_activity),
+            Vec::new(),
+        ));
         return Ok(None);
     }
-    let head = Head { is_busy: false, ..state.head };
+    let head = Head {
+        is_busy: false,
+        ..state.head
+    };
     let after = state.with_head(head);
-    write.ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
-    write.ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
-    write.conditions.push(Condition::Is(key::head(id), state.head_bytes.clone()));
+    write.ops.extend(inbox::relist(
+        &people.joined,
+        id,
+        state.head.listing(false),
+        head.listing(false),
+    ));
+    write
+        .ops
+        .push(Op::Put(key::head(id), after.head_bytes.clone()));
+    write
+        .conditions
+        .push(Condition::Is(key::head(id), state.head_bytes.clone()));
     Ok(Some(Arc::new(after)))
 }
 
@@ -189,8 +237,8 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::model::{
-        Content, Conversation, ConversationId, ConversationKind, Message, MessageKind, OrderKey, PageRequest, ReadMarker, Role, TimeUuid,
-        Timestamp, UserId,
+        Content, Conversation, ConversationId, ConversationKind, Message, MessageKind, OrderKey,
+        PageRequest, ReadMarker, Role, TimeUuid, Timestamp, UserId,
     };
     use crate::store::embedded::{Embedded, Options};
     use crate::store::{MarkerMove, NewConversation, NewMessage, Store};
@@ -206,13 +254,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let start = Timestamp::from_micros(1_767_225_600_000_000);
         let clock = Arc::new(ManualClock::at(start));
-        let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
         let store = Embedded::open(options, clock.clone()).await.unwrap();
         let user = UserId::parse("ann").unwrap();
         let conversation = ConversationId::random();
         for day in [0, 10] {
             let change = TimeUuid::new(start.plus_micros(day * DAY_MICROS), [0; 8]);
-            let to = MarkerMove { conversation, marker: ReadMarker::default(), read_up_to: None, change };
+            let to = MarkerMove {
+                conversation,
+                marker: ReadMarker::default(),
+                read_up_to: None,
+                change,
+            };
             store.move_read_marker(&user, &to).await.unwrap();
         }
         let core = store.inner.core.clone();
@@ -238,7 +294,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let start = Timestamp::from_micros(1_767_225_600_000_000);
         let clock = Arc::new(ManualClock::at(start));
-        let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
+        let options = Options {
+            free_bytes_min: 0,
+            ..Options::new(folder.path())
+        };
         let store = Embedded::open(options, clock.clone()).await.unwrap();
         let (ann, ben) = (UserId::parse("ann").unwrap(), UserId::parse("ben").unwrap());
         let id = |micros| TimeUuid::new(start.plus_micros(micros), [0; 8]);
@@ -283,7 +342,16 @@ mod tests {
                     deleted_at: None,
                     has_reactions: false,
                 };
-                store.append_messages(conversation, &[NewMessage { message: Arc::new(message), input_hash: None }]).await.unwrap();
+                store
+                    .append_messages(
+                        conversation,
+                        &[NewMessage {
+                            message: Arc::new(message),
+                            input_hash: None,
+                        }],
+                    )
+                    .await
+                    .unwrap();
             }
             assert_eq!(found(&core, &ann), before, "in hour {hour}");
             sweep.run(&store.inner).await.unwrap();

@@ -5,13 +5,18 @@
 
 use std::sync::Arc;
 
-use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Message, MessageId, Role, TimeUuid, UserId};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Direction, Message, MessageId, Role, TimeUuid,
+    UserId,
+};
 use crate::store::embedded::cache::state::{State, memberships};
 use crate::store::embedded::conversation::listed;
 use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
 use crate::store::embedded::engine::db::{KeyError, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Listing};
-use crate::store::embedded::engine::record::{self, ConversationRecord, Head, MessageRecord, Roster};
+use crate::store::embedded::engine::record::{
+    self, ConversationRecord, Head, MessageRecord, Roster,
+};
 use crate::store::embedded::message::stored;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
@@ -45,22 +50,35 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 5] = [Self::Conversations, Self::Active, Self::Busy, Self::Large, Self::Pairs];
+    const ALL: [Self; 5] = [
+        Self::Conversations,
+        Self::Active,
+        Self::Busy,
+        Self::Large,
+        Self::Pairs,
+    ];
 }
 
 impl Embedded {
-    pub(in crate::store::embedded) async fn verified(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+    pub(in crate::store::embedded) async fn verified(
+        &self,
+        after: Option<&VerifyPlace>,
+        repair: bool,
+    ) -> Result<Verified> {
         for _ in 0..TRIES_MAX {
             let place = after.cloned();
-            let (mut verified, write) = self.inner.read(move |core| look(core, place.as_ref())).await?;
+            let (mut verified, write) = self
+                .inner
+                .read(move |core| look(core, place.as_ref()))
+                .await?;
             if !repair || write.ops.is_empty() {
                 return Ok(verified);
             }
             if self.write(write).await? == Outcome::Done {
-                verified
-                    .findings
-                    .iter_mut()
-                    .for_each(|finding| finding.is_repaired = ![UNREADABLE, TWICE, DAMAGED_MESSAGE].contains(&finding.what));
+                verified.findings.iter_mut().for_each(|finding| {
+                    finding.is_repaired =
+                        ![UNREADABLE, TWICE, DAMAGED_MESSAGE].contains(&finding.what)
+                });
                 return Ok(verified);
             }
         }
@@ -70,10 +88,18 @@ impl Embedded {
 
 fn look(core: &ReadContext, after: Option<&VerifyPlace>) -> Result<(Verified, Write)> {
     let (stage, from) = match after.and_then(|place| place.0.split_first()) {
-        Some((stage, from)) => (Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)], Some(from.to_vec())),
+        Some((stage, from)) => (
+            Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)],
+            Some(from.to_vec()),
+        ),
         None => (Stage::Conversations, None),
     };
-    let mut look = Look { view: core.view(), verified: Verified::default(), write: Write::default(), touched: Vec::new() };
+    let mut look = Look {
+        view: core.view(),
+        verified: Verified::default(),
+        write: Write::default(),
+        touched: Vec::new(),
+    };
     let last = match stage {
         Stage::Conversations => look.conversations(from)?,
         Stage::Active | Stage::Busy | Stage::Large => look.listings(stage, from)?,
@@ -87,7 +113,9 @@ fn look(core: &ReadContext, after: Option<&VerifyPlace>) -> Result<(Verified, Wr
         None => Some(VerifyPlace(vec![number + 1])),
     };
     let (states, touched) = (Arc::clone(&core.states), look.touched);
-    look.write.applied = Some(Box::new(move || touched.into_iter().for_each(|id| states.forget(id))));
+    look.write.applied = Some(Box::new(move || {
+        touched.into_iter().for_each(|id| states.forget(id))
+    }));
     Ok((look.verified, look.write))
 }
 
@@ -122,7 +150,11 @@ enum Reacted {
 
 impl Look<'_> {
     fn found(&mut self, what: &'static str, example: impl Into<String>) {
-        self.verified.findings.push(Finding { what, example: example.into(), is_repaired: false });
+        self.verified.findings.push(Finding {
+            what,
+            example: example.into(),
+            is_repaired: false,
+        });
     }
 
     fn put(&mut self, key: Key, value: Vec<u8>) {
@@ -132,7 +164,11 @@ impl Look<'_> {
     /// Verifies a batch of conversations. Returns the last key if more may follow.
     fn conversations(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let span = key::behind(key::conversations_after(None), from);
-        let rows: Vec<_> = self.view.scan(span, Direction::Forward).take(CONVERSATIONS_MAX).collect::<Result<_>>()?;
+        let rows: Vec<_> = self
+            .view
+            .scan(span, Direction::Forward)
+            .take(CONVERSATIONS_MAX)
+            .collect::<Result<_>>()?;
         for (key, value) in &rows {
             let id = key::conversation_of(key).ok_or_else(|| corrupt("conversations", KeyError))?;
             let (ops, conditions) = (self.write.ops.len(), self.write.conditions.len());
@@ -143,23 +179,38 @@ impl Look<'_> {
                 Err(Error::Corrupt { table, cause }) => {
                     self.write.ops.truncate(ops);
                     self.write.conditions.truncate(conditions);
-                    self.found(UNREADABLE, format!("of {table}, of conversation {id}: {cause}"));
+                    self.found(
+                        UNREADABLE,
+                        format!("of {table}, of conversation {id}: {cause}"),
+                    );
                 }
                 other => other?,
             }
         }
-        Ok(rows.last().filter(|_| rows.len() == CONVERSATIONS_MAX).map(|(key, _)| key.to_vec()))
+        Ok(rows
+            .last()
+            .filter(|_| rows.len() == CONVERSATIONS_MAX)
+            .map(|(key, _)| key.to_vec()))
     }
 
     fn conversation(&mut self, conversation: Conversation) -> Result<()> {
         let id = conversation.id;
         let findings = self.verified.findings.len();
         let truth = self.truth(id)?;
-        truth.damaged.iter().for_each(|message| self.found(DAMAGED_MESSAGE, message));
+        truth
+            .damaged
+            .iter()
+            .for_each(|message| self.found(DAMAGED_MESSAGE, message));
         let is_large = conversation.is_large || truth.joined.len() > Conversation::FAN_OUT_MAX;
         if is_large != conversation.is_large {
             self.found(LARGE, id.to_string());
-            self.put(key::conversation(id), ConversationRecord::encode(&Conversation { is_large, ..conversation.clone() }));
+            self.put(
+                key::conversation(id),
+                ConversationRecord::encode(&Conversation {
+                    is_large,
+                    ..conversation.clone()
+                }),
+            );
         }
         let head = self.head(&conversation, &truth)?;
         for user in &truth.joined {
@@ -171,8 +222,20 @@ impl Look<'_> {
         }
         let roster: Roster = self.view.record(&key::roster(id))?.unwrap_or_default();
         if roster.owner_count != truth.owner_count {
-            self.found(PEOPLE, format!("{} owners and not {}, conversation {id}", roster.owner_count, truth.owner_count));
-            self.put(key::roster(id), record::encode(&Roster { owner_count: truth.owner_count, ..roster }));
+            self.found(
+                PEOPLE,
+                format!(
+                    "{} owners and not {}, conversation {id}",
+                    roster.owner_count, truth.owner_count
+                ),
+            );
+            self.put(
+                key::roster(id),
+                record::encode(&Roster {
+                    owner_count: truth.owner_count,
+                    ..roster
+                }),
+            );
         }
         if conversation.kind == ConversationKind::Direct {
             self.pair(id, &truth.everybody)?;
@@ -187,18 +250,30 @@ impl Look<'_> {
     fn truth(&mut self, id: ConversationId) -> Result<Truth> {
         let mut truth = Truth::default();
         for row in self.view.scan(key::messages(id), Direction::Forward) {
-            let StoredMessage { id: message, message: read } = stored(id, &row?)?;
+            let StoredMessage {
+                id: message,
+                message: read,
+            } = stored(id, &row?)?;
             truth.message_count += 1;
             truth.last_message = truth.last_message.or(Some(message));
             if let Err(why) = read {
-                truth.damaged.push(format!("{message}, conversation {id}: {why}"));
+                truth
+                    .damaged
+                    .push(format!("{message}, conversation {id}: {why}"));
             }
         }
         let log = key::changes_of_conversation_after(id, crate::model::OrderKey::MIN);
         if let Some(row) = self.view.scan(log, Direction::Backward).next() {
             truth.newest_change = key::change_id(&row?.0);
         }
-        for one in listed(&self.view, id, key::participants(id), Direction::Forward, usize::MAX, &|_| true)? {
+        for one in listed(
+            &self.view,
+            id,
+            key::participants(id),
+            Direction::Forward,
+            usize::MAX,
+            &|_| true,
+        )? {
             if one.membership.is_joined() {
                 truth.owner_count += u64::from(one.membership.role == Role::Owner);
                 truth.joined.push(one.user.clone());
@@ -214,10 +289,16 @@ impl Look<'_> {
         let id = conversation.id;
         let at = key::head(id);
         let bytes = self.view.get(&at)?;
-        let found: Option<Head> = bytes.as_deref().and_then(|bytes| record::decode(bytes).ok());
+        let found: Option<Head> = bytes
+            .as_deref()
+            .and_then(|bytes| record::decode(bytes).ok());
         let before = found.unwrap_or_else(|| Head::new(conversation.created_at, None));
         let given = before.given_activity;
-        let activity = truth.last_message.map(MessageId::moment).max(given).unwrap_or(conversation.created_at);
+        let activity = truth
+            .last_message
+            .map(MessageId::moment)
+            .max(given)
+            .unwrap_or(conversation.created_at);
         let head = Head {
             last_message: truth.last_message,
             last_activity: activity,
@@ -230,12 +311,28 @@ impl Look<'_> {
             return Ok(head);
         }
         if before.message_count != head.message_count {
-            self.found(COUNT, format!("{} and not {}, conversation {id}", before.message_count, head.message_count));
+            self.found(
+                COUNT,
+                format!(
+                    "{} and not {}, conversation {id}",
+                    before.message_count, head.message_count
+                ),
+            );
         }
         if before.participant_count != head.participant_count {
-            self.found(PEOPLE, format!("{} and not {}, conversation {id}", before.participant_count, head.participant_count));
+            self.found(
+                PEOPLE,
+                format!(
+                    "{} and not {}, conversation {id}",
+                    before.participant_count, head.participant_count
+                ),
+            );
         }
-        let counted = Head { message_count: head.message_count, participant_count: head.participant_count, ..before };
+        let counted = Head {
+            message_count: head.message_count,
+            participant_count: head.participant_count,
+            ..before
+        };
         if found.is_none() || counted != head {
             self.found(HEAD, id.to_string());
         }
@@ -270,7 +367,8 @@ impl Look<'_> {
         let mut wrong = Vec::new();
         for row in self.view.scan(key::reactions_in(id), Direction::Forward) {
             let (key, _) = row?;
-            let message = key::reaction_to(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?;
+            let message =
+                key::reaction_to(&key).ok_or_else(|| corrupt("reactions_by_message", KeyError))?;
             let is_next = last.as_ref().is_none_or(|(last, _)| *last != message);
             if is_next {
                 last = Some((message, self.reacted(id, message)?));
@@ -287,12 +385,21 @@ impl Look<'_> {
             match there {
                 Some(there) => {
                     self.found(MARK, format!("{message}, conversation {id}"));
-                    let marked = Message { has_reactions: true, ..there };
-                    self.put(key::message(id, message.order_key()), MessageRecord::encode(&marked));
+                    let marked = Message {
+                        has_reactions: true,
+                        ..there
+                    };
+                    self.put(
+                        key::message(id, message.order_key()),
+                        MessageRecord::encode(&marked),
+                    );
                 }
                 None => {
                     self.found(ORPHAN, format!("{message}, conversation {id}"));
-                    self.write.ops.push(Op::Delete(Key { table: key::Table::Rows, bytes: row }));
+                    self.write.ops.push(Op::Delete(Key {
+                        table: key::Table::Rows,
+                        bytes: row,
+                    }));
                 }
             }
         }
@@ -316,10 +423,17 @@ impl Look<'_> {
         };
         let table = all.table;
         let span = key::behind(all, from);
-        let rows: Vec<_> = self.view.scan(span, Direction::Forward).take(ROWS_MAX).collect::<Result<_>>()?;
+        let rows: Vec<_> = self
+            .view
+            .scan(span, Direction::Forward)
+            .take(ROWS_MAX)
+            .collect::<Result<_>>()?;
         self.verified.looked_at += rows.len() as u64;
         for (bytes, _) in &rows {
-            let row = Key { table, bytes: bytes.to_vec() };
+            let row = Key {
+                table,
+                bytes: bytes.to_vec(),
+            };
             let (user, id) = key::listing_of(&row).ok_or_else(|| corrupt("inbox", KeyError))?;
             let listing = self.listing(&user, id)?;
             if listing.is_none_or(|listing| key::listed(&user, id, listing) != row) {
@@ -328,25 +442,45 @@ impl Look<'_> {
                 self.touched.push(id);
             }
         }
-        Ok(rows.last().filter(|_| rows.len() == ROWS_MAX).map(|(key, _)| key.to_vec()))
+        Ok(rows
+            .last()
+            .filter(|_| rows.len() == ROWS_MAX)
+            .map(|(key, _)| key.to_vec()))
     }
 
     /// List that should hold the conversation in a user's inbox. `None` if the user is not in it.
     fn listing(&self, user: &UserId, id: ConversationId) -> Result<Option<Listing>> {
-        let Some(record) = self.view.record::<ConversationRecord>(&key::conversation(id))? else { return Ok(None) };
-        let Some(head) = self.view.record::<Head>(&key::head(id))? else { return Ok(None) };
-        let membership: Option<crate::model::Membership> = self.view.record(&key::participant(id, user, key::Cell::Membership))?;
+        let Some(record) = self
+            .view
+            .record::<ConversationRecord>(&key::conversation(id))?
+        else {
+            return Ok(None);
+        };
+        let Some(head) = self.view.record::<Head>(&key::head(id))? else {
+            return Ok(None);
+        };
+        let membership: Option<crate::model::Membership> =
+            self.view
+                .record(&key::participant(id, user, key::Cell::Membership))?;
         let is_joined = membership.is_some_and(|membership| membership.is_joined());
         Ok(is_joined.then(|| head.listing(record.into_conversation(id).is_large)))
     }
 
     fn pairs(&mut self, from: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let span = key::behind(key::all_pairs(), from);
-        let rows: Vec<_> = self.view.scan(span, Direction::Forward).take(ROWS_MAX).collect::<Result<_>>()?;
+        let rows: Vec<_> = self
+            .view
+            .scan(span, Direction::Forward)
+            .take(ROWS_MAX)
+            .collect::<Result<_>>()?;
         self.verified.looked_at += rows.len() as u64;
         for (bytes, value) in &rows {
-            let row = Key { table: key::Table::Rows, bytes: bytes.to_vec() };
-            let id: ConversationId = record::decode(value).map_err(|error| corrupt("direct_by_pair", error))?;
+            let row = Key {
+                table: key::Table::Rows,
+                bytes: bytes.to_vec(),
+            };
+            let id: ConversationId =
+                record::decode(value).map_err(|error| corrupt("direct_by_pair", error))?;
             let people: Vec<_> = match State::load(&self.view, id) {
                 Ok(Some(state)) if state.conversation.kind == ConversationKind::Direct => {
                     memberships(&self.view, id)?.into_keys().collect()
@@ -364,7 +498,10 @@ impl Look<'_> {
                 self.write.ops.push(Op::Delete(row));
             }
         }
-        Ok(rows.last().filter(|_| rows.len() == ROWS_MAX).map(|(key, _)| key.to_vec()))
+        Ok(rows
+            .last()
+            .filter(|_| rows.len() == ROWS_MAX)
+            .map(|(key, _)| key.to_vec()))
     }
 }
 

@@ -31,19 +31,39 @@ fn pair() -> ConversationId {
 /// Rows of a group of two, a large group and a direct conversation, with messages and a reaction.
 fn rows() -> Vec<ImportRow> {
     let made = |id, kind| ImportRow::Conversation {
-        conversation: Conversation { id, kind, name: None, created_at: START, created_by: None, input_hash: None, is_large: false },
+        conversation: Conversation {
+            id,
+            kind,
+            name: None,
+            created_at: START,
+            created_by: None,
+            input_hash: None,
+            is_large: false,
+        },
         last_activity: None,
     };
-    let mut rows =
-        vec![made(group(), ConversationKind::Group), made(large(), ConversationKind::Group), made(pair(), ConversationKind::Direct)];
+    let mut rows = vec![
+        made(group(), ConversationKind::Group),
+        made(large(), ConversationKind::Group),
+        made(pair(), ConversationKind::Direct),
+    ];
     let everybody: Vec<_> = (0..34).map(|n| user(&format!("user-{n:02}"))).collect();
-    for (conversation, people) in [(group(), &everybody[..2]), (large(), &everybody[..]), (pair(), &everybody[..2])] {
-        rows.extend(people.iter().enumerate().map(|(n, user)| ImportRow::Participant {
-            conversation,
-            user: user.clone(),
-            membership: Membership::joined(if n == 0 { Role::Owner } else { Role::Member }),
-            places: ImportPlaces::default(),
-        }));
+    for (conversation, people) in [
+        (group(), &everybody[..2]),
+        (large(), &everybody[..]),
+        (pair(), &everybody[..2]),
+    ] {
+        rows.extend(
+            people
+                .iter()
+                .enumerate()
+                .map(|(n, user)| ImportRow::Participant {
+                    conversation,
+                    user: user.clone(),
+                    membership: Membership::joined(if n == 0 { Role::Owner } else { Role::Member }),
+                    places: ImportPlaces::default(),
+                }),
+        );
         rows.extend((1..=5).map(|micros| {
             ImportRow::Message(Arc::new(Message {
                 conversation,
@@ -59,14 +79,34 @@ fn rows() -> Vec<ImportRow> {
         }));
     }
     let emoji = Emoji::parse("👍").unwrap();
-    rows.push(ImportRow::Reaction { conversation: group(), message: id(2), emoji, user: everybody[0].clone() });
+    rows.push(ImportRow::Reaction {
+        conversation: group(),
+        message: id(2),
+        emoji,
+        user: everybody[0].clone(),
+    });
     rows
 }
 
 async fn open(folder: &tempfile::TempDir) -> Embedded {
-    let options = Options { free_bytes_min: 0, ..Options::new(folder.path()) };
-    let store = Embedded::open(options, Arc::new(ManualClock::at(START.plus_micros(3_600_000_000)))).await.unwrap();
-    assert!(store.import(&rows()).await.unwrap().iter().all(|fate| matches!(fate, Imported::Added | Imported::Unchanged)));
+    let options = Options {
+        free_bytes_min: 0,
+        ..Options::new(folder.path())
+    };
+    let store = Embedded::open(
+        options,
+        Arc::new(ManualClock::at(START.plus_micros(3_600_000_000))),
+    )
+    .await
+    .unwrap();
+    assert!(
+        store
+            .import(&rows())
+            .await
+            .unwrap()
+            .iter()
+            .all(|fate| matches!(fate, Imported::Added | Imported::Unchanged))
+    );
     store
 }
 
@@ -93,17 +133,45 @@ fn kinds(found: &[Finding]) -> Vec<&'static str> {
 async fn answers(store: &Embedded) -> String {
     let mut told = String::new();
     for name in ["user-00", "user-01", "user-33"] {
-        told += &format!("{:?}", store.inbox(&user(name), &PageRequest::first(9)).await.unwrap());
+        told += &format!(
+            "{:?}",
+            store
+                .inbox(&user(name), &PageRequest::first(9))
+                .await
+                .unwrap()
+        );
     }
     let rooms = [group(), large(), pair()];
-    told += &format!("{:?} {:?}", store.message_counts(&rooms).await.unwrap(), store.participant_counts(&rooms).await.unwrap());
-    told += &format!("{:?}", store.direct_conversation(&user("user-00"), &user("user-01")).await.unwrap());
+    told += &format!(
+        "{:?} {:?}",
+        store.message_counts(&rooms).await.unwrap(),
+        store.participant_counts(&rooms).await.unwrap()
+    );
+    told += &format!(
+        "{:?}",
+        store
+            .direct_conversation(&user("user-00"), &user("user-01"))
+            .await
+            .unwrap()
+    );
     told += &format!("{:?}", store.messages(&[(group(), id(2))]).await.unwrap());
-    told + &format!("{:?}", store.messages_at(&[(group(), OrderKey::MAX)]).await.unwrap())
+    told + &format!(
+        "{:?}",
+        store
+            .messages_at(&[(group(), OrderKey::MAX)])
+            .await
+            .unwrap()
+    )
 }
 
 fn head(store: &Embedded, of: ConversationId) -> Head {
-    store.inner.core.view().record(&key::head(of)).unwrap().unwrap()
+    store
+        .inner
+        .core
+        .view()
+        .record(&key::head(of))
+        .unwrap()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -127,7 +195,13 @@ async fn each_damage_is_found_and_repaired() {
         (key::head(group()), Some(record::encode(&head)))
     };
     let listing = head(&store, group()).listing(false);
-    let mut unmarked = store.inner.core.view().message(group(), id(2)).unwrap().unwrap();
+    let mut unmarked = store
+        .inner
+        .core
+        .view()
+        .message(group(), id(2))
+        .unwrap()
+        .unwrap();
     unmarked.has_reactions = false;
     let stray = Listing::Active(START.plus_micros(99));
     type Row = (Key, Option<Vec<u8>>);
@@ -136,17 +210,53 @@ async fn each_damage_is_found_and_repaired() {
         (head_of(&|head| head.participant_count = 0), &[PEOPLE]),
         (head_of(&|head| head.last_message = Some(id(4))), &[HEAD]),
         // Every entry is then listed in the wrong place; only a fresh read of the head shows it.
-        (head_of(&|head| head.last_activity = START.plus_micros(77)), &[HEAD, NOWHERE]),
+        (
+            head_of(&|head| head.last_activity = START.plus_micros(77)),
+            &[HEAD, NOWHERE],
+        ),
         ((key::head(group()), None), &[COUNT, HEAD, NOWHERE, PEOPLE]),
         ((key::listed(&first, group(), listing), None), &[ENTRY]),
-        ((key::listed(&first, group(), stray), Some(Vec::new())), &[NOWHERE]),
-        ((key::listed(&user("nobody"), group(), listing), Some(Vec::new())), &[NOWHERE]),
-        ((key::listed(&user("user-33"), large(), Listing::Large), None), &[ENTRY]),
+        (
+            (key::listed(&first, group(), stray), Some(Vec::new())),
+            &[NOWHERE],
+        ),
+        (
+            (
+                key::listed(&user("nobody"), group(), listing),
+                Some(Vec::new()),
+            ),
+            &[NOWHERE],
+        ),
+        (
+            (key::listed(&user("user-33"), large(), Listing::Large), None),
+            &[ENTRY],
+        ),
         ((key::pair(&first, &second), None), &[PAIR]),
-        ((key::pair(&first, &user("user-07")), Some(record::encode(&pair()))), &[PAIR_NOWHERE]),
-        ((key::message(group(), id(2).order_key()), Some(MessageRecord::encode(&unmarked))), &[MARK]),
-        ((key::roster(group()), Some(record::encode(&Roster::default()))), &[PEOPLE]),
-        ((key::message(group(), id(2).order_key()), None), &[COUNT, ORPHAN]),
+        (
+            (
+                key::pair(&first, &user("user-07")),
+                Some(record::encode(&pair())),
+            ),
+            &[PAIR_NOWHERE],
+        ),
+        (
+            (
+                key::message(group(), id(2).order_key()),
+                Some(MessageRecord::encode(&unmarked)),
+            ),
+            &[MARK],
+        ),
+        (
+            (
+                key::roster(group()),
+                Some(record::encode(&Roster::default())),
+            ),
+            &[PEOPLE],
+        ),
+        (
+            (key::message(group(), id(2).order_key()), None),
+            &[COUNT, ORPHAN],
+        ),
     ];
     for ((key, value), expected) in damages {
         let is_message = key.table == key::Table::Messages && value.is_none();
@@ -155,9 +265,15 @@ async fn each_damage_is_found_and_repaired() {
             store.states().forget(conversation);
         }
         let found = kinds(&all(&store, false).await);
-        assert!(found.iter().all(|kind| expected.contains(kind)) && !found.is_empty(), "{key:?}: {found:?}");
+        assert!(
+            found.iter().all(|kind| expected.contains(kind)) && !found.is_empty(),
+            "{key:?}: {found:?}"
+        );
         let repaired = all(&store, true).await;
-        assert!(repaired.iter().all(|finding| finding.is_repaired), "{repaired:?}");
+        assert!(
+            repaired.iter().all(|finding| finding.is_repaired),
+            "{repaired:?}"
+        );
         assert_eq!(all(&store, false).await, [], "{key:?}");
         if is_message {
             // The source itself is changed: a consistent result is another store.
@@ -172,10 +288,22 @@ async fn each_damage_is_found_and_repaired() {
 async fn what_cannot_be_read_is_told_and_left() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;
-    store.inner.core.db.commit([(key::message(group(), id(3).order_key()), Some(vec![9, 9, 9]))]).unwrap();
+    store
+        .inner
+        .core
+        .db
+        .commit([(
+            key::message(group(), id(3).order_key()),
+            Some(vec![9, 9, 9]),
+        )])
+        .unwrap();
     for _ in 0..2 {
         let found = all(&store, true).await;
-        assert_eq!((kinds(&found), found[0].is_repaired), (vec![DAMAGED_MESSAGE], false), "{found:?}");
+        assert_eq!(
+            (kinds(&found), found[0].is_repaired),
+            (vec![DAMAGED_MESSAGE], false),
+            "{found:?}"
+        );
     }
     store.close().await.unwrap();
 }

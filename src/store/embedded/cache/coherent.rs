@@ -36,13 +36,28 @@ pub(in crate::store::embedded) struct Mark(u64);
 
 impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
     /// Creates a cache. `cache` is its name in the metrics.
-    pub(in crate::store::embedded) fn new(cache: &str, shards: usize, shard_max: NonZeroUsize) -> Self {
-        let shard = |_| Mutex::new(Shard { written: 0, values: LruCache::new(shard_max) });
-        Self { shards: (0..shards).map(shard).collect(), writes: AtomicU64::new(0), meter: CacheCounts::new(cache) }
+    pub(in crate::store::embedded) fn new(
+        cache: &str,
+        shards: usize,
+        shard_max: NonZeroUsize,
+    ) -> Self {
+        let shard = |_| {
+            Mutex::new(Shard {
+                written: 0,
+                values: LruCache::new(shard_max),
+            })
+        };
+        Self {
+            shards: (0..shards).map(shard).collect(),
+            writes: AtomicU64::new(0),
+            meter: CacheCounts::new(cache),
+        }
     }
 
     fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K, V>> {
-        self.shards[usize::from(key.shard()) % self.shards.len()].lock().expect("no panic while holding values")
+        self.shards[usize::from(key.shard()) % self.shards.len()]
+            .lock()
+            .expect("no panic while holding values")
     }
 
     pub(in crate::store::embedded) fn get(&self, key: &K) -> Option<V> {
@@ -50,9 +65,17 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
     }
 
     /// The same, where it is wanted. Else it counts as not there, and nothing shows that it is.
-    pub(in crate::store::embedded) fn get_if(&self, key: &K, is_wanted: impl FnOnce(&V) -> bool) -> Option<V> {
+    pub(in crate::store::embedded) fn get_if(
+        &self,
+        key: &K,
+        is_wanted: impl FnOnce(&V) -> bool,
+    ) -> Option<V> {
         let mut shard = self.shard(key);
-        let found = shard.values.peek(key).filter(|value| is_wanted(value)).cloned();
+        let found = shard
+            .values
+            .peek(key)
+            .filter(|value| is_wanted(value))
+            .cloned();
         if found.is_some() {
             shard.values.promote(key);
         }

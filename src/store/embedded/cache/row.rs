@@ -66,10 +66,17 @@ impl RowCache {
 
     /// Takes a mark. Call it before the snapshot of the load.
     pub(in crate::store::embedded) fn marks(&self) -> Marks {
-        Marks { entries: self.entries.mark(), messages: self.messages.mark() }
+        Marks {
+            entries: self.entries.mark(),
+            messages: self.messages.mark(),
+        }
     }
 
-    pub(in crate::store::embedded) fn entry_in_memory(&self, user: &UserId, conversation: ConversationId) -> Option<Entry> {
+    pub(in crate::store::embedded) fn entry_in_memory(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+    ) -> Option<Entry> {
         self.entries.get(&(user.clone(), conversation))
     }
 
@@ -90,7 +97,11 @@ impl RowCache {
         Ok(entry)
     }
 
-    pub(in crate::store::embedded) fn message_in_memory(&self, conversation: ConversationId, id: MessageId) -> Option<Arc<Message>> {
+    pub(in crate::store::embedded) fn message_in_memory(
+        &self,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Option<Arc<Message>> {
         self.messages.get(&(conversation, id))
     }
 
@@ -107,7 +118,8 @@ impl RowCache {
         }
         let message = view.message(conversation, id)?.map(Arc::new);
         if let Some(message) = message.as_ref().filter(|message| is_kept(message)) {
-            self.messages.put_loaded(marks.messages, (conversation, id), Arc::clone(message));
+            self.messages
+                .put_loaded(marks.messages, (conversation, id), Arc::clone(message));
         }
         Ok(message)
     }
@@ -115,7 +127,8 @@ impl RowCache {
     /// Writes committed messages through, after [`RowCache::written`].
     pub(in crate::store::embedded) fn put_messages(&self, messages: Vec<Arc<Message>>) {
         for message in messages.into_iter().filter(|message| is_kept(message)) {
-            self.messages.put_written((message.conversation, message.id), message);
+            self.messages
+                .put_written((message.conversation, message.id), message);
         }
     }
 
@@ -124,29 +137,40 @@ impl RowCache {
         for (user, conversation, cell, value) in &rows.entries {
             let key = (user.clone(), *conversation);
             let mut is_read = true;
-            self.entries.alter_written(&key, |entry| is_read = entry.set(*cell, value.as_deref()).is_ok());
+            self.entries.alter_written(&key, |entry| {
+                is_read = entry.set(*cell, value.as_deref()).is_ok()
+            });
             if !is_read {
                 self.entries.forget(&key);
             }
         }
-        rows.messages.iter().for_each(|key| self.messages.forget(key));
+        rows.messages
+            .iter()
+            .for_each(|key| self.messages.forget(key));
     }
 }
 
 fn is_kept(message: &Message) -> bool {
-    message
-        .content
-        .as_ref()
-        .is_none_or(|content| content.body.as_str().len() <= BODY_BYTES_MAX && content.attachments.is_empty() && content.metadata.is_none())
+    message.content.as_ref().is_none_or(|content| {
+        content.body.as_str().len() <= BODY_BYTES_MAX
+            && content.attachments.is_empty()
+            && content.metadata.is_none()
+    })
 }
 
 impl Entry {
-    pub(in crate::store::embedded) fn load(view: &View<'_>, user: &UserId, conversation: ConversationId) -> Result<Self> {
+    pub(in crate::store::embedded) fn load(
+        view: &View<'_>,
+        user: &UserId,
+        conversation: ConversationId,
+    ) -> Result<Self> {
         let mut entry = Self::default();
         for cell in EntryCell::ALL {
             let key = key::entry(user, conversation, cell);
             if let Some(bytes) = view.get(&key)? {
-                entry.set(cell, Some(&bytes)).map_err(|error| corrupt(key.table_name(), error))?;
+                entry
+                    .set(cell, Some(&bytes))
+                    .map_err(|error| corrupt(key.table_name(), error))?;
             }
         }
         Ok(entry)
@@ -154,9 +178,18 @@ impl Entry {
 
     fn set(&mut self, cell: EntryCell, value: Option<&[u8]>) -> Result<(), DecodeError> {
         match cell {
-            EntryCell::Marker => self.marker = value.map(record::decode_marker).transpose()?.unwrap_or_default(),
-            EntryCell::SentUpTo => self.sent_up_to = value.map(record::decode_message_id).transpose()?,
-            EntryCell::Flags => self.flags = value.map(record::decode).transpose()?.unwrap_or_default(),
+            EntryCell::Marker => {
+                self.marker = value
+                    .map(record::decode_marker)
+                    .transpose()?
+                    .unwrap_or_default()
+            }
+            EntryCell::SentUpTo => {
+                self.sent_up_to = value.map(record::decode_message_id).transpose()?
+            }
+            EntryCell::Flags => {
+                self.flags = value.map(record::decode).transpose()?.unwrap_or_default()
+            }
         }
         Ok(())
     }
@@ -171,15 +204,26 @@ pub(in crate::store::embedded) struct Touched {
 impl Touched {
     pub(in crate::store::embedded) fn by(rows: &Rows) -> Self {
         const MADE_HERE: &str = "a key that was made here has its form";
-        let mut touched = Self { entries: Vec::new(), messages: Vec::new() };
+        let mut touched = Self {
+            entries: Vec::new(),
+            messages: Vec::new(),
+        };
         for (Key { table, bytes }, value) in rows {
             match table {
                 Table::Inbox => {
                     let (user, conversation, cell) = key::entry_cell(bytes).expect(MADE_HERE);
-                    touched.entries.push((user, conversation, cell, value.clone()));
+                    touched
+                        .entries
+                        .push((user, conversation, cell, value.clone()));
                 }
-                Table::Messages => touched.messages.push(key::message_key(bytes).expect(MADE_HERE)),
-                Table::Heads | Table::Participants | Table::Activity | Table::Changes | Table::Rows => {}
+                Table::Messages => touched
+                    .messages
+                    .push(key::message_key(bytes).expect(MADE_HERE)),
+                Table::Heads
+                | Table::Participants
+                | Table::Activity
+                | Table::Changes
+                | Table::Rows => {}
             }
         }
         touched

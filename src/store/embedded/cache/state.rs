@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::coherent::{CacheKey, CoherentCache, Mark};
 use crate::metrics::CacheCounts;
-use crate::model::{Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Direction, Membership, Role, UserId,
+};
 use crate::store::embedded::engine::db::{Missing, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell};
 use crate::store::embedded::engine::record::{self, ConversationRecord, Head, Roster};
@@ -40,51 +42,99 @@ pub(in crate::store::embedded) struct People {
 
 impl People {
     pub(in crate::store::embedded) fn new(memberships: BTreeMap<UserId, Membership>) -> Self {
-        let joined = memberships.iter().filter(|(_, membership)| membership.is_joined()).map(|(user, _)| user.clone()).collect();
-        Self { memberships, joined }
+        let joined = memberships
+            .iter()
+            .filter(|(_, membership)| membership.is_joined())
+            .map(|(user, _)| user.clone())
+            .collect();
+        Self {
+            memberships,
+            joined,
+        }
     }
 }
 
 impl State {
-    pub(in crate::store::embedded) fn load(view: &View<'_>, id: ConversationId) -> Result<Option<Self>> {
-        let Some(conversation) = view.record::<ConversationRecord>(&key::conversation(id))? else { return Ok(None) };
+    pub(in crate::store::embedded) fn load(
+        view: &View<'_>,
+        id: ConversationId,
+    ) -> Result<Option<Self>> {
+        let Some(conversation) = view.record::<ConversationRecord>(&key::conversation(id))? else {
+            return Ok(None);
+        };
         let conversation = Arc::new(conversation.into_conversation(id));
         let head_key = key::head(id);
-        let head_bytes = view.get(&head_key)?.ok_or_else(|| corrupt(head_key.table_name(), Missing))?.to_vec();
-        let head = record::decode(&head_bytes).map_err(|error| corrupt(head_key.table_name(), error))?;
+        let head_bytes = view
+            .get(&head_key)?
+            .ok_or_else(|| corrupt(head_key.table_name(), Missing))?
+            .to_vec();
+        let head =
+            record::decode(&head_bytes).map_err(|error| corrupt(head_key.table_name(), error))?;
         let roster: Roster = view.record(&key::roster(id))?.unwrap_or_default();
-        let people = if conversation.is_large { None } else { Some(Arc::new(People::new(memberships(view, id)?))) };
+        let people = if conversation.is_large {
+            None
+        } else {
+            Some(Arc::new(People::new(memberships(view, id)?)))
+        };
         let heir = match &people {
             Some(people) => heir(&conversation, &people.memberships),
             // Only an import makes a large group without an OWNER; its first membership change ends that.
             None if roster.owner_count == 0 => heir(&conversation, &memberships(view, id)?),
             None => None,
         };
-        Ok(Some(Self { conversation, head, head_bytes, people, roster, heir }))
+        Ok(Some(Self {
+            conversation,
+            head,
+            head_bytes,
+            people,
+            roster,
+            heir,
+        }))
     }
 
     /// Copies the state with another head.
     pub(in crate::store::embedded) fn with_head(&self, head: Head) -> Self {
-        Self { head, head_bytes: record::encode(&head), ..self.clone() }
+        Self {
+            head,
+            head_bytes: record::encode(&head),
+            ..self.clone()
+        }
     }
 
     /// Users whose inboxes its messages reach.
     pub(in crate::store::embedded) fn audience(&self) -> Audience {
-        Audience { users: self.people.as_ref().map(|people| people.joined.clone()) }
+        Audience {
+            users: self.people.as_ref().map(|people| people.joined.clone()),
+        }
     }
 
     /// Stored membership of a user.
-    pub(in crate::store::embedded) fn given(&self, view: &View<'_>, user: &UserId) -> Result<Option<Membership>> {
+    pub(in crate::store::embedded) fn given(
+        &self,
+        view: &View<'_>,
+        user: &UserId,
+    ) -> Result<Option<Membership>> {
         match &self.people {
             Some(people) => Ok(people.memberships.get(user).copied()),
-            None => view.record(&key::participant(self.conversation.id, user, Cell::Membership)),
+            None => view.record(&key::participant(
+                self.conversation.id,
+                user,
+                Cell::Membership,
+            )),
         }
     }
 
     /// Effective membership of a user, inherited OWNER role included.
-    pub(in crate::store::embedded) fn as_it_counts(&self, user: &UserId, given: Membership) -> Membership {
+    pub(in crate::store::embedded) fn as_it_counts(
+        &self,
+        user: &UserId,
+        given: Membership,
+    ) -> Membership {
         let is_heir = given.is_joined() && self.heir.as_ref() == Some(user);
-        Membership { role: if is_heir { Role::Owner } else { given.role }, ..given }
+        Membership {
+            role: if is_heir { Role::Owner } else { given.role },
+            ..given
+        }
     }
 }
 
@@ -97,11 +147,16 @@ pub(in crate::store::embedded) fn heir<'a>(
         return None;
     }
     let mut next: Option<(&UserId, &Membership)> = None;
-    for (user, membership) in memberships.into_iter().filter(|(_, membership)| membership.is_joined()) {
+    for (user, membership) in memberships
+        .into_iter()
+        .filter(|(_, membership)| membership.is_joined())
+    {
         if membership.role == Role::Owner {
             return None;
         }
-        if next.is_none_or(|(first, of_first)| membership.succession(user) < of_first.succession(first)) {
+        if next.is_none_or(|(first, of_first)| {
+            membership.succession(user) < of_first.succession(first)
+        }) {
             next = Some((user, membership));
         }
     }
@@ -109,14 +164,20 @@ pub(in crate::store::embedded) fn heir<'a>(
 }
 
 /// Reads all memberships of a conversation that is not large.
-pub(in crate::store::embedded) fn memberships(view: &View<'_>, id: ConversationId) -> Result<BTreeMap<UserId, Membership>> {
+pub(in crate::store::embedded) fn memberships(
+    view: &View<'_>,
+    id: ConversationId,
+) -> Result<BTreeMap<UserId, Membership>> {
     let mut memberships = BTreeMap::new();
     for row in view.scan(key::participants(id), Direction::Forward) {
         let (bytes, value) = row?;
-        let (user, cell) =
-            key::participant_cell(&bytes).ok_or_else(|| corrupt("participants", crate::store::embedded::engine::db::KeyError))?;
+        let (user, cell) = key::participant_cell(&bytes)
+            .ok_or_else(|| corrupt("participants", crate::store::embedded::engine::db::KeyError))?;
         if cell == Cell::Membership as u8 {
-            memberships.insert(user, record::decode(&value).map_err(|error| corrupt("participants", error))?);
+            memberships.insert(
+                user,
+                record::decode(&value).map_err(|error| corrupt("participants", error))?,
+            );
         }
     }
     Ok(memberships)
@@ -133,7 +194,11 @@ pub(in crate::store::embedded) struct States(CoherentCache<ConversationId, Arc<S
 
 impl States {
     pub(in crate::store::embedded) fn new() -> Self {
-        Self(CoherentCache::new("conversations", SHARDS, SHARD_STATES_MAX))
+        Self(CoherentCache::new(
+            "conversations",
+            SHARDS,
+            SHARD_STATES_MAX,
+        ))
     }
 
     pub(in crate::store::embedded) fn get(&self, id: ConversationId) -> Option<Arc<State>> {
@@ -141,8 +206,17 @@ impl States {
     }
 
     /// A conversation in memory, with the membership of a user who is in it or was. To a stranger it answers as where there is none.
-    pub(in crate::store::embedded) fn get_with(&self, id: ConversationId, user: &UserId) -> Option<(Arc<State>, Membership)> {
-        let membership = |state: &State| state.people.as_ref().and_then(|people| people.memberships.get(user).copied());
+    pub(in crate::store::embedded) fn get_with(
+        &self,
+        id: ConversationId,
+        user: &UserId,
+    ) -> Option<(Arc<State>, Membership)> {
+        let membership = |state: &State| {
+            state
+                .people
+                .as_ref()
+                .and_then(|people| people.memberships.get(user).copied())
+        };
         let state = self.0.get_if(&id, |state| membership(state).is_some())?;
         let membership = membership(&state)?;
         Some((state, membership))
@@ -180,5 +254,8 @@ impl States {
 }
 
 fn is_kept(state: &State) -> bool {
-    state.people.as_ref().is_none_or(|people| people.memberships.len() <= MEMBERSHIPS_MAX)
+    state
+        .people
+        .as_ref()
+        .is_none_or(|people| people.memberships.len() <= MEMBERSHIPS_MAX)
 }

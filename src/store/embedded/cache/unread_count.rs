@@ -30,19 +30,34 @@ pub(in crate::store::embedded) struct Counts {
 
 impl Counts {
     pub(in crate::store::embedded) fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::new(LruCache::new(SHARD_COUNTS_MAX))).collect();
-        Self { shards, meter: CacheCounts::new("unread") }
+        let shards = (0..SHARDS)
+            .map(|_| Mutex::new(LruCache::new(SHARD_COUNTS_MAX)))
+            .collect();
+        Self {
+            shards,
+            meter: CacheCounts::new("unread"),
+        }
     }
 
     fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
-        self.shards[usize::from(id.0.as_bytes()[15]) % SHARDS].lock().expect("no panic while holding counts")
+        self.shards[usize::from(id.0.as_bytes()[15]) % SHARDS]
+            .lock()
+            .expect("no panic while holding counts")
     }
 
     /// Returns the count after a position, with this cap and under this head.
-    pub(in crate::store::embedded) fn get(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: &Head) -> Option<Unread> {
+    pub(in crate::store::embedded) fn get(
+        &self,
+        user: &UserId,
+        question: &UnreadQuestion,
+        cap: u32,
+        head: &Head,
+    ) -> Option<Unread> {
         let mut shard = self.shard(question.conversation);
         let counted = shard.get(&(question.conversation, user.clone()));
-        let counted = counted.filter(|counted| counted.after == question.after && counted.cap == cap && counted.head == *head);
+        let counted = counted.filter(|counted| {
+            counted.after == question.after && counted.cap == cap && counted.head == *head
+        });
         self.meter.count(counted.map(|counted| counted.unread))
     }
 
@@ -51,8 +66,21 @@ impl Counts {
     }
 
     /// Stores a count. The head must have been read before the snapshot of the count.
-    pub(in crate::store::embedded) fn put(&self, user: &UserId, question: &UnreadQuestion, cap: u32, head: Head, unread: Unread) {
-        let counted = Counted { after: question.after, cap, head, unread };
-        self.shard(question.conversation).put((question.conversation, user.clone()), counted);
+    pub(in crate::store::embedded) fn put(
+        &self,
+        user: &UserId,
+        question: &UnreadQuestion,
+        cap: u32,
+        head: Head,
+        unread: Unread,
+    ) {
+        let counted = Counted {
+            after: question.after,
+            cap,
+            head,
+            unread,
+        };
+        self.shard(question.conversation)
+            .put((question.conversation, user.clone()), counted);
     }
 }

@@ -133,20 +133,37 @@ type Ended = Receiver<Result<(), Arc<str>>>;
 
 impl Committer {
     /// Starts the thread. `last` is the engine's last commit.
-    pub(in crate::store::embedded) fn start(engine: impl Engine, last: CommitRecord) -> std::io::Result<Self> {
-        let progress = Arc::new(Progress { newest_id: Mutex::new(last.newest_id), ..Progress::default() });
+    pub(in crate::store::embedded) fn start(
+        engine: impl Engine,
+        last: CommitRecord,
+    ) -> std::io::Result<Self> {
+        let progress = Arc::new(Progress {
+            newest_id: Mutex::new(last.newest_id),
+            ..Progress::default()
+        });
         let (queue, requests) = sync_channel(QUEUE_MAX);
         let (end, ended) = sync_channel(1);
-        let mut writer = Writer { engine, requests, progress: progress.clone(), last };
-        std::thread::Builder::new().name("wideroom-commit".to_owned()).spawn(move || {
-            let on_panic = PoisonOnPanic(writer.progress.clone());
-            let result = writer.run();
-            drop(writer);
-            drop(on_panic);
-            // The caller may be gone.
-            let _ = end.send(result);
-        })?;
-        Ok(Self { progress, queue: Mutex::new(Some(queue)), ended: Mutex::new(Some(ended)) })
+        let mut writer = Writer {
+            engine,
+            requests,
+            progress: progress.clone(),
+            last,
+        };
+        std::thread::Builder::new()
+            .name("wideroom-commit".to_owned())
+            .spawn(move || {
+                let on_panic = PoisonOnPanic(writer.progress.clone());
+                let result = writer.run();
+                drop(writer);
+                drop(on_panic);
+                // The caller may be gone.
+                let _ = end.send(result);
+            })?;
+        Ok(Self {
+            progress,
+            queue: Mutex::new(Some(queue)),
+            ended: Mutex::new(Some(ended)),
+        })
     }
 
     /// Commits a write and waits until it is on disk, without a deadline: a dependent step must not run
@@ -154,7 +171,9 @@ impl Committer {
     pub(in crate::store::embedded) async fn commit(&self, write: Write) -> Result<Outcome> {
         match self.submit(write)?.await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed("the writer has ended".into())))),
+            Err(_) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed(
+                "the writer has ended".into(),
+            )))),
         }
     }
 
@@ -165,8 +184,13 @@ impl Committer {
         let bytes = write.bytes();
         let queued = &self.progress.queued_bytes;
         // A single write always fits.
-        let reserve = |before: usize| (before == 0 || before + bytes <= QUEUE_BYTES_MAX).then_some(before + bytes);
-        if queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve).is_err() {
+        let reserve = |before: usize| {
+            (before == 0 || before + bytes <= QUEUE_BYTES_MAX).then_some(before + bytes)
+        };
+        if queued
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve)
+            .is_err()
+        {
             return Err(unavailable(Fault::Full));
         }
         let (done, answer) = oneshot::channel();
@@ -174,10 +198,12 @@ impl Committer {
         self.progress.queued_writes.fetch_add(1, Ordering::Relaxed);
         let sent = match queue.as_ref() {
             None => Err(Fault::Closed),
-            Some(queue) => queue.try_send(Request { write, bytes, done }).map_err(|error| match error {
-                TrySendError::Full(_) => Fault::Full,
-                TrySendError::Disconnected(_) => Fault::Closed,
-            }),
+            Some(queue) => queue
+                .try_send(Request { write, bytes, done })
+                .map_err(|error| match error {
+                    TrySendError::Full(_) => Fault::Full,
+                    TrySendError::Disconnected(_) => Fault::Closed,
+                }),
         };
         if let Err(fault) = sent {
             queued.fetch_sub(bytes, Ordering::AcqRel);
@@ -193,22 +219,38 @@ impl Committer {
 
     /// Number and bytes of waiting writes.
     pub(in crate::store::embedded) fn queued(&self) -> (usize, usize) {
-        (self.progress.queued_writes.load(Ordering::Relaxed), self.progress.queued_bytes.load(Ordering::Relaxed))
+        (
+            self.progress.queued_writes.load(Ordering::Relaxed),
+            self.progress.queued_bytes.load(Ordering::Relaxed),
+        )
     }
 
     pub(in crate::store::embedded) fn newest_id(&self) -> Option<TimeUuid> {
-        *self.progress.newest_id.lock().expect("no panic while holding an id")
+        *self
+            .progress
+            .newest_id
+            .lock()
+            .expect("no panic while holding an id")
     }
 
     /// Age of the running commit, if it is stuck.
     pub(in crate::store::embedded) fn stuck(&self) -> Option<Duration> {
-        let began = *self.progress.began.lock().expect("no panic while holding a moment");
-        began.map(|began| began.elapsed()).filter(|took| *took > COMMIT_MAX)
+        let began = *self
+            .progress
+            .began
+            .lock()
+            .expect("no panic while holding a moment");
+        began
+            .map(|began| began.elapsed())
+            .filter(|took| *took > COMMIT_MAX)
     }
 
     /// Reason why the committer refuses writes, after a failed commit.
     pub(in crate::store::embedded) fn failure(&self) -> Option<String> {
-        self.progress.failure.get().map(|why| Fault::Poisoned(why.clone()).to_string())
+        self.progress
+            .failure
+            .get()
+            .map(|why| Fault::Poisoned(why.clone()).to_string())
     }
 
     pub(in crate::store::embedded) fn health(&self) -> Result<(), String> {
@@ -216,9 +258,17 @@ impl Committer {
             return Err(why);
         }
         if let Some(took) = self.stuck() {
-            return Err(format!("a commit has been under way for {} s", took.as_secs()));
+            return Err(format!(
+                "a commit has been under way for {} s",
+                took.as_secs()
+            ));
         }
-        if self.queue.lock().expect("no panic while holding the queue").is_none() {
+        if self
+            .queue
+            .lock()
+            .expect("no panic while holding the queue")
+            .is_none()
+        {
             return Err(Fault::Closed.to_string());
         }
         Ok(())
@@ -226,18 +276,32 @@ impl Committer {
 
     /// Refuses new writes, commits the waiting ones, and syncs. Blocks.
     pub(in crate::store::embedded) fn close(&self) -> Result<()> {
-        let Some(ended) = self.end() else { return Ok(()) };
+        let Some(ended) = self.end() else {
+            return Ok(());
+        };
         match ended.recv_timeout(CLOSE_MAX) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(why)) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why)))),
-            Err(RecvTimeoutError::Timeout) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed("the last commit does not end".into())))),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed("the writer has ended".into())))),
+            Err(RecvTimeoutError::Timeout) => Err(Error::OutcomeUnknown(Box::new(Fault::Failed(
+                "the last commit does not end".into(),
+            )))),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::OutcomeUnknown(Box::new(
+                Fault::Failed("the writer has ended".into()),
+            ))),
         }
     }
 
     fn end(&self) -> Option<Ended> {
-        drop(self.queue.lock().expect("no panic while holding the queue").take());
-        self.ended.lock().expect("no panic while holding the end").take()
+        drop(
+            self.queue
+                .lock()
+                .expect("no panic while holding the queue")
+                .take(),
+        );
+        self.ended
+            .lock()
+            .expect("no panic while holding the end")
+            .take()
     }
 }
 
@@ -274,7 +338,9 @@ impl<E: Engine> Writer<E> {
             let group = self.gather(first);
             if let Some(why) = self.progress.failure.get() {
                 let fault = Fault::Poisoned(why.clone());
-                group.into_iter().for_each(|request| answer(request.done, Err(unavailable(fault.clone()))));
+                group
+                    .into_iter()
+                    .for_each(|request| answer(request.done, Err(unavailable(fault.clone()))));
             } else {
                 self.write(group);
             }
@@ -282,29 +348,44 @@ impl<E: Engine> Writer<E> {
         if let Some(why) = self.progress.failure.get() {
             return Err(why.clone());
         }
-        self.engine.sync().map_err(|error| self.progress.fail(&error.to_string()))
+        self.engine
+            .sync()
+            .map_err(|error| self.progress.fail(&error.to_string()))
     }
 
     fn gather(&self, first: Request) -> Vec<Request> {
         let mut bytes = first.bytes;
         let mut group = vec![first];
         while group.len() < GROUP_MAX && bytes < GROUP_BYTES_MAX {
-            let Ok(next) = self.requests.try_recv() else { break };
+            let Ok(next) = self.requests.try_recv() else {
+                break;
+            };
             bytes += next.bytes;
             group.push(next);
         }
-        self.progress.queued_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        self.progress.queued_writes.fetch_sub(group.len(), Ordering::Relaxed);
+        self.progress
+            .queued_bytes
+            .fetch_sub(bytes, Ordering::AcqRel);
+        self.progress
+            .queued_writes
+            .fetch_sub(group.len(), Ordering::Relaxed);
         self.progress.meter.bytes.observe(bytes as f64);
         group
     }
 
     fn write(&mut self, group: Vec<Request>) {
-        *self.progress.began.lock().expect("no panic while holding a moment") = Some(Instant::now());
+        *self
+            .progress
+            .began
+            .lock()
+            .expect("no panic while holding a moment") = Some(Instant::now());
         let mut rows = Rows::new();
         let mut kept = Vec::with_capacity(group.len());
         let mut refused = Vec::new();
-        let mut commit = CommitRecord { number: self.last.number + 1, ..self.last };
+        let mut commit = CommitRecord {
+            number: self.last.number + 1,
+            ..self.last
+        };
         for Request { write, done, .. } in group {
             match self.take_in(&mut rows, &write.conditions, write.ops) {
                 Ok(Outcome::Done) => {
@@ -316,24 +397,49 @@ impl<E: Engine> Writer<E> {
                 Err(error) => answer(done, Err(error)),
             }
         }
-        let committed = if kept.is_empty() { Ok(()) } else { self.commit(rows, commit, kept) };
+        let committed = if kept.is_empty() {
+            Ok(())
+        } else {
+            self.commit(rows, commit, kept)
+        };
         for done in refused {
-            answer(done, committed.clone().map(|()| Outcome::Refused).map_err(unavailable));
+            answer(
+                done,
+                committed
+                    .clone()
+                    .map(|()| Outcome::Refused)
+                    .map_err(unavailable),
+            );
         }
-        *self.progress.began.lock().expect("no panic while holding a moment") = None;
+        *self
+            .progress
+            .began
+            .lock()
+            .expect("no panic while holding a moment") = None;
     }
 
-    fn commit(&mut self, mut rows: Rows, commit: CommitRecord, kept: Vec<Kept>) -> Result<(), Fault> {
+    fn commit(
+        &mut self,
+        mut rows: Rows,
+        commit: CommitRecord,
+        kept: Vec<Kept>,
+    ) -> Result<(), Fault> {
         rows.insert(key::meta(COMMIT), Some(record::encode(&commit)));
         self.progress.meter.writes.observe(kept.len() as f64);
         let began = Instant::now();
         let committed = self.engine.commit(rows);
-        self.progress.meter.seconds.observe(began.elapsed().as_secs_f64());
+        self.progress
+            .meter
+            .seconds
+            .observe(began.elapsed().as_secs_f64());
         if let Err(error) = committed {
             let why = self.progress.fail(&error.to_string());
             tracing::error!(error = %why, "a commit failed: the store refuses writes until it is reopened. Check the disk and restart the server");
             for (_, done) in kept {
-                answer(done, Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why.clone())))));
+                answer(
+                    done,
+                    Err(Error::OutcomeUnknown(Box::new(Fault::Failed(why.clone())))),
+                );
             }
             return Err(Fault::Poisoned(why));
         }
@@ -344,7 +450,11 @@ impl<E: Engine> Writer<E> {
     fn acknowledge(&mut self, commit: CommitRecord, kept: Vec<Kept>) {
         self.last = commit;
         self.engine.note(commit.number);
-        *self.progress.newest_id.lock().expect("no panic while holding an id") = commit.newest_id;
+        *self
+            .progress
+            .newest_id
+            .lock()
+            .expect("no panic while holding an id") = commit.newest_id;
         for (applied, done) in kept {
             if let Some(applied) = applied {
                 applied();
@@ -358,7 +468,9 @@ impl<E: Engine> Writer<E> {
         for condition in conditions {
             let holds = match condition {
                 Condition::Absent(key) => self.newest(rows, key, |value| value.is_none())?,
-                Condition::Is(key, expected) => self.newest(rows, key, |value| value == Some(expected))?,
+                Condition::Is(key, expected) => {
+                    self.newest(rows, key, |value| value == Some(expected))?
+                }
             };
             if !holds {
                 return Ok(Outcome::Refused);
@@ -370,7 +482,9 @@ impl<E: Engine> Writer<E> {
                 Op::Put(key, value) => own.push((key, Some(value))),
                 Op::Delete(key) => own.push((key, None)),
                 Op::Max(key, value) => {
-                    if self.newest(rows, &key, |there| there.is_none_or(|there| there < value.as_slice()))? {
+                    if self.newest(rows, &key, |there| {
+                        there.is_none_or(|there| there < value.as_slice())
+                    })? {
                         own.push((key, Some(value)));
                     }
                 }
@@ -389,7 +503,10 @@ impl<E: Engine> Writer<E> {
     }
 }
 
-type Kept = (Option<Box<dyn FnOnce() + Send>>, oneshot::Sender<Result<Outcome>>);
+type Kept = (
+    Option<Box<dyn FnOnce() + Send>>,
+    oneshot::Sender<Result<Outcome>>,
+);
 
 /// Key of the row that holds the commit number.
 pub(in crate::store::embedded) const COMMIT: &str = "commit";

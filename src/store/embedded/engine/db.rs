@@ -24,10 +24,19 @@ pub(in crate::store::embedded) struct Db {
 
 impl Db {
     pub(in crate::store::embedded) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
-        let database = Database::builder(path).cache_size(cache_bytes).max_journaling_size(JOURNALS_BYTES_MAX).open()?;
+        let database = Database::builder(path)
+            .cache_size(cache_bytes)
+            .max_journaling_size(JOURNALS_BYTES_MAX)
+            .open()?;
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES_MAX);
-        let keyspaces = Table::ALL.iter().map(|table| database.keyspace(table.name(), options)).collect::<fjall::Result<_>>()?;
-        Ok(Self { database, keyspaces })
+        let keyspaces = Table::ALL
+            .iter()
+            .map(|table| database.keyspace(table.name(), options))
+            .collect::<fjall::Result<_>>()?;
+        Ok(Self {
+            database,
+            keyspaces,
+        })
     }
 
     fn keyspace(&self, table: Table) -> &Keyspace {
@@ -36,17 +45,28 @@ impl Db {
 
     /// Reads the newest value. For the committer alone: two such reads are not one snapshot.
     pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
-        self.keyspace(key.table).get(&key.bytes).map_err(|error| read_error(key.table_name(), error))
+        self.keyspace(key.table)
+            .get(&key.bytes)
+            .map_err(|error| read_error(key.table_name(), error))
     }
 
     /// Takes a snapshot of all keyspaces.
     pub(in crate::store::embedded) fn view(&self) -> View<'_> {
-        View { db: self, snapshot: self.database.snapshot() }
+        View {
+            db: self,
+            snapshot: self.database.snapshot(),
+        }
     }
 
     /// Commits rows atomically. They are on disk when it returns, and visible only then.
-    pub(in crate::store::embedded) fn commit(&self, rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>) -> fjall::Result<()> {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+    pub(in crate::store::embedded) fn commit(
+        &self,
+        rows: impl IntoIterator<Item = (Key, Option<Vec<u8>>)>,
+    ) -> fjall::Result<()> {
+        let mut batch = self
+            .database
+            .batch()
+            .durability(Some(PersistMode::SyncData));
         for (key, value) in rows {
             match value {
                 Some(value) => batch.insert(self.keyspace(key.table), key.bytes, value),
@@ -79,14 +99,21 @@ pub(in crate::store::embedded) struct View<'a> {
 
 impl View<'_> {
     pub(in crate::store::embedded) fn get(&self, key: &Key) -> Result<Option<Slice>> {
-        self.snapshot.get(self.db.keyspace(key.table), &key.bytes).map_err(|error| read_error(key.table_name(), error))
+        self.snapshot
+            .get(self.db.keyspace(key.table), &key.bytes)
+            .map_err(|error| read_error(key.table_name(), error))
     }
 
     pub(in crate::store::embedded) fn has(&self, key: &Key) -> Result<bool> {
-        self.snapshot.contains_key(self.db.keyspace(key.table), &key.bytes).map_err(|error| read_error(key.table_name(), error))
+        self.snapshot
+            .contains_key(self.db.keyspace(key.table), &key.bytes)
+            .map_err(|error| read_error(key.table_name(), error))
     }
 
-    pub(in crate::store::embedded) fn record<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>> {
+    pub(in crate::store::embedded) fn record<T: DeserializeOwned>(
+        &self,
+        key: &Key,
+    ) -> Result<Option<T>> {
         self.decoded(key, record::decode)
     }
 
@@ -95,19 +122,35 @@ impl View<'_> {
         key: &Key,
         decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
     ) -> Result<Option<T>> {
-        self.get(key)?.map(|bytes| decode(&bytes)).transpose().map_err(|error| corrupt(key.table_name(), error))
+        self.get(key)?
+            .map(|bytes| decode(&bytes))
+            .transpose()
+            .map_err(|error| corrupt(key.table_name(), error))
     }
 
     /// Iterates over every row of a table.
-    pub(in crate::store::embedded) fn all(&self, table: Table) -> impl Iterator<Item = Result<(Slice, Slice)>> {
+    pub(in crate::store::embedded) fn all(
+        &self,
+        table: Table,
+    ) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         let rows = self.snapshot.iter(self.db.keyspace(table));
-        rows.map(move |row| row.into_inner().map_err(|error| read_error(table.name(), error)))
+        rows.map(move |row| {
+            row.into_inner()
+                .map_err(|error| read_error(table.name(), error))
+        })
     }
 
     /// Iterates over the rows of a span, from its start or from its end.
-    pub(in crate::store::embedded) fn scan(&self, span: Span, direction: Direction) -> impl Iterator<Item = Result<(Slice, Slice)>> {
+    pub(in crate::store::embedded) fn scan(
+        &self,
+        span: Span,
+        direction: Direction,
+    ) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         let table = span.table.name();
-        let rows = (!span.is_empty()).then(|| self.snapshot.range(self.db.keyspace(span.table), span.start..span.end));
+        let rows = (!span.is_empty()).then(|| {
+            self.snapshot
+                .range(self.db.keyspace(span.table), span.start..span.end)
+        });
         let mut rows = rows.into_iter().next();
         std::iter::from_fn(move || {
             let row = match direction {
@@ -119,8 +162,14 @@ impl View<'_> {
     }
 }
 
-pub(in crate::store::embedded) fn corrupt(table: &'static str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Corrupt { table, cause: Box::new(cause) }
+pub(in crate::store::embedded) fn corrupt(
+    table: &'static str,
+    cause: impl std::error::Error + Send + Sync + 'static,
+) -> Error {
+    Error::Corrupt {
+        table,
+        cause: Box::new(cause),
+    }
 }
 
 /// Error of a key that does not have its table's form.

@@ -9,9 +9,11 @@ mod row;
 use uuid::Uuid;
 
 pub(in crate::store::embedded) use self::row::{
-    all_activities, all_busy, all_larges, all_pairs, behind, busy, busy_conversation, busy_conversation_id, conversation, conversation_of,
-    conversations_after, expired, expired_key, expiry, larges, listed, listed_id, listing_of, meta, note, pair, reaction, reaction_of,
-    reaction_to, reactions, reactions_after, reactions_in, reactions_of, roster, send_by_key, user, user_of, users_after,
+    all_activities, all_busy, all_larges, all_pairs, behind, busy, busy_conversation,
+    busy_conversation_id, conversation, conversation_of, conversations_after, expired, expired_key,
+    expiry, larges, listed, listed_id, listing_of, meta, note, pair, reaction, reaction_of,
+    reaction_to, reactions, reactions_after, reactions_in, reactions_of, roster, send_by_key, user,
+    user_of, users_after,
 };
 use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, UserId};
 
@@ -29,8 +31,15 @@ pub(in crate::store::embedded) enum Table {
 }
 
 impl Table {
-    pub(in crate::store::embedded) const ALL: [Self; 7] =
-        [Self::Messages, Self::Heads, Self::Participants, Self::Inbox, Self::Activity, Self::Changes, Self::Rows];
+    pub(in crate::store::embedded) const ALL: [Self; 7] = [
+        Self::Messages,
+        Self::Heads,
+        Self::Participants,
+        Self::Inbox,
+        Self::Activity,
+        Self::Changes,
+        Self::Rows,
+    ];
 
     pub(in crate::store::embedded) const fn name(self) -> &'static str {
         match self {
@@ -86,7 +95,8 @@ pub(in crate::store::embedded) enum EntryCell {
 }
 
 impl EntryCell {
-    pub(in crate::store::embedded) const ALL: [Self; 3] = [Self::Marker, Self::SentUpTo, Self::Flags];
+    pub(in crate::store::embedded) const ALL: [Self; 3] =
+        [Self::Marker, Self::SentUpTo, Self::Flags];
 }
 
 /// Index by which a user's inbox lists a conversation.
@@ -153,12 +163,20 @@ impl Span {
             // The prefix is all 0xFF, as one conversation id is: choose an end after every key of it.
             end = vec![0xff; 64];
         }
-        Self { table, start: prefix, end }
+        Self {
+            table,
+            start: prefix,
+            end,
+        }
     }
 
     fn of_key(key: Key) -> Self {
         let end = successor(&key.bytes);
-        Self { table: key.table, start: key.bytes, end }
+        Self {
+            table: key.table,
+            start: key.bytes,
+            end,
+        }
     }
 
     pub(in crate::store::embedded) fn is_empty(&self) -> bool {
@@ -204,7 +222,10 @@ fn turned(bytes: [u8; 16]) -> [u8; 16] {
 fn rows(tag: Tag, parts: &[&[u8]]) -> Key {
     let mut bytes = vec![tag as u8];
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
-    Key { table: Table::Rows, bytes }
+    Key {
+        table: Table::Rows,
+        bytes,
+    }
 }
 
 /// Username with its terminator.
@@ -225,10 +246,16 @@ fn split_name(bytes: &[u8]) -> Option<(UserId, &[u8])> {
 // Messages: conversation ‖ inverted order key, so that the newest comes first.
 
 pub(in crate::store::embedded) fn message(conversation: ConversationId, place: OrderKey) -> Key {
-    Key { table: Table::Messages, bytes: [*conversation.0.as_bytes(), turned(place.0)].concat() }
+    Key {
+        table: Table::Messages,
+        bytes: [*conversation.0.as_bytes(), turned(place.0)].concat(),
+    }
 }
 
-pub(in crate::store::embedded) fn message_place(conversation: ConversationId, place: OrderKey) -> Span {
+pub(in crate::store::embedded) fn message_place(
+    conversation: ConversationId,
+    place: OrderKey,
+) -> Span {
     Span::of_key(message(conversation, place))
 }
 
@@ -242,27 +269,43 @@ pub(in crate::store::embedded) fn message_id(bytes: &[u8]) -> Option<MessageId> 
 
 /// Parses a key of a message into its conversation and id.
 pub(in crate::store::embedded) fn message_key(bytes: &[u8]) -> Option<(ConversationId, MessageId)> {
-    Some((ConversationId(Uuid::from_slice(bytes.get(..16)?).ok()?), message_id(bytes)?))
+    Some((
+        ConversationId(Uuid::from_slice(bytes.get(..16)?).ok()?),
+        message_id(bytes)?,
+    ))
 }
 
 pub(in crate::store::embedded) fn head(conversation: ConversationId) -> Key {
-    Key { table: Table::Heads, bytes: conversation.0.as_bytes().to_vec() }
+    Key {
+        table: Table::Heads,
+        bytes: conversation.0.as_bytes().to_vec(),
+    }
 }
 
 // Participants: conversation ‖ name ‖ 0 ‖ cell.
 
-pub(in crate::store::embedded) fn participant(conversation: ConversationId, user: &UserId, cell: Cell) -> Key {
+pub(in crate::store::embedded) fn participant(
+    conversation: ConversationId,
+    user: &UserId,
+    cell: Cell,
+) -> Key {
     let mut bytes = conversation.0.as_bytes().to_vec();
     bytes.extend_from_slice(&name(user));
     bytes.push(cell as u8);
-    Key { table: Table::Participants, bytes }
+    Key {
+        table: Table::Participants,
+        bytes,
+    }
 }
 
 pub(in crate::store::embedded) fn participants(conversation: ConversationId) -> Span {
     Span::of_prefix(Table::Participants, conversation.0.as_bytes().to_vec())
 }
 
-pub(in crate::store::embedded) fn participant_place(conversation: ConversationId, user: &UserId) -> Span {
+pub(in crate::store::embedded) fn participant_place(
+    conversation: ConversationId,
+    user: &UserId,
+) -> Span {
     let mut bytes = conversation.0.as_bytes().to_vec();
     bytes.extend_from_slice(&name(user));
     Span::of_prefix(Table::Participants, bytes)
@@ -278,18 +321,29 @@ pub(in crate::store::embedded) fn participant_cell(bytes: &[u8]) -> Option<(User
 
 // Entries: name ‖ 0 ‖ conversation ‖ cell; their index: name ‖ 0 ‖ inverted activity ‖ inverted conversation.
 
-pub(in crate::store::embedded) fn entry(user: &UserId, conversation: ConversationId, cell: EntryCell) -> Key {
+pub(in crate::store::embedded) fn entry(
+    user: &UserId,
+    conversation: ConversationId,
+    cell: EntryCell,
+) -> Key {
     let mut bytes = name(user);
     bytes.extend_from_slice(conversation.0.as_bytes());
     bytes.push(cell as u8);
-    Key { table: Table::Inbox, bytes }
+    Key {
+        table: Table::Inbox,
+        bytes,
+    }
 }
 
 /// Parses an entry key into its user, its conversation and the number of its cell.
-pub(in crate::store::embedded) fn entry_cell(bytes: &[u8]) -> Option<(UserId, ConversationId, EntryCell)> {
+pub(in crate::store::embedded) fn entry_cell(
+    bytes: &[u8],
+) -> Option<(UserId, ConversationId, EntryCell)> {
     let (user, rest) = split_name(bytes)?;
     let (conversation, cell) = rest.split_first_chunk::<16>()?;
-    let cell = EntryCell::ALL.into_iter().find(|known| cell == [*known as u8])?;
+    let cell = EntryCell::ALL
+        .into_iter()
+        .find(|known| cell == [*known as u8])?;
     Some((user, ConversationId(Uuid::from_bytes(*conversation)), cell))
 }
 
@@ -297,7 +351,10 @@ pub(in crate::store::embedded) fn activity(user: &UserId, key: &InboxKey) -> Key
     let mut bytes = name(user);
     bytes.extend_from_slice(&(!key.activity.micros().cast_unsigned()).to_be_bytes());
     bytes.extend_from_slice(&turned(*key.conversation.0.as_bytes()));
-    Key { table: Table::Activity, bytes }
+    Key {
+        table: Table::Activity,
+        bytes,
+    }
 }
 
 pub(in crate::store::embedded) fn activity_place(user: &UserId, key: &InboxKey) -> Span {
@@ -312,19 +369,41 @@ pub(in crate::store::embedded) fn inbox_key(bytes: &[u8]) -> Option<InboxKey> {
     let (_, rest) = bytes.split_at_checked(bytes.iter().position(|byte| *byte == 0)? + 1)?;
     let (micros, conversation) = rest.split_first_chunk::<8>()?;
     let activity = Timestamp::from_micros((!u64::from_be_bytes(*micros)).cast_signed());
-    Some(InboxKey { activity, conversation: conversation_id(&turned(conversation.try_into().ok()?))? })
+    Some(InboxKey {
+        activity,
+        conversation: conversation_id(&turned(conversation.try_into().ok()?))?,
+    })
 }
 
 // Changes of a conversation: conversation ‖ order key, the oldest first.
 
-pub(in crate::store::embedded) fn change_of_conversation(conversation: ConversationId, change: OrderKey) -> Key {
-    let bytes = [&[CHANGES_OF_CONVERSATION], conversation.0.as_bytes().as_slice(), &change.0].concat();
-    Key { table: Table::Changes, bytes }
+pub(in crate::store::embedded) fn change_of_conversation(
+    conversation: ConversationId,
+    change: OrderKey,
+) -> Key {
+    let bytes = [
+        &[CHANGES_OF_CONVERSATION],
+        conversation.0.as_bytes().as_slice(),
+        &change.0,
+    ]
+    .concat();
+    Key {
+        table: Table::Changes,
+        bytes,
+    }
 }
 
-pub(in crate::store::embedded) fn changes_of_conversation_after(conversation: ConversationId, after: OrderKey) -> Span {
-    let prefix = [&[CHANGES_OF_CONVERSATION], conversation.0.as_bytes().as_slice()].concat();
-    Span::of_prefix(Table::Changes, prefix).behind(&Span::of_key(change_of_conversation(conversation, after)))
+pub(in crate::store::embedded) fn changes_of_conversation_after(
+    conversation: ConversationId,
+    after: OrderKey,
+) -> Span {
+    let prefix = [
+        &[CHANGES_OF_CONVERSATION],
+        conversation.0.as_bytes().as_slice(),
+    ]
+    .concat();
+    Span::of_prefix(Table::Changes, prefix)
+        .behind(&Span::of_key(change_of_conversation(conversation, after)))
 }
 
 // Changes of a user: name ‖ 0 ‖ order key, the oldest first.
@@ -333,7 +412,10 @@ pub(in crate::store::embedded) fn change_of_user(user: &UserId, change: OrderKey
     let mut bytes = vec![CHANGES_OF_USER];
     bytes.extend_from_slice(&name(user));
     bytes.extend_from_slice(&change.0);
-    Key { table: Table::Changes, bytes }
+    Key {
+        table: Table::Changes,
+        bytes,
+    }
 }
 
 pub(in crate::store::embedded) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {

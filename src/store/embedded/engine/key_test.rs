@@ -10,11 +10,16 @@ fn users() -> impl Strategy<Value = UserId> {
 }
 
 fn conversations() -> impl Strategy<Value = ConversationId> {
-    prop_oneof![any::<[u8; 16]>(), Just([0; 16]), Just([0xff; 16])].prop_map(|bytes| ConversationId(uuid::Uuid::from_bytes(bytes)))
+    prop_oneof![any::<[u8; 16]>(), Just([0; 16]), Just([0xff; 16])]
+        .prop_map(|bytes| ConversationId(uuid::Uuid::from_bytes(bytes)))
 }
 
 fn places() -> impl Strategy<Value = OrderKey> {
-    prop_oneof![any::<[u8; 16]>().prop_map(OrderKey), Just(OrderKey::MIN), Just(OrderKey::MAX)]
+    prop_oneof![
+        any::<[u8; 16]>().prop_map(OrderKey),
+        Just(OrderKey::MIN),
+        Just(OrderKey::MAX)
+    ]
 }
 
 fn moments() -> impl Strategy<Value = Timestamp> {
@@ -101,7 +106,8 @@ fn emoji() -> impl Strategy<Value = Emoji> {
 #[test]
 fn a_name_that_begins_another_sorts_before_it() {
     let id = ConversationId(uuid::Uuid::nil());
-    let key = |name: &str| participant(id, &UserId::parse(name).unwrap(), Cell::DeliveredUpTo).bytes;
+    let key =
+        |name: &str| participant(id, &UserId::parse(name).unwrap(), Cell::DeliveredUpTo).bytes;
     assert!(key("a") < key("a "));
     assert!(key("a") < key("ab"));
     assert!(key("ab") < key("b"));
@@ -110,5 +116,8 @@ fn a_name_that_begins_another_sorts_before_it() {
 #[test]
 fn a_row_is_called_by_its_table() {
     assert_eq!(note("x").table_name(), "notes");
-    assert_eq!(head(ConversationId(uuid::Uuid::nil())).table_name(), "heads");
+    assert_eq!(
+        head(ConversationId(uuid::Uuid::nil())).table_name(),
+        "heads"
+    );
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::key::Listing;
 use crate::model::{
-    self, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey, InputHash, Message, MessageId, MessageKind,
-    OrderKey, ReadMarker, TimeUuid, Timestamp, UserId, conversation::GroupName,
+    self, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey,
+    InputHash, Message, MessageId, MessageKind, OrderKey, ReadMarker, TimeUuid, Timestamp, UserId,
+    conversation::GroupName,
 };
 
 /// Version of all values but messages.
@@ -36,9 +37,15 @@ pub(in crate::store::embedded) fn encode(record: &impl Serialize) -> Vec<u8> {
     postcard::to_extend(record, vec![VERSION]).expect("plain data serialises")
 }
 
-pub(in crate::store::embedded) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+pub(in crate::store::embedded) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+) -> Result<T, DecodeError> {
     let (record, rest) = postcard::take_from_bytes(body(bytes)?)?;
-    if rest.is_empty() { Ok(record) } else { Err(DecodeError::Trailing) }
+    if rest.is_empty() {
+        Ok(record)
+    } else {
+        Err(DecodeError::Trailing)
+    }
 }
 
 fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
@@ -63,10 +70,14 @@ pub(in crate::store::embedded) fn encode_place(place: OrderKey) -> Vec<u8> {
 }
 
 pub(in crate::store::embedded) fn decode_place(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
-    Ok(OrderKey(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
+    Ok(OrderKey(
+        body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
+    ))
 }
 
-pub(in crate::store::embedded) fn decode_message_id(bytes: &[u8]) -> Result<MessageId, DecodeError> {
+pub(in crate::store::embedded) fn decode_message_id(
+    bytes: &[u8],
+) -> Result<MessageId, DecodeError> {
     MessageId::from_order_key(decode_place(bytes)?).ok_or(DecodeError::Place)
 }
 
@@ -75,7 +86,9 @@ pub(in crate::store::embedded) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
 }
 
 pub(in crate::store::embedded) fn decode_marker(bytes: &[u8]) -> Result<ReadMarker, DecodeError> {
-    Ok(ReadMarker::from_bytes(body(bytes)?.try_into().map_err(|_| DecodeError::Length)?))
+    Ok(ReadMarker::from_bytes(
+        body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
+    ))
 }
 
 /// A message without its key. The fields that an unread count needs come first, see [`MessageLead`].
@@ -112,9 +125,27 @@ impl<'a> MessageLead<'a> {
 
 impl MessageRecord {
     pub(in crate::store::embedded) fn encode(message: &Message) -> Vec<u8> {
-        let Message { conversation: _, id: _, sender, kind, content, reply_to, client_key, deleted_at, has_reactions } = message;
+        let Message {
+            conversation: _,
+            id: _,
+            sender,
+            kind,
+            content,
+            reply_to,
+            client_key,
+            deleted_at,
+            has_reactions,
+        } = message;
         // The fields in the order of the record, without a copy of the body.
-        let fields = (sender, kind, deleted_at, reply_to, client_key, content, has_reactions);
+        let fields = (
+            sender,
+            kind,
+            deleted_at,
+            reply_to,
+            client_key,
+            content,
+            has_reactions,
+        );
         postcard::to_extend(&fields, vec![MESSAGE_VERSION]).expect("plain data serialises")
     }
 
@@ -123,14 +154,39 @@ impl MessageRecord {
         let (record, rest) = postcard::take_from_bytes::<Self>(body)?;
         match (version, rest) {
             (VERSION, []) => Ok(record),
-            (MESSAGE_VERSION, [has_reactions @ (0 | 1)]) => Ok(Self { has_reactions: *has_reactions == 1, ..record }),
+            (MESSAGE_VERSION, [has_reactions @ (0 | 1)]) => Ok(Self {
+                has_reactions: *has_reactions == 1,
+                ..record
+            }),
             _ => Err(DecodeError::Trailing),
         }
     }
 
-    pub(in crate::store::embedded) fn into_message(self, conversation: ConversationId, id: MessageId) -> Message {
-        let Self { sender, kind, deleted_at, reply_to, client_key, content, has_reactions } = self;
-        Message { conversation, id, sender, kind, content, reply_to, client_key, deleted_at, has_reactions }
+    pub(in crate::store::embedded) fn into_message(
+        self,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Message {
+        let Self {
+            sender,
+            kind,
+            deleted_at,
+            reply_to,
+            client_key,
+            content,
+            has_reactions,
+        } = self;
+        Message {
+            conversation,
+            id,
+            sender,
+            kind,
+            content,
+            reply_to,
+            client_key,
+            deleted_at,
+            has_reactions,
+        }
     }
 }
 
@@ -147,13 +203,43 @@ pub(in crate::store::embedded) struct ConversationRecord {
 
 impl ConversationRecord {
     pub(in crate::store::embedded) fn encode(conversation: &Conversation) -> Vec<u8> {
-        let Conversation { id: _, kind, name, created_at, created_by, input_hash, is_large } = conversation.clone();
-        encode(&Self { kind, name, created_at, created_by, input_hash, is_large })
+        let Conversation {
+            id: _,
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            is_large,
+        } = conversation.clone();
+        encode(&Self {
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            is_large,
+        })
     }
 
     pub(in crate::store::embedded) fn into_conversation(self, id: ConversationId) -> Conversation {
-        let Self { kind, name, created_at, created_by, input_hash, is_large } = self;
-        Conversation { id, kind, name, created_at, created_by, input_hash, is_large }
+        let Self {
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            is_large,
+        } = self;
+        Conversation {
+            id,
+            kind,
+            name,
+            created_at,
+            created_by,
+            input_hash,
+            is_large,
+        }
     }
 }
 
@@ -174,7 +260,10 @@ pub(in crate::store::embedded) struct Head {
 }
 
 impl Head {
-    pub(in crate::store::embedded) fn new(created_at: Timestamp, given_activity: Option<Timestamp>) -> Self {
+    pub(in crate::store::embedded) fn new(
+        created_at: Timestamp,
+        given_activity: Option<Timestamp>,
+    ) -> Self {
         Self {
             last_message: None,
             last_activity: given_activity.unwrap_or(created_at),
@@ -199,7 +288,9 @@ impl Head {
     pub(in crate::store::embedded) fn count(&mut self, id: MessageId) {
         let last = self.last_message.map_or(id, |last| last.max(id));
         self.last_message = Some(last);
-        self.last_activity = self.given_activity.map_or(last.moment(), |given| given.max(last.moment()));
+        self.last_activity = self
+            .given_activity
+            .map_or(last.moment(), |given| given.max(last.moment()));
         self.message_count += 1;
     }
 }
@@ -259,15 +350,26 @@ mod tests {
     use crate::model::{Attachment, Body};
 
     fn message() -> Message {
-        let attachment =
-            Attachment { url: "u".to_owned(), mime_type: "m".to_owned(), name: None, size_bytes: Some(300), width: None, height: Some(2) };
+        let attachment = Attachment {
+            url: "u".to_owned(),
+            mime_type: "m".to_owned(),
+            name: None,
+            size_bytes: Some(300),
+            width: None,
+            height: Some(2),
+        };
         let body = Body::parse("hi".to_owned(), Body::BYTES_MAX, false).unwrap();
         Message {
             conversation: ConversationId(uuid::Uuid::nil()),
             id: MessageId::new(Timestamp::from_micros(7), [3; 8]),
             sender: UserId::parse("al").unwrap(),
             kind: MessageKind::Text,
-            content: Some(Content { body, attachments: vec![attachment], metadata: None, edited_at: Some(Timestamp::from_micros(1)) }),
+            content: Some(Content {
+                body,
+                attachments: vec![attachment],
+                metadata: None,
+                edited_at: Some(Timestamp::from_micros(1)),
+            }),
             reply_to: Some(MessageId::new(Timestamp::ZERO, [0; 8])),
             client_key: Some(IdempotencyKey::parse("k").unwrap()),
             deleted_at: None,
@@ -278,21 +380,32 @@ mod tests {
     #[test]
     fn a_message_comes_back_as_it_was() {
         let message = message();
-        let message = Message { has_reactions: true, ..message };
+        let message = Message {
+            has_reactions: true,
+            ..message
+        };
         let record = MessageRecord::decode(&MessageRecord::encode(&message)).unwrap();
-        assert_eq!(record.into_message(message.conversation, message.id), message);
+        assert_eq!(
+            record.into_message(message.conversation, message.id),
+            message
+        );
     }
 
     #[test]
     fn a_message_lies_on_disk_as_it_always_did() {
         let bytes = MessageRecord::encode(&message());
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let fields = "02616c00000101b21dd2138140000080808080808080".to_owned() + "01016b01026869010175016d0001ac020001020001" + "02";
+        let fields = "02616c00000101b21dd2138140000080808080808080".to_owned()
+            + "01016b01026869010175016d0001ac020001020001"
+            + "02";
         assert_eq!(hex, format!("02{fields}00"));
         // The encoding before reactions existed.
         let first = [&[1], &bytes[1..bytes.len() - 1]].concat();
         let record = MessageRecord::decode(&first).unwrap();
-        assert_eq!(record.into_message(message().conversation, message().id), message());
+        assert_eq!(
+            record.into_message(message().conversation, message().id),
+            message()
+        );
         assert!(MessageRecord::decode(&bytes[..bytes.len() - 1]).is_err());
         assert!(MessageRecord::decode(&[bytes.as_slice(), &[0]].concat()).is_err());
     }
@@ -307,16 +420,31 @@ mod tests {
 
     #[test]
     fn what_is_not_a_value_of_ours_is_refused() {
-        assert!(matches!(decode::<CommitRecord>(&[]), Err(DecodeError::Empty)));
-        assert!(matches!(decode::<CommitRecord>(&[9, 0, 0]), Err(DecodeError::Version(9))));
-        assert!(matches!(decode::<CommitRecord>(&[1, 0, 0, 0]), Err(DecodeError::Trailing)));
+        assert!(matches!(
+            decode::<CommitRecord>(&[]),
+            Err(DecodeError::Empty)
+        ));
+        assert!(matches!(
+            decode::<CommitRecord>(&[9, 0, 0]),
+            Err(DecodeError::Version(9))
+        ));
+        assert!(matches!(
+            decode::<CommitRecord>(&[1, 0, 0, 0]),
+            Err(DecodeError::Trailing)
+        ));
         assert!(matches!(decode_place(&[1, 0]), Err(DecodeError::Length)));
     }
 
     #[test]
     fn registers_sort_like_what_they_hold() {
-        let early = ReadMarker { epoch: 1, up_to: OrderKey::MAX };
-        let late = ReadMarker { epoch: 2, up_to: OrderKey::MIN };
+        let early = ReadMarker {
+            epoch: 1,
+            up_to: OrderKey::MAX,
+        };
+        let late = ReadMarker {
+            epoch: 2,
+            up_to: OrderKey::MIN,
+        };
         assert!(encode_marker(early) < encode_marker(late));
         assert_eq!(decode_marker(&encode_marker(late)).unwrap(), late);
         assert!(encode_place(OrderKey::MIN) < encode_place(OrderKey::MAX));

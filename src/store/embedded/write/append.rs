@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::{ConversationId, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId};
+use crate::model::{
+    ConversationId, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId,
+};
 use crate::store::embedded::cache::state::State;
 use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
 use crate::store::embedded::engine::key::{self, EntryCell};
@@ -14,7 +16,11 @@ use crate::store::embedded::{Embedded, TRIES_MAX, contended};
 use crate::store::{Appended, EarlierSend, NewMessage, Result, Store as _};
 
 impl Embedded {
-    pub(in crate::store::embedded) async fn appended(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Appended> {
+    pub(in crate::store::embedded) async fn appended(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended> {
         if let Some(appended) = self.append_new(conversation, messages).await? {
             return Ok(appended);
         }
@@ -24,21 +30,36 @@ impl Embedded {
             messages
         } else {
             let is_taken = |index: usize| taken.iter().any(|(place, _)| *place == index);
-            free = messages.iter().enumerate().filter(|(index, _)| !is_taken(*index)).map(|(_, new)| new.clone()).collect();
+            free = messages
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| !is_taken(*index))
+                .map(|(_, new)| new.clone())
+                .collect();
             &free
         };
         for _ in 0..TRIES_MAX {
             let state = self.state(conversation).await?;
             let rest = if may_be_kept(&state, messages) {
                 let messages = messages.to_vec();
-                Some(self.read(move |core| not_yet_kept(core, conversation, &messages)).await?)
+                Some(
+                    self.read(move |core| not_yet_kept(core, conversation, &messages))
+                        .await?,
+                )
             } else {
                 None
             };
             let messages = rest.as_deref().unwrap_or(messages);
-            let is_done = messages.is_empty() || self.write(append(&self.inner.core, &state, messages)).await? == Outcome::Done;
+            let is_done = messages.is_empty()
+                || self
+                    .write(append(&self.inner.core, &state, messages))
+                    .await?
+                    == Outcome::Done;
             if is_done {
-                return Ok(Appended { audience: state.audience(), taken });
+                return Ok(Appended {
+                    audience: state.audience(),
+                    taken,
+                });
             }
             self.states().forget(conversation);
         }
@@ -47,7 +68,11 @@ impl Embedded {
 
     /// Fast path for messages that were never stored before, which is nearly always: the committer checks that,
     /// and no read is needed. `None`: a condition failed, and nothing was written.
-    async fn append_new(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Option<Appended>> {
+    async fn append_new(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Option<Appended>> {
         let state = self.state(conversation).await?;
         if messages.is_empty() || may_be_kept(&state, messages) {
             return Ok(None);
@@ -55,7 +80,10 @@ impl Embedded {
         let mut write = append(&self.inner.core, &state, messages);
         write.conditions.extend(unused_keys(messages));
         Ok(match self.write(write).await? {
-            Outcome::Done => Some(Appended { audience: state.audience(), taken: Vec::new() }),
+            Outcome::Done => Some(Appended {
+                audience: state.audience(),
+                taken: Vec::new(),
+            }),
             Outcome::Refused => {
                 self.states().forget(conversation);
                 None
@@ -64,9 +92,17 @@ impl Embedded {
     }
 
     /// Finds the messages whose idempotency key an earlier message used.
-    async fn taken(&self, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<(usize, EarlierSend)>> {
+    async fn taken(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Vec<(usize, EarlierSend)>> {
         let keyed = |(index, new): (usize, &NewMessage)| {
-            Some((index, new.message.id, (new.message.sender.clone(), new.message.client_key.clone()?)))
+            Some((
+                index,
+                new.message.id,
+                (new.message.sender.clone(), new.message.client_key.clone()?),
+            ))
         };
         let keyed: Vec<_> = messages.iter().enumerate().filter_map(keyed).collect();
         if keyed.is_empty() {
@@ -74,10 +110,13 @@ impl Embedded {
         }
         let keys: Vec<_> = keyed.iter().map(|(_, _, key)| key.clone()).collect();
         let earlier = self.earlier_sends(conversation, &keys).await?;
-        let taken = keyed.into_iter().zip(earlier).filter_map(|((index, id, _), earlier)| {
-            let earlier = earlier.filter(|earlier| earlier.message != id)?;
-            Some((index, earlier))
-        });
+        let taken = keyed
+            .into_iter()
+            .zip(earlier)
+            .filter_map(|((index, id, _), earlier)| {
+                let earlier = earlier.filter(|earlier| earlier.message != id)?;
+                Some((index, earlier))
+            });
         Ok(taken.collect())
     }
 }
@@ -88,28 +127,48 @@ fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
     let mut head = state.head;
     let mut ops = Vec::with_capacity(messages.len() * 3 + 72);
     let mut sent: HashMap<&UserId, MessageId> = HashMap::new();
-    for NewMessage { message, input_hash } in messages {
+    for NewMessage {
+        message,
+        input_hash,
+    } in messages
+    {
         head.count(message.id);
-        ops.push(Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message)));
+        ops.push(Op::Put(
+            key::message(id, message.id.order_key()),
+            MessageRecord::encode(message),
+        ));
         // A SYSTEM message moves no marker of its sender.
         if message.kind == MessageKind::Text {
-            sent.entry(&message.sender).and_modify(|last| *last = message.id.max(*last)).or_insert(message.id);
+            sent.entry(&message.sender)
+                .and_modify(|last| *last = message.id.max(*last))
+                .or_insert(message.id);
         }
         if let (Some(client_key), Some(input_hash)) = (&message.client_key, input_hash) {
             ops.extend(send_by_key(message, client_key, *input_hash));
         }
     }
     for (sender, last) in sent {
-        ops.push(Op::Max(key::entry(sender, id, EntryCell::SentUpTo), record::encode_place(last.order_key())));
+        ops.push(Op::Max(
+            key::entry(sender, id, EntryCell::SentUpTo),
+            record::encode_place(last.order_key()),
+        ));
     }
     if let Some(people) = &state.people {
         ops.extend(inbox::keep_busy(&mut head, &state.head, id));
-        ops.extend(inbox::relist(&people.joined, id, state.head.listing(false), head.listing(false)));
+        ops.extend(inbox::relist(
+            &people.joined,
+            id,
+            state.head.listing(false),
+            head.listing(false),
+        ));
     }
     let after = Arc::new(state.with_head(head));
     ops.push(Op::Put(key::head(id), after.head_bytes.clone()));
     let (states, known) = (Arc::clone(&core.states), Arc::clone(&core.known));
-    let kept = messages.iter().map(|new| Arc::clone(&new.message)).collect();
+    let kept = messages
+        .iter()
+        .map(|new| Arc::clone(&new.message))
+        .collect();
     Write {
         ops,
         conditions: vec![Condition::Is(key::head(id), state.head_bytes.clone())],
@@ -123,19 +182,32 @@ fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
 
 /// Whether one of these messages may be stored already: an id after the last message is new.
 fn may_be_kept(state: &State, messages: &[NewMessage]) -> bool {
-    messages.iter().any(|new| state.head.last_message.is_some_and(|last| new.message.id <= last))
+    messages.iter().any(|new| {
+        state
+            .head
+            .last_message
+            .is_some_and(|last| new.message.id <= last)
+    })
 }
 
 /// Conditions that every idempotency key is unused.
 fn unused_keys(messages: &[NewMessage]) -> impl Iterator<Item = Condition> {
     messages.iter().filter_map(|NewMessage { message, .. }| {
         let client_key = message.client_key.as_ref()?;
-        Some(Condition::Absent(key::send_by_key(message.conversation, &message.sender, client_key)))
+        Some(Condition::Absent(key::send_by_key(
+            message.conversation,
+            &message.sender,
+            client_key,
+        )))
     })
 }
 
 /// Filters messages that are stored already: a write of unknown outcome may have succeeded, and must not count twice.
-fn not_yet_kept(core: &ReadContext, conversation: ConversationId, messages: &[NewMessage]) -> Result<Vec<NewMessage>> {
+fn not_yet_kept(
+    core: &ReadContext,
+    conversation: ConversationId,
+    messages: &[NewMessage],
+) -> Result<Vec<NewMessage>> {
     let view = core.view();
     let mut rest = Vec::with_capacity(messages.len());
     for new in messages {
@@ -147,12 +219,26 @@ fn not_yet_kept(core: &ReadContext, conversation: ConversationId, messages: &[Ne
 }
 
 /// Operations that store an idempotency key, with its expiry.
-pub(in crate::store::embedded) fn send_by_key(message: &Message, client_key: &IdempotencyKey, input_hash: InputHash) -> [Op; 2] {
-    let expires_at = message.id.moment().plus_micros(IdempotencyKey::LIFETIME_MICROS);
+pub(in crate::store::embedded) fn send_by_key(
+    message: &Message,
+    client_key: &IdempotencyKey,
+    input_hash: InputHash,
+) -> [Op; 2] {
+    let expires_at = message
+        .id
+        .moment()
+        .plus_micros(IdempotencyKey::LIFETIME_MICROS);
     let key = key::send_by_key(message.conversation, &message.sender, client_key);
     let expiry = key::expiry(&key, expires_at);
-    let record = SendRecord { message: message.id, input_hash, expires_at };
-    [Op::Put(key, record::encode(&record)), Op::Put(expiry, Vec::new())]
+    let record = SendRecord {
+        message: message.id,
+        input_hash,
+        expires_at,
+    };
+    [
+        Op::Put(key, record::encode(&record)),
+        Op::Put(expiry, Vec::new()),
+    ]
 }
 
 pub(in crate::store::embedded) fn earlier_sends(
@@ -163,9 +249,13 @@ pub(in crate::store::embedded) fn earlier_sends(
     let view = core.view();
     let now = core.clock.now();
     let each = |(sender, client_key): &(UserId, IdempotencyKey)| {
-        let record: Option<SendRecord> = view.record(&key::send_by_key(conversation, sender, client_key))?;
+        let record: Option<SendRecord> =
+            view.record(&key::send_by_key(conversation, sender, client_key))?;
         let alive = record.filter(|record| record.expires_at > now);
-        Ok(alive.map(|record| EarlierSend { message: record.message, input_hash: record.input_hash }))
+        Ok(alive.map(|record| EarlierSend {
+            message: record.message,
+            input_hash: record.input_hash,
+        }))
     };
     keys.iter().map(each).collect()
 }

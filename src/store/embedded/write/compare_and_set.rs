@@ -51,9 +51,13 @@ impl Embedded {
     {
         for _ in 0..TRIES_MAX {
             let at = key.clone();
-            let bytes = self.read(move |core| Ok(core.view().get(&at)?.map(|bytes| bytes.to_vec()))).await?;
+            let bytes = self
+                .read(move |core| Ok(core.view().get(&at)?.map(|bytes| bytes.to_vec())))
+                .await?;
             let decoded = bytes.as_deref().map(record::decode).transpose();
-            let before: T = decoded.map_err(|error| corrupt(key.table_name(), error))?.unwrap_or_default();
+            let before: T = decoded
+                .map_err(|error| corrupt(key.table_name(), error))?
+                .unwrap_or_default();
             let after = apply(before.clone());
             if after == before {
                 return Ok(None);

@@ -8,13 +8,17 @@ use std::sync::Arc;
 
 use super::compare_and_set::Plan;
 use super::revision;
-use crate::model::{Change, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId};
+use crate::model::{
+    Change, Conversation, ConversationId, Membership, Message, ReadMarker, Role, UserId,
+};
 use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::{self, People, State, memberships};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::View;
 use crate::store::embedded::engine::key::{self, Cell, EntryCell, Listing};
-use crate::store::embedded::engine::record::{self, ChangeKind, ConversationRecord, Head, MessageRecord, Roster};
+use crate::store::embedded::engine::record::{
+    self, ChangeKind, ConversationRecord, Head, MessageRecord, Roster,
+};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind};
@@ -26,25 +30,42 @@ impl Embedded {
         change: &MembershipChange,
     ) -> Result<Option<Audience>> {
         let change = Arc::new(change.clone());
-        self.carry_out(id, move |core, state| plan(core, state, &change)).await
+        self.carry_out(id, move |core, state| plan(core, state, &change))
+            .await
     }
 
-    pub(in crate::store::embedded) async fn renamed(&self, id: ConversationId, to: &Renaming) -> Result<Audience> {
+    pub(in crate::store::embedded) async fn renamed(
+        &self,
+        id: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
         let to = Arc::new(to.clone());
-        self.carry_out(id, move |core, state| rename(core, state, &to)).await
+        self.carry_out(id, move |core, state| rename(core, state, &to))
+            .await
     }
 }
 
-pub(in crate::store::embedded) fn members(core: &ReadContext, id: ConversationId, users: &[UserId]) -> Result<Option<Members>> {
-    let Some(state) = core.state(id)? else { return Ok(None) };
+pub(in crate::store::embedded) fn members(
+    core: &ReadContext,
+    id: ConversationId,
+    users: &[UserId],
+) -> Result<Option<Members>> {
+    let Some(state) = core.state(id)? else {
+        return Ok(None);
+    };
     let view = core.view();
-    let given = users.iter().map(|user| state.given(&view, user)).collect::<Result<Vec<_>>>()?;
+    let given = users
+        .iter()
+        .map(|user| state.given(&view, user))
+        .collect::<Result<Vec<_>>>()?;
     let successor = match &state.people {
         Some(people) => successor(&state, &people.memberships, users),
         None if state.roster.owner_count > owners(given.iter().flatten()) => None,
         None => successor(&state, &memberships(&view, id)?, users),
     };
-    let counting = |(user, given): (&UserId, Option<Membership>)| given.map(|given| state.as_it_counts(user, given));
+    let counting = |(user, given): (&UserId, Option<Membership>)| {
+        given.map(|given| state.as_it_counts(user, given))
+    };
     Ok(Some(Members {
         conversation: state.conversation.clone(),
         version: state.roster.version,
@@ -54,8 +75,14 @@ pub(in crate::store::embedded) fn members(core: &ReadContext, id: ConversationId
     }))
 }
 
-fn successor(state: &State, memberships: &BTreeMap<UserId, Membership>, without: &[UserId]) -> Option<(UserId, Membership)> {
-    let others = memberships.iter().filter(|(user, _)| !without.contains(user));
+fn successor(
+    state: &State,
+    memberships: &BTreeMap<UserId, Membership>,
+    without: &[UserId],
+) -> Option<(UserId, Membership)> {
+    let others = memberships
+        .iter()
+        .filter(|(user, _)| !without.contains(user));
     let next = state::heir(&state.conversation, others)?;
     let membership = *memberships.get(&next)?;
     Some((next, membership))
@@ -63,10 +90,16 @@ fn successor(state: &State, memberships: &BTreeMap<UserId, Membership>, without:
 
 /// Number of current participants with the stored role OWNER.
 fn owners<'a>(memberships: impl Iterator<Item = &'a Membership>) -> u64 {
-    memberships.filter(|membership| membership.is_joined() && membership.role == Role::Owner).count() as u64
+    memberships
+        .filter(|membership| membership.is_joined() && membership.role == Role::Owner)
+        .count() as u64
 }
 
-fn plan(core: &ReadContext, state: &State, change: &MembershipChange) -> Result<Plan<Option<Audience>>> {
+fn plan(
+    core: &ReadContext,
+    state: &State,
+    change: &MembershipChange,
+) -> Result<Plan<Option<Audience>>> {
     if state.roster.version == Some(change.message.id) {
         return Ok((Some(audience(state)), None));
     }
@@ -74,51 +107,120 @@ fn plan(core: &ReadContext, state: &State, change: &MembershipChange) -> Result<
         return Ok((None, None));
     }
     let view = core.view();
-    let given = change.turns.iter().map(|turn| state.given(&view, &turn.user)).collect::<Result<Vec<_>>>()?;
+    let given = change
+        .turns
+        .iter()
+        .map(|turn| state.given(&view, &turn.user))
+        .collect::<Result<Vec<_>>>()?;
     let before: Vec<_> = given.into_iter().flatten().collect();
     let after = || change.turns.iter().map(|turn| &turn.membership);
-    let joined = |memberships: &mut dyn Iterator<Item = &Membership>| memberships.filter(|one| one.is_joined()).count() as u64;
+    let joined = |memberships: &mut dyn Iterator<Item = &Membership>| {
+        memberships.filter(|one| one.is_joined()).count() as u64
+    };
     let mut head = state.head;
-    head.participant_count = head.participant_count + joined(&mut after()) - joined(&mut before.iter());
-    let owner_count = (state.roster.owner_count + owners(after())).saturating_sub(owners(before.iter()));
-    let roster = Roster { version: Some(change.message.id), owner_count };
-    let is_large = state.conversation.is_large || head.participant_count > Conversation::FAN_OUT_MAX as u64;
-    let conversation = Arc::new(Conversation { is_large, ..(*state.conversation).clone() });
+    head.participant_count =
+        head.participant_count + joined(&mut after()) - joined(&mut before.iter());
+    let owner_count =
+        (state.roster.owner_count + owners(after())).saturating_sub(owners(before.iter()));
+    let roster = Roster {
+        version: Some(change.message.id),
+        owner_count,
+    };
+    let is_large =
+        state.conversation.is_large || head.participant_count > Conversation::FAN_OUT_MAX as u64;
+    let conversation = Arc::new(Conversation {
+        is_large,
+        ..(*state.conversation).clone()
+    });
 
     let mut ops = kept_with(state, &mut head, is_large, &change.message, &change.changes);
-    ops.push(Op::Put(key::roster(conversation.id), record::encode(&roster)));
+    ops.push(Op::Put(
+        key::roster(conversation.id),
+        record::encode(&roster),
+    ));
     if is_large != state.conversation.is_large {
-        ops.push(Op::Put(key::conversation(conversation.id), ConversationRecord::encode(&conversation)));
+        ops.push(Op::Put(
+            key::conversation(conversation.id),
+            ConversationRecord::encode(&conversation),
+        ));
     }
-    let (from, to) = (state.head.listing(state.conversation.is_large), head.listing(is_large));
-    ops.extend(change.turns.iter().flat_map(|turn| turned(turn, &change.message, from, to)));
+    let (from, to) = (
+        state.head.listing(state.conversation.is_large),
+        head.listing(is_large),
+    );
+    ops.extend(
+        change
+            .turns
+            .iter()
+            .flat_map(|turn| turned(turn, &change.message, from, to)),
+    );
     if let Some(people) = &state.people {
-        let turns = |user: &UserId| change.turns.iter().any(|turn| turn.user == *user && turn.kind != TurnKind::Stays);
-        let staying: Vec<_> = people.joined.iter().filter(|user| !turns(user)).cloned().collect();
+        let turns = |user: &UserId| {
+            change
+                .turns
+                .iter()
+                .any(|turn| turn.user == *user && turn.kind != TurnKind::Stays)
+        };
+        let staying: Vec<_> = people
+            .joined
+            .iter()
+            .filter(|user| !turns(user))
+            .cloned()
+            .collect();
         ops.extend(inbox::relist(&staying, conversation.id, from, to));
     }
     let (people, heir) = people_after(&view, state, &conversation, roster, &change.turns)?;
-    let told = Audience { users: state.people.as_ref().and(people.as_ref()).map(|people| people.joined.clone()) };
+    let told = Audience {
+        users: state
+            .people
+            .as_ref()
+            .and(people.as_ref())
+            .map(|people| people.joined.clone()),
+    };
     let people = people.filter(|_| !is_large);
-    let after = State { conversation, people, roster, heir, ..state.with_head(head) };
-    Ok((Some(told), Some(write(core, state, after, ops, &change.message))))
+    let after = State {
+        conversation,
+        people,
+        roster,
+        heir,
+        ..state.with_head(head)
+    };
+    Ok((
+        Some(told),
+        Some(write(core, state, after, ops, &change.message)),
+    ))
 }
 
 /// Operations for one user of the change.
 fn turned(turn: &Turn, message: &Message, from: Listing, to: Listing) -> Vec<Op> {
-    let Turn { user, kind, membership } = turn;
+    let Turn {
+        user,
+        kind,
+        membership,
+    } = turn;
     let id = message.conversation;
-    let mut ops = vec![Op::Put(key::participant(id, user, Cell::Membership), record::encode(membership))];
+    let mut ops = vec![Op::Put(
+        key::participant(id, user, Cell::Membership),
+        record::encode(membership),
+    )];
     match kind {
         TurnKind::Joins => {
             let marker = ReadMarker::at_joining(message.id);
-            ops.push(Op::Max(key::entry(user, id, EntryCell::Marker), record::encode_marker(marker)));
+            ops.push(Op::Max(
+                key::entry(user, id, EntryCell::Marker),
+                record::encode_marker(marker),
+            ));
             ops.push(Op::Put(key::listed(user, id, to), Vec::new()));
         }
         TurnKind::Leaves => ops.push(Op::Delete(key::listed(user, id, from))),
         TurnKind::Stays => return ops,
     }
-    ops.extend(inbox::change(user, id, message.id, ChangeKind::MembershipChanged));
+    ops.extend(inbox::change(
+        user,
+        id,
+        message.id,
+        ChangeKind::MembershipChanged,
+    ));
     ops
 }
 
@@ -135,34 +237,75 @@ fn people_after(
         None if roster.owner_count > 0 => return Ok((None, None)),
         None => memberships(view, conversation.id)?,
     };
-    all.extend(turns.iter().map(|turn| (turn.user.clone(), turn.membership)));
+    all.extend(
+        turns
+            .iter()
+            .map(|turn| (turn.user.clone(), turn.membership)),
+    );
     let heir = state::heir(conversation, &all);
     Ok((Some(Arc::new(People::new(all))), heir))
 }
 
 fn rename(core: &ReadContext, state: &State, to: &Renaming) -> Result<Plan<Audience>> {
     let id = state.conversation.id;
-    if core.view().has(&key::message(id, to.message.id.order_key()))? {
+    if core
+        .view()
+        .has(&key::message(id, to.message.id.order_key()))?
+    {
         return Ok((audience(state), None));
     }
     let is_large = state.conversation.is_large;
-    let conversation = Arc::new(Conversation { name: Some(to.name.clone()), ..(*state.conversation).clone() });
+    let conversation = Arc::new(Conversation {
+        name: Some(to.name.clone()),
+        ..(*state.conversation).clone()
+    });
     let mut head = state.head;
-    let mut ops = kept_with(state, &mut head, is_large, &to.message, std::slice::from_ref(&to.change));
-    ops.push(Op::Put(key::conversation(id), ConversationRecord::encode(&conversation)));
+    let mut ops = kept_with(
+        state,
+        &mut head,
+        is_large,
+        &to.message,
+        std::slice::from_ref(&to.change),
+    );
+    ops.push(Op::Put(
+        key::conversation(id),
+        ConversationRecord::encode(&conversation),
+    ));
     if let Some(people) = &state.people {
-        ops.extend(inbox::relist(&people.joined, id, state.head.listing(is_large), head.listing(is_large)));
+        ops.extend(inbox::relist(
+            &people.joined,
+            id,
+            state.head.listing(is_large),
+            head.listing(is_large),
+        ));
     }
-    let after = State { conversation, ..state.with_head(head) };
-    Ok((audience(state), Some(write(core, state, after, ops, &to.message))))
+    let after = State {
+        conversation,
+        ..state.with_head(head)
+    };
+    Ok((
+        audience(state),
+        Some(write(core, state, after, ops, &to.message)),
+    ))
 }
 
 /// Adds the SYSTEM message and the logged changes, and advances the head.
-fn kept_with(state: &State, head: &mut Head, is_large: bool, message: &Message, changes: &[Change]) -> Vec<Op> {
+fn kept_with(
+    state: &State,
+    head: &mut Head,
+    is_large: bool,
+    message: &Message,
+    changes: &[Change],
+) -> Vec<Op> {
     let id = state.conversation.id;
     head.count(message.id);
-    head.newest_change = head.newest_change.max(changes.iter().map(|change| change.id).max());
-    let mut ops = vec![Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message))];
+    head.newest_change = head
+        .newest_change
+        .max(changes.iter().map(|change| change.id).max());
+    let mut ops = vec![Op::Put(
+        key::message(id, message.id.order_key()),
+        MessageRecord::encode(message),
+    )];
     ops.extend(changes.iter().flat_map(|change| revision::log(id, change)));
     if !is_large {
         ops.extend(inbox::keep_busy(head, &state.head, id));
@@ -171,10 +314,18 @@ fn kept_with(state: &State, head: &mut Head, is_large: bool, message: &Message, 
 }
 
 fn audience(state: &State) -> Audience {
-    Audience { users: state.people.as_ref().map(|people| people.joined.clone()) }
+    Audience {
+        users: state.people.as_ref().map(|people| people.joined.clone()),
+    }
 }
 
-fn write(core: &ReadContext, before: &State, after: State, mut ops: Vec<Op>, message: &Message) -> Write {
+fn write(
+    core: &ReadContext,
+    before: &State,
+    after: State,
+    mut ops: Vec<Op>,
+    message: &Message,
+) -> Write {
     let head = key::head(before.conversation.id);
     ops.push(Op::Put(head.clone(), after.head_bytes.clone()));
     let (states, after) = (core.states.clone(), Arc::new(after));

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::compare_and_set::Plan;
 use super::revision;
-use crate::model::{Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, UserId};
+use crate::model::{
+    Change, ConversationId, Direction, Emoji, Message, MessageId, Reaction, UserId,
+};
 use crate::store::Result;
 use crate::store::embedded::Embedded;
 use crate::store::embedded::cache::state::State;
@@ -25,14 +27,25 @@ impl Embedded {
         change: &Change,
     ) -> Result<Option<Arc<Message>>> {
         let (emoji, change) = (emoji.clone(), change.clone());
-        self.carry_out(id, move |core, state| plan(core, state, &emoji, is_on, &change)).await
+        self.carry_out(id, move |core, state| {
+            plan(core, state, &emoji, is_on, &change)
+        })
+        .await
     }
 }
 
 /// Plans a reaction, on the condition that the head is that of `state`: no concurrent deletion slips in.
-fn plan(core: &ReadContext, state: &State, emoji: &Emoji, is_on: bool, change: &Change) -> Result<Plan<Option<Arc<Message>>>> {
+fn plan(
+    core: &ReadContext,
+    state: &State,
+    emoji: &Emoji,
+    is_on: bool,
+    change: &Change,
+) -> Result<Plan<Option<Arc<Message>>>> {
     let id = state.conversation.id;
-    let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
+    let Some(present) = core.view().message(id, change.message)? else {
+        return Ok((None, None));
+    };
     if present.deleted_at.is_some() {
         return Ok((Some(Arc::new(present)), None));
     }
@@ -40,14 +53,23 @@ fn plan(core: &ReadContext, state: &State, emoji: &Emoji, is_on: bool, change: &
     head.newest_change = head.newest_change.max(Some(change.id));
     let after = Arc::new(state.with_head(head));
     let mut ops = vec![
-        Op::Put(key::reaction(id, change.message, emoji, &change.user), record::encode(&is_on)),
+        Op::Put(
+            key::reaction(id, change.message, emoji, &change.user),
+            record::encode(&is_on),
+        ),
         Op::Put(key::head(id), after.head_bytes.clone()),
     ];
     ops.extend(revision::log(id, change));
     let is_first = !present.has_reactions;
-    let message = Message { has_reactions: true, ..present };
+    let message = Message {
+        has_reactions: true,
+        ..present
+    };
     if is_first {
-        ops.push(Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(&message)));
+        ops.push(Op::Put(
+            key::message(id, message.id.order_key()),
+            MessageRecord::encode(&message),
+        ));
     }
     let states = Arc::clone(&core.states);
     let write = Write {
@@ -65,11 +87,19 @@ pub(in crate::store::embedded) fn reactions(
     messages: &[(ConversationId, MessageId)],
 ) -> Result<Vec<Vec<Reaction>>> {
     let view = core.view();
-    messages.iter().map(|(conversation, message)| of_message(&view, viewer, *conversation, *message)).collect()
+    messages
+        .iter()
+        .map(|(conversation, message)| of_message(&view, viewer, *conversation, *message))
+        .collect()
 }
 
 /// Reads emoji by emoji. If one has more users than the count's cap, the scan seeks past all of them.
-fn of_message(view: &View<'_>, viewer: &UserId, conversation: ConversationId, message: MessageId) -> Result<Vec<Reaction>> {
+fn of_message(
+    view: &View<'_>,
+    viewer: &UserId,
+    conversation: ConversationId,
+    message: MessageId,
+) -> Result<Vec<Reaction>> {
     let mut found = Vec::new();
     let mut rest = key::reactions(conversation, message);
     while let Some(row) = view.scan(rest.clone(), Direction::Forward).next() {
@@ -81,12 +111,26 @@ fn of_message(view: &View<'_>, viewer: &UserId, conversation: ConversationId, me
     Ok(found)
 }
 
-fn of_emoji(view: &View<'_>, viewer: &UserId, of: (ConversationId, MessageId), emoji: Emoji) -> Result<Reaction> {
+fn of_emoji(
+    view: &View<'_>,
+    viewer: &UserId,
+    of: (ConversationId, MessageId),
+    emoji: Emoji,
+) -> Result<Reaction> {
     let (conversation, message) = of;
-    let rows = view.scan(key::reactions_of(conversation, message, &emoji), Direction::Forward);
+    let rows = view.scan(
+        key::reactions_of(conversation, message, &emoji),
+        Direction::Forward,
+    );
     let own = key::reaction(conversation, message, &emoji, viewer);
     let has_viewer = view.record::<bool>(&own)?.unwrap_or(false);
-    let mut reaction = Reaction { emoji, count: 0, is_capped: false, has_viewer, users: Vec::new() };
+    let mut reaction = Reaction {
+        emoji,
+        count: 0,
+        is_capped: false,
+        has_viewer,
+        users: Vec::new(),
+    };
     for (looked_at, row) in rows.take(Reaction::ROWS_MAX).enumerate() {
         let (key, value) = row?;
         if record::decode(&value).map_err(|error| corrupt(TABLE, error))? {

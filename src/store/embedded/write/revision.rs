@@ -9,7 +9,9 @@ use crate::store::embedded::cache::state::{State, States};
 use crate::store::embedded::engine::committer::{Condition, Op, Write};
 use crate::store::embedded::engine::db::{KeyError, corrupt};
 use crate::store::embedded::engine::key;
-use crate::store::embedded::engine::record::{self, ChangeKind, ConversationChangeRecord, MessageRecord};
+use crate::store::embedded::engine::record::{
+    self, ChangeKind, ConversationChangeRecord, MessageRecord,
+};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::{Audience, Result, Revised};
@@ -22,43 +24,81 @@ impl Embedded {
         change: &Change,
     ) -> Result<Option<Revised>> {
         let (revision, change) = (revision.clone(), change.clone());
-        self.carry_out(id, move |core, state| plan(core, state, &revision, &change)).await
+        self.carry_out(id, move |core, state| plan(core, state, &revision, &change))
+            .await
     }
 }
 
 /// Plans a revision, on the condition that the head is that of `state`. `None` if no such message exists.
-fn plan(core: &ReadContext, state: &State, revision: &Revision, change: &Change) -> Result<Plan<Option<Revised>>> {
+fn plan(
+    core: &ReadContext,
+    state: &State,
+    revision: &Revision,
+    change: &Change,
+) -> Result<Plan<Option<Revised>>> {
     let id = state.conversation.id;
-    let Some(present) = core.view().message(id, change.message)? else { return Ok((None, None)) };
+    let Some(present) = core.view().message(id, change.message)? else {
+        return Ok((None, None));
+    };
     let revised = |message, users| {
-        let audience = Audience { users: state.people.is_some().then_some(users) };
-        Some(Revised { message: Arc::new(message), audience })
+        let audience = Audience {
+            users: state.people.is_some().then_some(users),
+        };
+        Some(Revised {
+            message: Arc::new(message),
+            audience,
+        })
     };
     if present.deleted_at.is_some() {
         return Ok((revised(present, Arc::default()), None));
     }
     let message = match revision {
-        Revision::Content(content) => Message { content: Some(content.clone()), ..present },
-        Revision::Deletion => Message { content: None, deleted_at: Some(change.id.moment()), ..present },
+        Revision::Content(content) => Message {
+            content: Some(content.clone()),
+            ..present
+        },
+        Revision::Deletion => Message {
+            content: None,
+            deleted_at: Some(change.id.moment()),
+            ..present
+        },
     };
     // A deletion may change unread counts. An edit shows in the inbox only if the message is the last one.
-    let is_shown = *revision == Revision::Deletion || state.head.last_message == Some(change.message);
-    let users = state.people.as_ref().filter(|_| is_shown).map_or_else(Arc::default, |people| people.joined.clone());
+    let is_shown =
+        *revision == Revision::Deletion || state.head.last_message == Some(change.message);
+    let users = state
+        .people
+        .as_ref()
+        .filter(|_| is_shown)
+        .map_or_else(Arc::default, |people| people.joined.clone());
     let write = write(&core.states, state, &message, &users, change);
     Ok((revised(message, users), Some(write)))
 }
 
-fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId], change: &Change) -> Write {
+fn write(
+    states: &Arc<States>,
+    state: &State,
+    message: &Message,
+    users: &[UserId],
+    change: &Change,
+) -> Write {
     let id = state.conversation.id;
     let mut head = state.head;
     head.newest_change = head.newest_change.max(Some(change.id));
     let after = Arc::new(state.with_head(head));
     let mut ops = vec![
-        Op::Put(key::message(id, message.id.order_key()), MessageRecord::encode(message)),
+        Op::Put(
+            key::message(id, message.id.order_key()),
+            MessageRecord::encode(message),
+        ),
         Op::Put(key::head(id), after.head_bytes.clone()),
     ];
     ops.extend(log(id, change));
-    ops.extend(users.iter().flat_map(|user| inbox::change(user, id, change.id, ChangeKind::MessageChanged)));
+    ops.extend(
+        users
+            .iter()
+            .flat_map(|user| inbox::change(user, id, change.id, ChangeKind::MessageChanged)),
+    );
     let states = states.clone();
     Write {
         ops,
@@ -71,9 +111,22 @@ fn write(states: &Arc<States>, state: &State, message: &Message, users: &[UserId
 /// Operations that log a change of a conversation, with its expiry.
 pub(in crate::store::embedded) fn log(id: ConversationId, change: &Change) -> [Op; 2] {
     let key = key::change_of_conversation(id, change.id.order_key());
-    let expiry = key::expiry(&key, change.id.moment().plus_micros(inbox::CHANGE_LIFETIME_MICROS));
-    let entry = ConversationChangeRecord { kind: change.kind, message: change.message, user: change.user.clone() };
-    [Op::Put(key, record::encode(&entry)), Op::Put(expiry, Vec::new())]
+    let expiry = key::expiry(
+        &key,
+        change
+            .id
+            .moment()
+            .plus_micros(inbox::CHANGE_LIFETIME_MICROS),
+    );
+    let entry = ConversationChangeRecord {
+        kind: change.kind,
+        message: change.message,
+        user: change.user.clone(),
+    };
+    [
+        Op::Put(key, record::encode(&entry)),
+        Op::Put(expiry, Vec::new()),
+    ]
 }
 
 pub(in crate::store::embedded) fn changes(
@@ -86,8 +139,20 @@ pub(in crate::store::embedded) fn changes(
     let each = |row: Result<(fjall::Slice, fjall::Slice)>| {
         let (key, value) = row?;
         let id = key::change_id(&key).ok_or_else(|| corrupt("changes", KeyError))?;
-        let record: ConversationChangeRecord = record::decode(&value).map_err(|error| corrupt("changes", error))?;
-        Ok(Change { id, kind: record.kind, message: record.message, user: record.user })
+        let record: ConversationChangeRecord =
+            record::decode(&value).map_err(|error| corrupt("changes", error))?;
+        Ok(Change {
+            id,
+            kind: record.kind,
+            message: record.message,
+            user: record.user,
+        })
     };
-    view.scan(key::changes_of_conversation_after(conversation, after), Direction::Forward).take(limit).map(each).collect()
+    view.scan(
+        key::changes_of_conversation_after(conversation, after),
+        Direction::Forward,
+    )
+    .take(limit)
+    .map(each)
+    .collect()
 }

@@ -55,23 +55,70 @@ pub(in crate::store::embedded) fn user(id: &UserId) -> Key {
     rows(Tag::User, &[id.as_str().as_bytes()])
 }
 
-pub(in crate::store::embedded) fn send_by_key(conversation: ConversationId, sender: &UserId, key: &IdempotencyKey) -> Key {
-    rows(Tag::SendByKey, &[conversation.0.as_bytes(), &name(sender), key.as_str().as_bytes()])
+pub(in crate::store::embedded) fn send_by_key(
+    conversation: ConversationId,
+    sender: &UserId,
+    key: &IdempotencyKey,
+) -> Key {
+    rows(
+        Tag::SendByKey,
+        &[
+            conversation.0.as_bytes(),
+            &name(sender),
+            key.as_str().as_bytes(),
+        ],
+    )
 }
 
 // Reactions: conversation ‖ order key ‖ emoji ‖ 0 ‖ name ‖ 0. No emoji holds a zero byte.
 
-pub(in crate::store::embedded) fn reaction(conversation: ConversationId, message: MessageId, emoji: &Emoji, user: &UserId) -> Key {
-    rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0], &name(user)])
+pub(in crate::store::embedded) fn reaction(
+    conversation: ConversationId,
+    message: MessageId,
+    emoji: &Emoji,
+    user: &UserId,
+) -> Key {
+    rows(
+        Tag::Reaction,
+        &[
+            conversation.0.as_bytes(),
+            &message.order_key().0,
+            emoji.as_str().as_bytes(),
+            &[0],
+            &name(user),
+        ],
+    )
 }
 
-pub(in crate::store::embedded) fn reactions(conversation: ConversationId, message: MessageId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0]).bytes)
+pub(in crate::store::embedded) fn reactions(
+    conversation: ConversationId,
+    message: MessageId,
+) -> Span {
+    Span::of_prefix(
+        Table::Rows,
+        rows(
+            Tag::Reaction,
+            &[conversation.0.as_bytes(), &message.order_key().0],
+        )
+        .bytes,
+    )
 }
 
 /// Range of the reactions with one emoji.
-pub(in crate::store::embedded) fn reactions_of(conversation: ConversationId, message: MessageId, emoji: &Emoji) -> Span {
-    let key = rows(Tag::Reaction, &[conversation.0.as_bytes(), &message.order_key().0, emoji.as_str().as_bytes(), &[0]]);
+pub(in crate::store::embedded) fn reactions_of(
+    conversation: ConversationId,
+    message: MessageId,
+    emoji: &Emoji,
+) -> Span {
+    let key = rows(
+        Tag::Reaction,
+        &[
+            conversation.0.as_bytes(),
+            &message.order_key().0,
+            emoji.as_str().as_bytes(),
+            &[0],
+        ],
+    );
     Span::of_prefix(Table::Rows, key.bytes)
 }
 
@@ -83,14 +130,19 @@ pub(in crate::store::embedded) fn reactions_after(
 ) -> Span {
     let all = reactions(conversation, message);
     match after {
-        Some((emoji, user)) => all.behind(&Span::of_key(reaction(conversation, message, emoji, user))),
+        Some((emoji, user)) => {
+            all.behind(&Span::of_key(reaction(conversation, message, emoji, user)))
+        }
         None => all,
     }
 }
 
 /// Range of the reactions of all messages of a conversation.
 pub(in crate::store::embedded) fn reactions_in(conversation: ConversationId) -> Span {
-    Span::of_prefix(Table::Rows, rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes)
+    Span::of_prefix(
+        Table::Rows,
+        rows(Tag::Reaction, &[conversation.0.as_bytes()]).bytes,
+    )
 }
 
 /// Parses the message of a reaction key.
@@ -108,9 +160,19 @@ pub(in crate::store::embedded) fn reaction_of(bytes: &[u8]) -> Option<(Emoji, Us
 }
 
 /// Key of the row that lists a conversation in a user's inbox.
-pub(in crate::store::embedded) fn listed(user: &UserId, conversation: ConversationId, listing: Listing) -> Key {
+pub(in crate::store::embedded) fn listed(
+    user: &UserId,
+    conversation: ConversationId,
+    listing: Listing,
+) -> Key {
     match listing {
-        Listing::Active(activity) => super::activity(user, &InboxKey { activity, conversation }),
+        Listing::Active(activity) => super::activity(
+            user,
+            &InboxKey {
+                activity,
+                conversation,
+            },
+        ),
         Listing::Busy => rows(Tag::BusyByUser, &[&name(user), conversation.0.as_bytes()]),
         Listing::Large => rows(Tag::LargeByUser, &[&name(user), conversation.0.as_bytes()]),
     }
@@ -128,7 +190,9 @@ pub(in crate::store::embedded) fn busy_conversation(id: ConversationId) -> Key {
 /// Parses a key of [`busy_conversation`]. `None` for any other key.
 pub(in crate::store::embedded) fn busy_conversation_id(key: &Key) -> Option<ConversationId> {
     match (key.table, key.bytes.split_first()) {
-        (Table::Rows, Some((&tag, id))) if tag == Tag::Busy as u8 => conversation_id(id.try_into().ok()?),
+        (Table::Rows, Some((&tag, id))) if tag == Tag::Busy as u8 => {
+            conversation_id(id.try_into().ok()?)
+        }
         _ => None,
     }
 }
@@ -145,7 +209,11 @@ pub(in crate::store::embedded) fn listed_id(bytes: &[u8]) -> Option<Conversation
 // Whole lists, for export and verification.
 
 pub(in crate::store::embedded) fn all_activities() -> Span {
-    Span { table: Table::Activity, start: Vec::new(), end: vec![0xff; 64] }
+    Span {
+        table: Table::Activity,
+        start: Vec::new(),
+        end: vec![0xff; 64],
+    }
 }
 
 pub(in crate::store::embedded) fn all_busy() -> Span {
@@ -164,7 +232,10 @@ pub(in crate::store::embedded) fn all_pairs() -> Span {
 pub(in crate::store::embedded) fn behind(span: Span, bytes: Option<Vec<u8>>) -> Span {
     match bytes {
         Some(bytes) => {
-            let key = Key { table: span.table, bytes };
+            let key = Key {
+                table: span.table,
+                bytes,
+            };
             span.behind(&Span::of_key(key))
         }
         None => span,
@@ -173,9 +244,17 @@ pub(in crate::store::embedded) fn behind(span: Span, bytes: Option<Vec<u8>>) -> 
 
 /// Parses a list row into its user and its conversation.
 pub(in crate::store::embedded) fn listing_of(row: &Key) -> Option<(UserId, ConversationId)> {
-    let named = if row.table == Table::Activity { &row.bytes[..] } else { row.bytes.get(1..)? };
+    let named = if row.table == Table::Activity {
+        &row.bytes[..]
+    } else {
+        row.bytes.get(1..)?
+    };
     let (user, _) = split_name(named)?;
-    let id = if row.table == Table::Activity { inbox_key(&row.bytes)?.conversation } else { listed_id(&row.bytes)? };
+    let id = if row.table == Table::Activity {
+        inbox_key(&row.bytes)?.conversation
+    } else {
+        listed_id(&row.bytes)?
+    };
     Some((user, id))
 }
 
@@ -184,23 +263,38 @@ pub(in crate::store::embedded) fn listing_of(row: &Key) -> Option<(UserId, Conve
 pub(in crate::store::embedded) const HOUR_MICROS: i64 = 3_600 * 1_000_000;
 
 fn hour(moment: Timestamp) -> u32 {
-    u32::try_from(moment.micros() / HOUR_MICROS).expect("the year 9999 lies within 71 million hours of 1970")
+    u32::try_from(moment.micros() / HOUR_MICROS)
+        .expect("the year 9999 lies within 71 million hours of 1970")
 }
 
 pub(in crate::store::embedded) fn expiry(of: &Key, expires_at: Timestamp) -> Key {
-    rows(Tag::Expiry, &[&(hour(expires_at) + 1).to_be_bytes(), &[of.table as u8], &of.bytes])
+    rows(
+        Tag::Expiry,
+        &[
+            &(hour(expires_at) + 1).to_be_bytes(),
+            &[of.table as u8],
+            &of.bytes,
+        ],
+    )
 }
 
 /// Range of everything that has expired.
 pub(in crate::store::embedded) fn expired(now: Timestamp) -> Span {
     let start = rows(Tag::Expiry, &[]).bytes;
     let end = rows(Tag::Expiry, &[&(hour(now) + 1).to_be_bytes()]).bytes;
-    Span { table: Table::Rows, start, end }
+    Span {
+        table: Table::Rows,
+        start,
+        end,
+    }
 }
 
 /// Parses the key that a row of [`expired`] refers to.
 pub(in crate::store::embedded) fn expired_key(bytes: &[u8]) -> Option<Key> {
     let (table, key) = bytes.get(5..)?.split_first()?;
     let table = *Table::ALL.get(usize::from(*table))?;
-    Some(Key { table, bytes: key.to_vec() })
+    Some(Key {
+        table,
+        bytes: key.to_vec(),
+    })
 }
