@@ -9,11 +9,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use jsonwebtoken::Algorithm;
+use parking_lot::RwLock;
 
 use super::KeyError;
 use super::exposure::{self, Content};
@@ -80,14 +81,11 @@ impl Keyring {
     }
 
     pub(super) fn keys(&self) -> Arc<[Key]> {
-        Arc::clone(&self.keys.read().expect("no panic while the keys are held"))
+        Arc::clone(&self.keys.read())
     }
 
     pub(super) fn fault(&self) -> Option<String> {
-        self.fault
-            .read()
-            .expect("no panic while the fault is held")
-            .clone()
+        self.fault.read().clone()
     }
 
     /// A token came that no key fits: the files may have another one by now.
@@ -175,13 +173,10 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
             .count();
         let Some(ring) = ring.upgrade() else { return };
         if changed > 0 {
-            *ring.keys.write().expect("no panic while the keys are held") = all(&files);
+            *ring.keys.write() = all(&files);
         }
         let fault = files.iter().find_map(|file| file.fault.clone());
-        *ring
-            .fault
-            .write()
-            .expect("no panic while the fault is held") = fault;
+        *ring.fault.write() = fault;
         drop(ring);
         thread::sleep(LOOK_AGAIN);
     }

@@ -8,8 +8,9 @@ mod peer_queue;
 mod signal;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
@@ -93,13 +94,9 @@ pub enum Received {
     Lagged,
 }
 
-fn lock(topics: &Mutex<Topics>) -> MutexGuard<'_, Topics> {
-    topics.lock().expect("no panic while holding the topics")
-}
-
 impl Bus {
     fn topics(&self) -> MutexGuard<'_, Topics> {
-        lock(&self.topics)
+        self.topics.lock()
     }
 
     /// Sends a signal to the other servers, best effort. Without peers it does nothing.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
 use futures_util::StreamExt;
 use futures_util::stream::{AbortHandle, Abortable, SelectAll};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::Bus;
@@ -130,7 +131,7 @@ fn on_event(peers: &PeerQueue, event: &Event) {
 struct NatsLink {
     client: Client,
     prefix: String,
-    topics: Weak<std::sync::Mutex<super::Topics>>,
+    topics: Weak<Mutex<super::Topics>>,
     peers: Arc<PeerQueue>,
     /// Handles that unsubscribe from the subject of a topic.
     subjects: HashMap<Topic, AbortHandle>,
@@ -187,7 +188,7 @@ impl NatsLink {
             let is_wanted = self
                 .topics
                 .upgrade()
-                .is_some_and(|topics| super::lock(&topics).by_name.contains_key(&topic));
+                .is_some_and(|topics| topics.lock().by_name.contains_key(&topic));
             if !is_wanted {
                 if let Some(handle) = self.subjects.remove(&topic) {
                     handle.abort();

@@ -4,8 +4,8 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::signal::Signal;
@@ -35,7 +35,7 @@ struct SignalQueue {
 
 impl SignalQueue {
     fn lock(&self) -> MutexGuard<'_, (VecDeque<Signal>, HashSet<Signal>)> {
-        self.waiting.lock().expect("no panic while holding signals")
+        self.waiting.lock()
     }
 
     /// False if the queue is full.
@@ -120,19 +120,11 @@ impl PeerQueue {
     }
 
     pub(super) fn add_changed_topic(&self, topic: &Topic) {
-        self.changed_topics
-            .lock()
-            .expect("no panic while holding topics")
-            .insert(topic.clone());
+        self.changed_topics.lock().insert(topic.clone());
         self.topics_changed.notify_one();
     }
 
     pub(super) fn take_changed_topics(&self) -> HashSet<Topic> {
-        std::mem::take(
-            &mut self
-                .changed_topics
-                .lock()
-                .expect("no panic while holding topics"),
-        )
+        std::mem::take(&mut self.changed_topics.lock())
     }
 }

@@ -6,8 +6,10 @@
 //! beyond the smallest of those.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use crate::clock::{Clock, IdGenerator};
 use crate::model::{OrderKey, TimeUuid, Timestamp};
@@ -44,7 +46,7 @@ impl Horizon {
     /// Gives `count` ids, ascending, which are under way until they are dropped: after what they stand for was told.
     pub(super) fn begin(&self, count: usize) -> Ids {
         debug_assert!(count > 0, "a batch has an id");
-        let mut under_way = self.under_way.lock().expect("no panic while giving ids");
+        let mut under_way = self.under_way.lock();
         let now = self.clock.now();
         let ids: Vec<_> = (0..count).map(|_| self.ids.next(now)).collect();
         under_way.insert(ids[0]);
@@ -70,7 +72,7 @@ impl Horizon {
     }
 
     fn settled_here(&self, own: Option<TimeUuid>) -> OrderKey {
-        let under_way = self.under_way.lock().expect("no panic while giving ids");
+        let under_way = self.under_way.lock();
         match under_way.iter().find(|id| Some(**id) != own) {
             Some(first) => first.order_key().before(),
             None => {
@@ -120,11 +122,7 @@ impl Ids {
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        self.horizon
-            .under_way
-            .lock()
-            .expect("no panic while giving ids")
-            .remove(&self.ids[0]);
+        self.horizon.under_way.lock().remove(&self.ids[0]);
     }
 }
 

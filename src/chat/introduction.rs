@@ -5,11 +5,12 @@
 //! user acts there.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard};
+
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{Chat, Error, Result};
@@ -43,7 +44,7 @@ impl Default for ConversationCounts {
 
 impl ConversationCounts {
     fn users(&self) -> MutexGuard<'_, LruCache<UserId, Counted>> {
-        self.0.lock().expect("no panic while holding counts")
+        self.0.lock()
     }
 
     /// Remembered count, unless it has expired.

@@ -5,9 +5,10 @@
 //! as far as it goes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
@@ -97,7 +98,7 @@ impl<T: Piece> Joined<T> {
 
     /// The one that begins nearest before the place. Failures are shared by those who waited for them, and by nobody else.
     fn find(&self, question: &Question) -> Option<Arc<Read<T>>> {
-        let reads = self.0.lock().expect("no panic while holding the reads");
+        let reads = self.0.lock();
         let is_wanted = |read: &&Arc<Read<T>>| {
             let is_near = read.conversation == question.conversation
                 && read.from <= question.from
@@ -130,7 +131,7 @@ impl<T: Piece> Joined<T> {
             at: Instant::now(),
             outcome: OnceCell::new(),
         });
-        let mut reads = self.0.lock().expect("no panic while holding the reads");
+        let mut reads = self.0.lock();
         while reads.len() >= READS_MAX
             || reads
                 .front()

@@ -6,9 +6,10 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -84,10 +85,7 @@ const FINISH_MAX: Duration = Duration::from_secs(30);
 impl Lanes {
     /// Conversations that a task works for, and jobs that wait in their queues.
     pub(super) fn waiting(&self) -> (usize, usize) {
-        let queues = self
-            .queues
-            .lock()
-            .expect("no panic while holding the queues");
+        let queues = self.queues.lock();
         (
             queues.len(),
             queues.values().map(|queue| queue.jobs.len()).sum(),
@@ -154,12 +152,7 @@ impl Chat {
 
     /// Whether the job was still waiting: now it is not, and will not be done.
     fn take_back(&self, conversation: ConversationId, number: u64) -> bool {
-        let mut queues = self
-            .0
-            .lanes
-            .queues
-            .lock()
-            .expect("no panic while holding the queues");
+        let mut queues = self.0.lanes.queues.lock();
         let Some(queue) = queues.get_mut(&conversation) else {
             return false;
         };
@@ -174,12 +167,7 @@ impl Chat {
     /// The number of the job.
     fn enqueue(&self, conversation: ConversationId, user: UserId, work: Work) -> Result<u64> {
         let bounds = &self.0.bounds;
-        let mut queues = self
-            .0
-            .lanes
-            .queues
-            .lock()
-            .expect("no panic while holding the queues");
+        let mut queues = self.0.lanes.queues.lock();
         let (queue, is_new) = match queues.entry(conversation) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => (entry.insert(Queue::default()), true),
@@ -243,13 +231,7 @@ impl Worker {
 
     /// What is done next. `None` when there is nothing: then the queue is gone, and the next job starts a new task.
     fn take(&self) -> Option<Batch> {
-        let mut queues = self
-            .chat
-            .0
-            .lanes
-            .queues
-            .lock()
-            .expect("no panic while holding the queues");
+        let mut queues = self.chat.0.lanes.queues.lock();
         let queue = queues.get_mut(&self.conversation)?;
         let mut sends = Vec::new();
         let mut bytes = 0;
@@ -371,10 +353,8 @@ impl Worker {
 impl Drop for Worker {
     /// Only a panic leaves a queue behind: its jobs end with their outcome unknown, and the next send begins anew.
     fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Ok(mut queues) = self.chat.0.lanes.queues.lock()
-        {
-            queues.remove(&self.conversation);
+        if std::thread::panicking() {
+            self.chat.0.lanes.queues.lock().remove(&self.conversation);
         }
     }
 }

@@ -14,12 +14,13 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::conversation_updates::is_seen_in;
@@ -494,11 +495,7 @@ impl Look<'_> {
         };
         let mut changed: HashMap<ConversationId, TimeUuid> = HashMap::new();
         for (id, conversation) in log {
-            let is_new = self
-                .logged
-                .lock()
-                .expect("no panic while holding what was told")
-                .insert((user.clone(), id));
+            let is_new = self.logged.lock().insert((user.clone(), id));
             if is_new || is_last {
                 let newest = changed.entry(conversation).or_insert(id);
                 *newest = id.max(*newest);
@@ -535,11 +532,7 @@ impl Look<'_> {
             return Ok(());
         }
         let places = (participant.read_up_to, participant.delivered_up_to);
-        let before = self
-            .markers
-            .lock()
-            .expect("no panic while holding markers")
-            .put(key, places);
+        let before = self.markers.lock().put(key, places);
         if before != Some(places) {
             let settled = chat.0.horizon.settled();
             // It has no place in the order, so that any one will do.

@@ -7,10 +7,11 @@
 //! and when they are asked. Who was not heard of for a while is gone. Without, other servers know of a user only what is kept.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -212,9 +213,7 @@ impl Keeper {
 
 impl Hall {
     fn users(&self) -> MutexGuard<'_, Users> {
-        self.users
-            .lock()
-            .expect("no panic while holding who is here")
+        self.users.lock()
     }
 
     fn arrive(&self, user: &UserId) {

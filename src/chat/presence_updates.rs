@@ -7,11 +7,12 @@
 //! conversations, and two looks a second are made for all streams of a user.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{pending, select_all};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
 use super::access::LOOK_EVERY;
@@ -111,7 +112,7 @@ impl FollowedNames {
 }
 
 fn names(users: &Mutex<HashMap<UserId, usize>>) -> MutexGuard<'_, HashMap<UserId, usize>> {
-    users.lock().expect("no panic while holding counts")
+    users.lock()
 }
 
 impl Drop for Names {

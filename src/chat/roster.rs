@@ -5,10 +5,11 @@
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::access::LOOK_EVERY;
@@ -60,17 +61,13 @@ impl Default for Rosters {
 
 impl Rosters {
     fn desk(&self, conversation: ConversationId) -> Arc<Desk> {
-        let mut desks = self.0.lock().expect("no panic while holding the rosters");
+        let mut desks = self.0.lock();
         Arc::clone(desks.get_or_insert(conversation, Arc::default))
     }
 
     /// The same, where there is one.
     fn known(&self, conversation: ConversationId) -> Option<Arc<Desk>> {
-        self.0
-            .lock()
-            .expect("no panic while holding the rosters")
-            .peek(&conversation)
-            .map(Arc::clone)
+        self.0.lock().peek(&conversation).map(Arc::clone)
     }
 }
 

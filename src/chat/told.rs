@@ -2,7 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::model::TimeUuid;
 
@@ -50,16 +51,10 @@ pub(super) struct Told(Mutex<Recent<TimeUuid>>);
 
 impl Told {
     pub(super) fn insert(&self, id: TimeUuid) -> bool {
-        self.0
-            .lock()
-            .expect("no panic while holding what was told")
-            .insert(id)
+        self.0.lock().insert(id)
     }
 
     pub(super) fn contains(&self, id: TimeUuid) -> bool {
-        self.0
-            .lock()
-            .expect("no panic while holding what was told")
-            .contains(&id)
+        self.0.lock().contains(&id)
     }
 }

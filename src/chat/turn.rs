@@ -4,9 +4,10 @@
 //! with many streams stands in the line of all with a few of them only. Who waits too long is told to come back.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -73,7 +74,7 @@ impl Line {
     }
 
     fn own(&self, user: &UserId) -> (Own, Arc<Semaphore>) {
-        let mut users = lock(&self.users);
+        let mut users = self.users.lock();
         let line = users
             .entry(user.clone())
             .or_insert_with(|| Arc::new(Semaphore::new(self.user_max)));
@@ -92,7 +93,7 @@ impl Line {
 impl Drop for Own {
     fn drop(&mut self) {
         drop(self.place.take());
-        let mut users = lock(&self.users);
+        let mut users = self.users.lock();
         // While the map is held nobody comes, and of two that go one is the last.
         drop(self.line.take());
         if users
@@ -106,10 +107,6 @@ impl Drop for Own {
 
 fn closed<T, E: std::fmt::Debug>(acquired: Result<T, E>) -> T {
     acquired.expect("no line is ever closed")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic while the lines are held")
 }
 
 #[cfg(test)]
@@ -152,8 +149,8 @@ mod tests {
         let held = line.turn(&user("alice")).await.unwrap();
         assert!(line.turn(&user("alice")).await.is_err());
         assert!(line.turn(&user("bob")).await.is_err());
-        assert_eq!(lock(&line.users).len(), 1);
+        assert_eq!(line.users.lock().len(), 1);
         drop(held);
-        assert_eq!(lock(&line.users).len(), 0);
+        assert_eq!(line.users.lock().len(), 0);
     }
 }

@@ -4,11 +4,12 @@
 //! whole. The answers of one user share an account. Their bytes stay in it until the last reference to the budget is dropped, which the
 //! doors do once the last byte was written.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use async_graphql::ServerError;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::cursor::Cursors;
 use super::error::Error;
@@ -170,9 +171,7 @@ impl AnswerBudget {
     }
 
     fn event(&self) -> MutexGuard<'_, Event> {
-        self.event
-            .lock()
-            .expect("nobody panics while holding a position")
+        self.event.lock()
     }
 }
 
@@ -260,9 +259,7 @@ impl AnswerAccount {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.waiting
-            .lock()
-            .expect("nobody panics while holding the wakers")
+        self.waiting.lock()
     }
 }
 

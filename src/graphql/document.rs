@@ -5,13 +5,14 @@
 //! Two things are set right here, before the library sees them. The root of a subscription is written out (`subscription_root`). And a
 //! mutation that names one root field twice is refused, because the library would execute it twice.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_graphql::parser::types::{ExecutableDocument, OperationDefinition, OperationType};
 use async_graphql::parser::{self, parse_query};
 use async_graphql::{Name, Pos, Value, Variables};
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::free::{Free, free};
 use super::guard::{self, DocumentBounds, GuardError};
@@ -295,7 +296,7 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().expect("no panic while the cache is held")
+        self.cache.lock()
     }
 }
 

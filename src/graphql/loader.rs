@@ -161,7 +161,7 @@ impl Loaders {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use futures_util::future::join_all;
 
@@ -174,7 +174,7 @@ mod tests {
         let loader = batches::<u8, u8>(Box::new(move |keys| {
             let mut sorted = keys.clone();
             sorted.sort_unstable();
-            noted.lock().unwrap().push(sorted);
+            noted.lock().push(sorted);
             Box::pin(async move { Ok(keys) })
         }));
         join_all((0..50).map(|row| loader.try_load(row % 2))).await;
@@ -184,6 +184,6 @@ mod tests {
                 .await
                 .is_ok_and(|value| value.is_ok_and(|value| value == 1))
         );
-        assert_eq!(*reads.lock().unwrap(), [[0, 1]]);
+        assert_eq!(*reads.lock(), [[0, 1]]);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use async_graphql::Context;
+use parking_lot::Mutex;
 
 use super::Terms;
 use super::budget::AnswerBudget;
@@ -115,19 +116,14 @@ impl Scope {
             return chat::client_key(&self.viewer, message);
         };
         if message.client_key.is_some() {
-            withheld
-                .lock()
-                .expect("no panic while it is noted")
-                .insert(message.sender.clone());
+            withheld.lock().insert(message.sender.clone());
         }
         None
     }
 
     /// The senders whose `clientKey` was left out until now.
     pub(super) fn withheld(&self) -> Box<[UserId]> {
-        let take = |withheld: &Withheld| {
-            std::mem::take(&mut *withheld.lock().expect("no panic while it is noted"))
-        };
+        let take = |withheld: &Withheld| std::mem::take(&mut *withheld.lock());
         self.withheld
             .as_ref()
             .map(take)

@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_graphql::parser::types::{
@@ -23,6 +23,7 @@ use async_graphql::{Name, Request, Response, Value, Variables};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::timeout;
@@ -138,10 +139,6 @@ struct Press {
     answers: BoxStream<'static, Response>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic while it is held")
-}
-
 impl Shared {
     pub(super) fn new(schemas: Schemas, chat: Chat) -> Arc<Self> {
         let memo = || {
@@ -203,7 +200,7 @@ impl Shared {
             prepared.name.clone(),
             deciding(&prepared, &variables),
         );
-        let mut shapes = lock(&self.shapes);
+        let mut shapes = self.shapes.lock();
         if let Some(shape) = shapes.get(&key).and_then(Weak::upgrade) {
             return shape;
         }
@@ -225,7 +222,7 @@ impl Shared {
     fn memo(&self, key: &MemoKey) -> MutexGuard<'_, Memo> {
         let mut hasher = DefaultHasher::new();
         key.0.hash(&mut hasher);
-        lock(&self.memos[hasher.finish() as usize % MEMOS])
+        self.memos[hasher.finish() as usize % MEMOS].lock()
     }
 }
 
@@ -356,7 +353,7 @@ fn note(name: Name, found: &mut Vec<Name>) -> Result<Value, Infallible> {
 
 impl Drop for Shape {
     fn drop(&mut self) {
-        let mut shapes = lock(&self.shared.shapes);
+        let mut shapes = self.shared.shapes.lock();
         // Another one may have taken its place already.
         if shapes
             .get(&self.key)
@@ -631,7 +628,7 @@ impl Shape {
         budget: &AnswerBudget,
     ) -> Response {
         let watch = updates.watch();
-        let waiting = lock(&self.presses).pop();
+        let waiting = self.presses.lock().pop();
         let mut press = waiting.unwrap_or_else(|| self.press(watch.viewer(), budget.bytes_max()));
         let fed = press.feed.try_send((scope, update));
         let answer = if fed.is_ok() {
@@ -652,7 +649,7 @@ impl Shape {
             budget.exceed(exceeded);
         }
         press.budget.rewind(0);
-        let mut presses = lock(&self.presses);
+        let mut presses = self.presses.lock();
         if presses.len() < PRESSES_MAX {
             presses.push(press);
         }

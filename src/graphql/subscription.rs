@@ -271,7 +271,7 @@ async fn payloads<U: Shown>(
             Ok(stream::empty().boxed())
         }
         Some(Desk::Showing(feed)) => {
-            let feed = feed.lock().expect("nobody panics while taking it").take();
+            let feed = feed.lock().take();
             Ok(stream::unfold(feed, move |feed: Option<Feed>| async move {
                 let mut feed = feed?;
                 let (scope, update) = feed.recv().await?;

@@ -1,7 +1,8 @@
 //! Streams of the chat that may have many equal subscribers, and what they tell, on the way between the resolvers and whoever drives them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::scope::Scope;
@@ -149,12 +150,10 @@ pub(super) type Feed = mpsc::Receiver<(Scope, chat::Result<Update>)>;
 
 impl Desk {
     pub(super) fn hand_over(slot: &Mutex<Option<Updates>>, updates: Updates) {
-        *slot.lock().expect("nobody panics while handing over") = Some(updates);
+        *slot.lock() = Some(updates);
     }
 
     pub(super) fn take_over(slot: &Mutex<Option<Updates>>) -> Option<Updates> {
-        slot.lock()
-            .expect("nobody panics while handing over")
-            .take()
+        slot.lock().take()
     }
 }

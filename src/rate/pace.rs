@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
@@ -60,9 +61,7 @@ impl Pacing {
     }
 
     fn queues(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
-        self.queues
-            .lock()
-            .expect("no panic while the queues are held")
+        self.queues.lock()
     }
 }
 

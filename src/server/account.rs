@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::address::Address;
 use super::answer::Problem;
@@ -88,7 +90,7 @@ impl Accounts {
             Some(viewer) => Owner::User(viewer.clone()),
             None => Owner::Address(caller.address),
         };
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(account) = open.get(&owner).and_then(Weak::upgrade) {
             return Some(account);
         }
@@ -112,7 +114,7 @@ impl Drop for Permit {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         // A new one may have taken its place already.
         if open
             .get(&self.owner)
@@ -121,10 +123,6 @@ impl Drop for Account {
             open.remove(&self.owner);
         }
     }
-}
-
-fn lock(open: &Open) -> MutexGuard<'_, HashMap<Owner, Weak<Account>>> {
-    open.lock().expect("no panic while the accounts are held")
 }
 
 #[cfg(test)]
@@ -154,8 +152,8 @@ mod tests {
         drop(first);
         let third = accounts.admit(&alice).unwrap();
         third.spend(10).unwrap();
-        assert_eq!(lock(&accounts.open).len(), 1);
+        assert_eq!(accounts.open.lock().len(), 1);
         drop((second, third));
-        assert!(lock(&accounts.open).is_empty());
+        assert!(accounts.open.lock().is_empty());
     }
 }

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::mem;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -111,9 +112,7 @@ impl Permits {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no panic while the permits are held")
+        self.state.lock()
     }
 }
 
@@ -174,7 +173,7 @@ impl Permit {
     }
 
     fn key(&self) -> MutexGuard<'_, u64> {
-        self.key.lock().expect("no panic while a key is held")
+        self.key.lock()
     }
 }
 

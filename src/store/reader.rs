@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::model::UserId;
@@ -61,9 +62,7 @@ impl ReadShares {
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<UserId, Arc<Semaphore>>> {
-        self.users
-            .lock()
-            .expect("no panic while the shares are held")
+        self.users.lock()
     }
 
     fn share_of(&self, user: &UserId) -> Arc<Semaphore> {

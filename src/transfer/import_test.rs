@@ -61,7 +61,7 @@ impl World {
     }
 
     fn kept(&self) -> usize {
-        self.store.rows.lock().unwrap().len()
+        self.store.rows.lock().len()
     }
 }
 
@@ -104,14 +104,7 @@ async fn importing_twice_changes_nothing() {
         (count(6, 0), count(15, 0), 0)
     );
     let kept = world.kept();
-    let expired = |world: &World| {
-        world
-            .store
-            .notes
-            .lock()
-            .unwrap()
-            .remove(store::NOTE_IMPORTED_AT)
-    };
+    let expired = |world: &World| world.store.notes.lock().remove(store::NOTE_IMPORTED_AT);
     assert!(
         expired(&world).is_some(),
         "positions from before an import are none any more"
@@ -176,7 +169,6 @@ async fn a_line_whose_conversation_never_comes_is_named_by_its_number() {
             .store
             .notes
             .lock()
-            .unwrap()
             .keys()
             .all(|note| !note.starts_with("import:")),
         "it is finished"
@@ -217,9 +209,9 @@ async fn an_import_that_was_stopped_goes_on_where_it_was() {
 async fn an_import_that_failed_goes_on_where_it_was() {
     let mut world = World::new();
     let text = format!("{}{}", conversation(), messages(3_000));
-    *world.store.imports_left.lock().unwrap() = Some(2);
+    *world.store.imports_left.lock() = Some(2);
     assert!(matches!(world.file(&text).await, Err(Error::Store(_))));
-    *world.store.imports_left.lock().unwrap() = None;
+    *world.store.imports_left.lock() = None;
     let outcome = world.file(&text).await.unwrap();
     assert_eq!(world.heard.len(), 1);
     assert_eq!(outcome.counts.messages, count(3_000, 0));

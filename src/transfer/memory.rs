@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::model::{
     Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
@@ -34,7 +35,7 @@ impl fmt::Display for Memory {
 
 impl Memory {
     fn keep(&self, row: &ImportRow) -> Imported {
-        let mut rows = self.rows.lock().unwrap();
+        let mut rows = self.rows.lock();
         let (key, conversation) = match row {
             ImportRow::User { user, .. } => (format!("user {user}"), None),
             ImportRow::Conversation { conversation, .. }
@@ -84,7 +85,7 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
-        if let Some(left) = self.imports_left.lock().unwrap().as_mut() {
+        if let Some(left) = self.imports_left.lock().as_mut() {
             *left = left
                 .checked_sub(1)
                 .ok_or_else(|| Error::Unavailable("the disk is full".into()))?;
@@ -93,11 +94,11 @@ impl Store for Memory {
     }
 
     async fn note(&self, name: &str) -> Result<Option<String>> {
-        Ok(self.notes.lock().unwrap().get(name).cloned())
+        Ok(self.notes.lock().get(name).cloned())
     }
 
     async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
-        let mut notes = self.notes.lock().unwrap();
+        let mut notes = self.notes.lock();
         match value {
             Some(value) => notes.insert(name.to_owned(), value.to_owned()),
             None => notes.remove(name),

@@ -1,10 +1,11 @@
 //! Statistics of operations: a histogram of latencies, and failures by code.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::load::failure::Failure;
 
@@ -119,9 +120,7 @@ impl StatsRecorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, OperationStats> {
-        self.0
-            .lock()
-            .expect("no panic while holding the statistics")
+        self.0.lock()
     }
 }
 

@@ -166,7 +166,7 @@ async fn receive_all(mut socket: Socket, start: Instant, deliveries: Arc<Deliver
             .map(|payload| BodyStamp::find_in(&payload))
         {
             Ok(Some(BodyStamp { number: 0, .. })) => {
-                drop(deliveries.ready.fetch_add(1, Ordering::Relaxed))
+                deliveries.ready.fetch_add(1, Ordering::Relaxed);
             }
             Ok(Some(BodyStamp { sent_micros, .. })) => deliveries.recorder.record(
                 start

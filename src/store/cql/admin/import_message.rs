@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use scylla::value::CqlTimeuuid;
 
 use super::Admin;
@@ -44,18 +45,11 @@ impl FillCache {
     }
 
     fn get(&self, conversation: ConversationId, bucket: Bucket) -> Option<Fill> {
-        self.0
-            .lock()
-            .expect("no panic while holding fills")
-            .get(&(conversation, bucket))
-            .copied()
+        self.0.lock().get(&(conversation, bucket)).copied()
     }
 
     fn put(&self, conversation: ConversationId, bucket: Bucket, fill: Fill) {
-        self.0
-            .lock()
-            .expect("no panic while holding fills")
-            .put((conversation, bucket), fill);
+        self.0.lock().put((conversation, bucket), fill);
     }
 }
 

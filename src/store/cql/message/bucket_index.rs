@@ -8,10 +8,10 @@
 //! A short index is read whole by one statement, a long one in pieces from where a page needs it.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard};
 
 use futures_util::future::try_join_all;
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use scylla::value::CqlValue;
 
 use super::bucket::{Bucket, Width};
@@ -94,47 +94,31 @@ impl BucketIndex {
     }
 
     fn cached(&self) -> MutexGuard<'_, LruCache<ConversationId, CachedIndex>> {
-        self.cached
-            .lock()
-            .expect("no panic while holding the index")
+        self.cached.lock()
     }
 
     /// Announces a write to a bucket. If it is an old one, nothing that is read before the write has completed enters the cache.
     pub(crate) fn note_late(&self, conversation: ConversationId, bucket: Bucket, now: Timestamp) {
         if bucket.end() <= now.plus_micros(-OVERLAP_MICROS) {
-            self.late
-                .lock()
-                .expect("no panic while holding the index")
-                .put(conversation, now);
+            self.late.lock().put(conversation, now);
         }
     }
 
     /// Remembers that a bucket holds messages. A read by id tries it first.
     pub(crate) fn note_present(&self, conversation: ConversationId, bucket: Bucket) {
-        self.present
-            .lock()
-            .expect("no panic while holding the index")
-            .put((conversation, bucket), ());
+        self.present.lock().put((conversation, bucket), ());
     }
 
     /// The buckets that can hold a message and are known to hold some.
     pub(crate) fn likely(&self, conversation: ConversationId, id: MessageId) -> Vec<Bucket> {
-        let mut present = self
-            .present
-            .lock()
-            .expect("no panic while holding the index");
+        let mut present = self.present.lock();
         candidates(id)
             .filter(|bucket| present.get(&(conversation, *bucket)).is_some())
             .collect()
     }
 
     fn get(&self, conversation: ConversationId, now: Timestamp) -> Cached {
-        let late = self
-            .late
-            .lock()
-            .expect("no panic while holding the index")
-            .get(&conversation)
-            .copied();
+        let late = self.late.lock().get(&conversation).copied();
         let Some(known) = self.cached().get(&conversation).cloned() else {
             return Cached::Nothing;
         };

@@ -5,11 +5,12 @@
 //! `advance_head`, `observe_message` and `observe_change` see to it.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 use super::Messages;
@@ -67,7 +68,7 @@ impl HeadCache {
     }
 
     fn heads(&self) -> MutexGuard<'_, LruCache<ConversationId, CachedHead>> {
-        self.0.lock().expect("no panic while holding heads")
+        self.0.lock()
     }
 
     /// The cached head, or the cell that a read will fill.

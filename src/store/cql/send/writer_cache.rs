@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use futures_util::future::try_join;
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Sends;
 use crate::model::{Conversation, ConversationId, MessageId, Timestamp, UserId};
@@ -37,28 +38,24 @@ impl WriterCache {
     }
 
     fn get(&self, conversation: ConversationId) -> Option<Arc<ConversationWriteState>> {
-        let state = lock(&self.states).get(&conversation).cloned();
-        state.or_else(|| lock(&self.pinned).get(&conversation).cloned())
+        let state = self.states.lock().get(&conversation).cloned();
+        state.or_else(|| self.pinned.lock().get(&conversation).cloned())
     }
 
     /// Pins a state while a write is in flight: the buckets of its messages must not be forgotten.
     pub(super) fn pin(&self, conversation: ConversationId, state: &Arc<ConversationWriteState>) {
-        lock(&self.pinned).put(conversation, Arc::clone(state));
+        self.pinned.lock().put(conversation, Arc::clone(state));
     }
 
     /// Unpins a state after its write was acknowledged.
     pub(super) fn unpin(&self, conversation: ConversationId) {
-        lock(&self.pinned).pop(&conversation);
+        self.pinned.lock().pop(&conversation);
     }
 
     /// Evicts a state that an import has made stale. The roster alone would not show that.
     pub(super) fn evict(&self, conversation: ConversationId) {
-        lock(&self.states).pop(&conversation);
+        self.states.lock().pop(&conversation);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic while holding write states")
 }
 
 /// The state of one conversation that this server writes to.
@@ -78,7 +75,7 @@ pub(super) struct WriteState {
 
 impl ConversationWriteState {
     pub(super) fn lock(&self) -> MutexGuard<'_, WriteState> {
-        lock(&self.0)
+        self.0.lock()
     }
 
     pub(super) fn participants(&self) -> Arc<KnownParticipants> {
@@ -195,7 +192,7 @@ impl Sends {
         };
         let state = Arc::new(ConversationWriteState(Mutex::new(state)));
         // A concurrent task may have inserted one first, and written by it: that one stays.
-        let mut states = lock(&self.writers.states);
+        let mut states = self.writers.states.lock();
         Ok(Some(Arc::clone(
             states.get_or_insert(conversation, || state),
         )))

@@ -6,9 +6,9 @@
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::CacheCounts;
 
@@ -55,9 +55,7 @@ impl<K: CacheKey, V: Clone> CoherentCache<K, V> {
     }
 
     fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K, V>> {
-        self.shards[usize::from(key.shard()) % self.shards.len()]
-            .lock()
-            .expect("no panic while holding values")
+        self.shards[usize::from(key.shard()) % self.shards.len()].lock()
     }
 
     pub(in crate::store::embedded) fn get(&self, key: &K) -> Option<V> {

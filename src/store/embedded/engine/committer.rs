@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fjall::Slice;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::key::{self, Key};
@@ -194,7 +195,7 @@ impl Committer {
             return Err(unavailable(Fault::Full));
         }
         let (done, answer) = oneshot::channel();
-        let queue = self.queue.lock().expect("no panic while holding the queue");
+        let queue = self.queue.lock();
         self.progress.queued_writes.fetch_add(1, Ordering::Relaxed);
         let sent = match queue.as_ref() {
             None => Err(Fault::Closed),
@@ -226,20 +227,12 @@ impl Committer {
     }
 
     pub(in crate::store::embedded) fn newest_id(&self) -> Option<TimeUuid> {
-        *self
-            .progress
-            .newest_id
-            .lock()
-            .expect("no panic while holding an id")
+        *self.progress.newest_id.lock()
     }
 
     /// Age of the running commit, if it is stuck.
     pub(in crate::store::embedded) fn stuck(&self) -> Option<Duration> {
-        let began = *self
-            .progress
-            .began
-            .lock()
-            .expect("no panic while holding a moment");
+        let began = *self.progress.began.lock();
         began
             .map(|began| began.elapsed())
             .filter(|took| *took > COMMIT_MAX)
@@ -263,12 +256,7 @@ impl Committer {
                 took.as_secs()
             ));
         }
-        if self
-            .queue
-            .lock()
-            .expect("no panic while holding the queue")
-            .is_none()
-        {
+        if self.queue.lock().is_none() {
             return Err(Fault::Closed.to_string());
         }
         Ok(())
@@ -292,16 +280,8 @@ impl Committer {
     }
 
     fn end(&self) -> Option<Ended> {
-        drop(
-            self.queue
-                .lock()
-                .expect("no panic while holding the queue")
-                .take(),
-        );
-        self.ended
-            .lock()
-            .expect("no panic while holding the end")
-            .take()
+        drop(self.queue.lock().take());
+        self.ended.lock().take()
     }
 }
 
@@ -374,11 +354,7 @@ impl<E: Engine> Writer<E> {
     }
 
     fn write(&mut self, group: Vec<Request>) {
-        *self
-            .progress
-            .began
-            .lock()
-            .expect("no panic while holding a moment") = Some(Instant::now());
+        *self.progress.began.lock() = Some(Instant::now());
         let mut rows = Rows::new();
         let mut kept = Vec::with_capacity(group.len());
         let mut refused = Vec::new();
@@ -411,11 +387,7 @@ impl<E: Engine> Writer<E> {
                     .map_err(unavailable),
             );
         }
-        *self
-            .progress
-            .began
-            .lock()
-            .expect("no panic while holding a moment") = None;
+        *self.progress.began.lock() = None;
     }
 
     fn commit(
@@ -450,11 +422,7 @@ impl<E: Engine> Writer<E> {
     fn acknowledge(&mut self, commit: CommitRecord, kept: Vec<Kept>) {
         self.last = commit;
         self.engine.note(commit.number);
-        *self
-            .progress
-            .newest_id
-            .lock()
-            .expect("no panic while holding an id") = commit.newest_id;
+        *self.progress.newest_id.lock() = commit.newest_id;
         for (applied, done) in kept {
             if let Some(applied) = applied {
                 applied();

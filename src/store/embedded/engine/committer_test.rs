@@ -28,7 +28,6 @@ impl Engine for Fake {
         Ok(self
             .rows
             .lock()
-            .unwrap()
             .get(key)
             .map(|value| Slice::from(value.as_slice())))
     }
@@ -41,7 +40,7 @@ impl Engine for Fake {
         if self.is_broken {
             return Err("the disk is gone".into());
         }
-        let mut held = self.rows.lock().unwrap();
+        let mut held = self.rows.lock();
         for (key, value) in rows {
             match value {
                 Some(value) => drop(held.insert(key, value)),
@@ -137,7 +136,7 @@ async fn a_group_is_one_commit_and_its_conditions_see_what_it_writes() {
     assert_eq!(answer_of(moved).await.unwrap(), Outcome::Done);
     assert_eq!(answer_of(deleted).await.unwrap(), Outcome::Done);
     assert_eq!(answer_of(stale).await.unwrap(), Outcome::Refused);
-    let rows = rows.lock().unwrap();
+    let rows = rows.lock();
     assert_eq!(rows.get(&key("a")).unwrap(), b"3");
     assert!(!rows.contains_key(&key("first")) && !rows.contains_key(&key("b")));
     assert_eq!(commits.load(Ordering::SeqCst), 2);
@@ -160,7 +159,7 @@ async fn who_is_refused_finds_what_was_in_the_way() {
     assert!(refused.try_recv().is_err());
     go.send(()).unwrap();
     assert_eq!(answer_of(refused).await.unwrap(), Outcome::Refused);
-    assert!(rows.lock().unwrap().contains_key(&key("a")));
+    assert!(rows.lock().contains_key(&key("a")));
 }
 
 #[tokio::test]
@@ -178,8 +177,8 @@ async fn a_maximum_never_goes_back() {
         };
         assert_eq!(committer.commit(write).await.unwrap(), Outcome::Done);
     }
-    assert_eq!(rows.lock().unwrap().get(&key("m")).unwrap(), b"c");
-    assert_eq!(rows.lock().unwrap().get(&key("last")).unwrap(), b"a");
+    assert_eq!(rows.lock().get(&key("m")).unwrap(), b"c");
+    assert_eq!(rows.lock().get(&key("last")).unwrap(), b"a");
 }
 
 #[tokio::test]
@@ -189,7 +188,7 @@ async fn what_follows_a_commit_is_done_before_its_acknowledgement_and_in_order()
     let answers: Vec<_> = (0..20)
         .map(|n| {
             let order = order.clone();
-            let applied: Box<dyn FnOnce() + Send> = Box::new(move || order.lock().unwrap().push(n));
+            let applied: Box<dyn FnOnce() + Send> = Box::new(move || order.lock().push(n));
             committer
                 .submit(Write {
                     applied: Some(applied),
@@ -203,9 +202,9 @@ async fn what_follows_a_commit_is_done_before_its_acknowledgement_and_in_order()
     answer_of(first).await.unwrap();
     for (n, answer) in answers.into_iter().enumerate() {
         answer_of(answer).await.unwrap();
-        assert!(order.lock().unwrap().contains(&n));
+        assert!(order.lock().contains(&n));
     }
-    assert!(order.lock().unwrap().is_sorted());
+    assert!(order.lock().is_sorted());
 }
 
 #[tokio::test]
@@ -271,7 +270,7 @@ async fn closing_writes_what_waits_and_then_takes_nothing() {
     committer.close().unwrap();
     answer_of(first).await.unwrap();
     answer_of(waiting).await.unwrap();
-    assert!(rows.lock().unwrap().contains_key(&key("a")));
+    assert!(rows.lock().contains_key(&key("a")));
     assert!(matches!(
         committer.submit(put("b", "1")),
         Err(Error::Unavailable(_))
@@ -294,7 +293,7 @@ async fn the_newest_id_and_the_number_go_with_the_commit() {
     }
     assert_eq!(committer.newest_id(), Some(id(7)));
     let commit: CommitRecord =
-        record::decode(rows.lock().unwrap().get(&key::meta(COMMIT)).unwrap()).unwrap();
+        record::decode(rows.lock().get(&key::meta(COMMIT)).unwrap()).unwrap();
     assert_eq!(
         commit,
         CommitRecord {
