@@ -28,7 +28,7 @@
 //! - Invariant: one order. Messages and changes sort by the order key of their timeuuid ([`model::OrderKey`]), in keys, cursors and
 //!   markers alike. No two ids of a process share a microsecond.
 //! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time gives ids, keeps and tells. Where
-//!   several servers share a store, one may: by four seconds at most, or it is logged as late, and streams look back (`chat::settle`).
+//!   several servers share a store, one may: by four seconds at most, or it is logged as late, and streams look back (`chat::write::unknown_outcome`).
 //! - Invariant: unread is computed from a marker, never counted up and down.
 //! - Invariant: markers are maxima; the greater bytes stay, whatever the order of arrival.
 //! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.
@@ -45,8 +45,8 @@
 //!    request. The body is read within its bound and the document prepared: `graphql::document` takes it from its cache or parses and guards
 //!    it. The gate takes the rest of the price: by the size of the payload, and by the root fields.
 //! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
-//! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::lane`).
-//! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::horizon`) and calls
+//! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::write::conversation_queue`).
+//! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::in_flight_ids`) and calls
 //!    [`store::Store::append_messages`].
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
 //!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
@@ -63,7 +63,7 @@
 //!    [`chat::Chat::message_updates`], which checks that the viewer takes part.
 //! 2. That listens to the conversation's topic first, then reads the store after the cursor, and only then takes what it heard meanwhile;
 //!    what was given already is dropped by its identity.
-//!    Streams that resume at the same time share their reads (`chat::joined`, single-flight).
+//!    Streams that resume at the same time share their reads (`chat::single_flight`, single-flight).
 //! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read. Where nothing in the
 //!    document is the viewer's (`graphql::free`), that is done once for all who ask the same, and they get the same bytes. The subscriber that
 //!    executes pays for it from the bucket of its user's queries, and waits where that is empty ([`rate::Pace`]): its stream then follows more

@@ -75,7 +75,7 @@ impl From<TooFast> for Error {
 }
 
 impl Error {
-    pub(super) fn bad_input(path: &'static [&'static str], message: impl ToString) -> Self {
+    pub(crate) fn bad_input(path: &'static [&'static str], message: impl ToString) -> Self {
         Self::BadInput {
             path,
             message: message.to_string(),

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Chat, Result};
+use crate::chat::{Chat, Result};
 use crate::model::{
     ConversationId, Cut, Message, MessageId, OrderKey, Page, PageRequest, Timestamp,
 };
@@ -84,7 +84,7 @@ impl Chat {
     /// The position of a conversation's event stream: of its last stored event, or of the last moment of which nothing is under way, so
     /// that the position of a quiet conversation does not grow old.
     pub async fn events_position(&self, conversation: ConversationId) -> Result<OrderKey> {
-        let settled = self.0.horizon.settled();
+        let settled = self.0.in_flight.settled();
         let newest = self
             .0
             .store

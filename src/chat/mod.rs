@@ -4,39 +4,17 @@
 //! Invariant: what the viewer may not see answers like what does not exist.
 
 mod access;
-mod conversation;
-mod conversation_updates;
-mod draft;
 mod error;
-mod flags;
-mod given;
-mod group;
 mod history;
-mod horizon;
+mod in_flight_ids;
 mod inbox;
-mod inbox_updates;
-mod introduction;
-mod joined;
-mod lane;
-mod lookout;
-mod marker;
-mod message;
-mod message_updates;
 mod presence;
-mod presence_updates;
-mod profile;
-mod reaction;
-mod receipt;
-mod relationship;
-mod replay;
-mod revision;
-mod roster;
-mod same;
-mod send;
-mod settle;
-mod told;
-mod turn;
-mod typing;
+mod recent_ids;
+mod remote_changes;
+mod replay_limiter;
+mod single_flight;
+mod stream;
+mod write;
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -56,20 +34,23 @@ use crate::model::{
 use crate::rate::{Buckets, Rate};
 use crate::store::{self, ReadShares, Store};
 
-pub use access::{Watch, client_key};
-pub use conversation_updates::{ConversationEvent, ConversationUpdate, ConversationUpdates};
-pub use draft::{AttachmentDraft, Draft, DraftInput};
+pub use access::client_key;
+pub use access::membership_guard::MembershipGuard;
 pub use error::{Error, Result, StoreFailure};
-pub use flags::EntrySettings;
 pub use history::HistoryRequest;
+pub use inbox::entry_settings::EntrySettings;
 pub use inbox::{InboxFilter, InboxPage, InboxSummary};
-pub use inbox_updates::{InboxUpdate, InboxUpdates};
-pub use message_updates::{MessageUpdate, MessageUpdates};
-pub use presence::Here;
-pub use presence_updates::{PresenceUpdate, PresenceUpdates};
-pub use profile::ProfileInput;
-pub use same::Same;
-pub use typing::{TypingUpdate, TypingUpdates};
+pub use presence::PresenceGuard;
+pub use stream::conversation_updates::{
+    ConversationEvent, ConversationUpdate, ConversationUpdates,
+};
+pub use stream::inbox_updates::{InboxUpdate, InboxUpdates};
+pub use stream::message_updates::{MessageUpdate, MessageUpdates};
+pub use stream::presence_updates::{PresenceUpdate, PresenceUpdates};
+pub use stream::typing_updates::{TypingUpdate, TypingUpdates};
+pub use stream::update_key::UpdateKey;
+pub use write::draft::{AttachmentDraft, Draft, DraftInput};
+pub use write::profile::ProfileInput;
 
 /// What is bounded here, with the defaults of the design.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,8 +68,8 @@ pub struct Bounds {
     /// Large conversations of one user, of those in which the user acted.
     pub large_conversations_max: usize,
     /// Sends that wait in one conversation.
-    pub lane_jobs_max: usize,
-    pub lane_bytes_max: usize,
+    pub queue_jobs_max: usize,
+    pub queue_bytes_max: usize,
     /// How long a send waits for its turn. After that it was not done.
     pub begin_wait: Duration,
     /// How long a send waits for its outcome.
@@ -144,8 +125,8 @@ impl Default for Bounds {
             inbox_replay_max: 1_000,
             conversations_max: 50_000,
             large_conversations_max: 200,
-            lane_jobs_max: 256,
-            lane_bytes_max: 1 << 20,
+            queue_jobs_max: 256,
+            queue_bytes_max: 1 << 20,
             begin_wait: Duration::from_secs(2),
             settle_wait: Duration::from_secs(5),
             rates: RateBounds::default(),
@@ -169,26 +150,26 @@ struct Inner {
     store: Arc<dyn Store>,
     bus: Bus,
     clock: Arc<dyn Clock>,
-    horizon: horizon::Horizon,
+    in_flight: in_flight_ids::InFlightIds,
     ids: Arc<IdGenerator>,
-    lanes: lane::Lanes,
+    queues: write::conversation_queue::ConversationQueues,
     /// How often somebody left a conversation since this process began: who got something before looks again.
-    departures: AtomicU64,
+    leave_epoch: AtomicU64,
     /// Where other servers write too: what was told here.
-    told: told::Told,
+    published_ids: recent_ids::PublishedIds,
     /// Token buckets: sends, strangers brought into conversations, and checks for new relationships.
     sends: Buckets,
     strangers: Buckets,
     looks: Buckets,
-    counts: introduction::ConversationCounts,
+    counts: write::introduction::ConversationCounts,
     direct_ids: OnceCell<DirectIds>,
-    followed: presence_updates::FollowedNames,
+    followed: stream::presence_updates::FollowedNames,
     typing: Buckets,
-    presence: presence::Keeper,
+    presence: presence::PresenceTask,
     /// Of those who read what they missed.
-    turns: turn::Line,
-    replays: replay::Replays,
-    rosters: roster::Rosters,
+    replay_limiter: replay_limiter::ReplayLimiter,
+    replays: stream::replay::Replays,
+    participant_cache: access::participant_cache::ParticipantCache,
     read_shares: Arc<ReadShares>,
     bounds: Bounds,
     /// When the store was last imported into: what was given out before is no position any more.
@@ -214,7 +195,7 @@ impl Chat {
             .unwrap_or_default();
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
-        let horizon = horizon::Horizon::new(
+        let in_flight = in_flight_ids::InFlightIds::new(
             Arc::clone(&clock),
             Arc::clone(&ids),
             store.overlap_micros() > 0,
@@ -224,7 +205,7 @@ impl Chat {
             Rate::per_second(bounds.rates.sends_per_second, bounds.rates.sends_burst),
         );
         let strangers = Buckets::new("strangers", Rate::per_hour(bounds.rates.strangers_per_hour));
-        let looks = Buckets::new("looks", presence_updates::LOOKS);
+        let looks = Buckets::new("looks", stream::presence_updates::LOOKS);
         let typing = Buckets::new(
             "typing",
             Rate {
@@ -233,25 +214,25 @@ impl Chat {
                 burst: 1,
             },
         );
-        let presence = presence::Keeper::new(bus.clone(), Arc::clone(&clock), &bounds);
-        let turns = turn::Line::new(
+        let presence = presence::PresenceTask::new(bus.clone(), Arc::clone(&clock), &bounds);
+        let replay_limiter = replay_limiter::ReplayLimiter::new(
             bounds.user_replays_max,
             bounds.replays_max,
             bounds.replay_wait,
         );
-        let (lanes, departures, told, replays, counts, direct_ids) = Default::default();
-        let followed = presence_updates::FollowedNames::new(bounds.presence_names_max);
-        let rosters = roster::Rosters::default();
+        let (queues, leave_epoch, published_ids, replays, counts, direct_ids) = Default::default();
+        let followed = stream::presence_updates::FollowedNames::new(bounds.presence_names_max);
+        let participant_cache = access::participant_cache::ParticipantCache::default();
         let read_shares = ReadShares::new(bounds.user_reads_max);
         let inner = Inner {
             store,
             bus,
             clock,
-            horizon,
+            in_flight,
             ids,
-            lanes,
-            departures,
-            told,
+            queues,
+            leave_epoch,
+            published_ids,
             sends,
             strangers,
             looks,
@@ -260,9 +241,9 @@ impl Chat {
             followed,
             typing,
             presence,
-            turns,
+            replay_limiter,
             replays,
-            rosters,
+            participant_cache,
             read_shares,
             bounds,
             imported_at,
@@ -270,7 +251,7 @@ impl Chat {
         let chat = Self(Arc::new(inner));
         chat.keep_presence();
         if chat.is_shared() {
-            chat.look_out();
+            chat.poll_remote_changes();
         }
         Ok(chat)
     }
@@ -302,17 +283,17 @@ impl Chat {
         metrics.read(
             "wideroom_queues",
             "Conversations with writes in progress.",
-            of(|inner| inner.lanes.waiting().0 as f64),
+            of(|inner| inner.queues.waiting().0 as f64),
         );
         metrics.read(
             "wideroom_queue_jobs",
             "Writes waiting in the queues of conversations.",
-            of(|inner| inner.lanes.waiting().1 as f64),
+            of(|inner| inner.queues.waiting().1 as f64),
         );
         metrics.read(
             "wideroom_replays",
             "Running reads of history for resumed subscriptions.",
-            of(|inner| inner.turns.taken() as f64),
+            of(|inner| inner.replay_limiter.taken() as f64),
         );
     }
 
@@ -342,23 +323,23 @@ impl Chat {
 
     /// Waits until every send that was taken has been answered, and until it is kept when those who are here were seen. Nothing new should come in any more.
     pub async fn finish(&self) {
-        self.0.lanes.finish().await;
+        self.0.queues.finish().await;
         self.keep_last_seen().await;
     }
 
     /// Somebody left a conversation: whoever gets something from now on looks first whether they still may.
-    fn departed(&self) {
-        self.0.departures.fetch_add(1, Ordering::SeqCst);
+    fn advance_leave_epoch(&self) {
+        self.0.leave_epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn departures(&self) -> u64 {
-        self.0.departures.load(Ordering::SeqCst)
+    fn leave_epoch(&self) -> u64 {
+        self.0.leave_epoch.load(Ordering::SeqCst)
     }
 
     /// What this server tells itself is not to be told once more when it is found in the store.
     fn was_told(&self, id: TimeUuid) {
         if self.is_shared() {
-            self.0.told.insert(id);
+            self.0.published_ids.insert(id);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each subscriber has a stream of the chat of its own, with its own place and its own membership, which is looked at before each event. Only
 //! what comes of an event is shared: the first of them to get it executes it, the others take its bytes. They are known to be the same by
-//! what they were made of (`chat::Same`). What has an error in it is nobody else's: each executes it on their own.
+//! what they were made of (`chat::UpdateKey`). What has an error in it is nobody else's: each executes it on their own.
 //!
 //! The subscriber that executes pays for it, the others pay nothing. A subscriber whose user is too fast waits for its tokens, or until
 //! another one has executed the event: meanwhile it holds nothing that others wait for. Shared executions are made for the plain viewer, who
@@ -36,7 +36,7 @@ use super::error::Error;
 use super::free::Free;
 use super::scope::{Scope, Session};
 use super::updates::{Desk, Feed, Update, Updates};
-use crate::chat::{self, Chat, Same};
+use crate::chat::{self, Chat, UpdateKey};
 use crate::model::{OrderKey, UserId};
 use crate::rate::{Pace, Paid};
 
@@ -117,7 +117,7 @@ struct Shown {
     /// Wakes the subscribers that wait for their tokens.
     done: Notify,
     /// As long as it is held, its key stands for nothing else.
-    _same: Same,
+    _same: UpdateKey,
 }
 
 /// Equal subscriptions, as long as there is one.
@@ -227,7 +227,7 @@ impl Shared {
 }
 
 impl Shown {
-    fn new(same: &Same) -> Self {
+    fn new(same: &UpdateKey) -> Self {
         Self {
             is_begun: AtomicBool::new(false),
             printed: OnceCell::new(),
@@ -238,7 +238,7 @@ impl Shown {
 }
 
 impl Memo {
-    fn shown(&mut self, key: MemoKey, same: &Same) -> Arc<Shown> {
+    fn shown(&mut self, key: MemoKey, same: &UpdateKey) -> Arc<Shown> {
         let new = || (Arc::new(Shown::new(same)), 0);
         let shown = Arc::clone(&self.shown.get_or_insert(key, new).0);
         self.forget();
@@ -446,7 +446,7 @@ impl Shape {
         terms: &mut Terms,
         update: Update,
     ) -> Option<Told> {
-        let viewer = updates.watch().viewer();
+        let viewer = updates.guard().viewer();
         // A subscriber that is alone shares with nobody, and neither does a sender who is shown more than others.
         let is_alone =
             Arc::strong_count(self) == 1 || (self.free.senders && update.is_keyed_by(viewer));
@@ -460,7 +460,7 @@ impl Shape {
             }
             return Box::pin(self.show_alone(updates, terms, update)).await;
         }
-        let key = (self.serial, position, same.key());
+        let key = (self.serial, position, same.identity());
         let shown = self.shared.memo(&key).shown(key, same);
         for _ in 0..LOOKS {
             if let Some(printed) = shown.printed.get()
@@ -495,7 +495,7 @@ impl Shape {
         ))
     }
 
-    fn left<'a>(&self, position: OrderKey, same: &'a Same) -> Option<&'a Printed> {
+    fn left<'a>(&self, position: OrderKey, same: &'a UpdateKey) -> Option<&'a Printed> {
         let left: &Left = same.shown()?.get()?.downcast_ref()?;
         (left.serial == self.serial && left.position == position).then_some(&left.printed)
     }
@@ -534,7 +534,7 @@ impl Shape {
         terms: &mut Terms,
         update: Update,
     ) -> Option<Told> {
-        let viewer = updates.watch().viewer();
+        let viewer = updates.guard().viewer();
         let mut is_paid = false;
         loop {
             let execute = async || {
@@ -585,7 +585,7 @@ impl Shape {
         budget: &AnswerBudget,
     ) -> Result<Printed, Unshared> {
         let is_read = self.free.reads || update.is_read();
-        let scope = Scope::plain(&self.shared.chat, updates.watch().viewer());
+        let scope = Scope::plain(&self.shared.chat, updates.guard().viewer());
         let response = self
             .print(updates, Ok(update.clone()), scope.clone(), budget)
             .await;
@@ -597,7 +597,7 @@ impl Shape {
                 Err(Unshared::Own(Box::new(response)))
             }
             // A viewer who was removed meanwhile may have been shown less than others are.
-            Some(payload) if !is_read || updates.watch().is_in().await => {
+            Some(payload) if !is_read || updates.guard().is_in().await => {
                 let printed = Printed {
                     payload,
                     withheld: withheld.into(),
@@ -605,7 +605,7 @@ impl Shape {
                 self.keep(&key, update, &printed);
                 Ok(printed)
             }
-            Some(_) | None if withheld.contains(updates.watch().viewer()) => {
+            Some(_) | None if withheld.contains(updates.guard().viewer()) => {
                 Err(Unshared::Withheld)
             }
             Some(_) | None => Err(Unshared::Own(Box::new(response))),
@@ -614,7 +614,7 @@ impl Shape {
 
     /// A scope for one update, for the viewer of this stream.
     fn scope(&self, updates: &Updates) -> Scope {
-        Scope::new(&self.shared.chat, updates.watch().viewer())
+        Scope::new(&self.shared.chat, updates.guard().viewer())
     }
 
     /// Executes the document for one update. Where this is dropped in the midst of it, so is the execution.
@@ -627,7 +627,7 @@ impl Shape {
         scope: Scope,
         budget: &AnswerBudget,
     ) -> Response {
-        let watch = updates.watch();
+        let watch = updates.guard();
         let waiting = self.presses.lock().pop();
         let mut press = waiting.unwrap_or_else(|| self.press(watch.viewer(), budget.bytes_max()));
         let fed = press.feed.try_send((scope, update));

@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 
 use super::scope::Scope;
 use crate::chat::{
-    self, ConversationEvent, ConversationUpdate, ConversationUpdates, MessageUpdate,
-    MessageUpdates, Same, TypingUpdate, TypingUpdates, Watch,
+    self, ConversationEvent, ConversationUpdate, ConversationUpdates, MembershipGuard,
+    MessageUpdate, MessageUpdates, TypingUpdate, TypingUpdates, UpdateKey,
 };
 use crate::model::{OrderKey, UserId};
 use crate::rate::Paid;
@@ -37,11 +37,11 @@ impl Updates {
         })
     }
 
-    pub(super) fn watch(&self) -> &Watch {
+    pub(super) fn guard(&self) -> &MembershipGuard {
         match self {
-            Self::Messages(updates) => updates.watch(),
-            Self::Events(updates) => updates.watch(),
-            Self::Typing(updates) => updates.watch(),
+            Self::Messages(updates) => updates.guard(),
+            Self::Events(updates) => updates.guard(),
+            Self::Typing(updates) => updates.guard(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Updates {
     pub(super) async fn may_show(&self, update: &Update, paid: Paid) -> bool {
         match paid {
             Paid::AtOnce => true,
-            Paid::AfterWait => update.same().is_none() || self.watch().is_in().await,
+            Paid::AfterWait => update.same().is_none() || self.guard().is_in().await,
         }
     }
 }
@@ -75,11 +75,11 @@ impl From<TypingUpdates> for Updates {
 
 impl Update {
     /// By what it is known again, where another stream may have the same one: whoever shows it there shows the same.
-    pub(super) fn same(&self) -> Option<(OrderKey, &Same)> {
+    pub(super) fn same(&self) -> Option<(OrderKey, &UpdateKey)> {
         match self {
-            Self::Message(update) => Some((OrderKey::MIN, &update.same)),
-            Self::Event(update) => Some((update.position, update.same.as_ref()?)),
-            Self::Typing(update) => Some((OrderKey::MIN, update.same.as_ref()?)),
+            Self::Message(update) => Some((OrderKey::MIN, &update.key)),
+            Self::Event(update) => Some((update.position, update.key.as_ref()?)),
+            Self::Typing(update) => Some((OrderKey::MIN, update.key.as_ref()?)),
         }
     }
 

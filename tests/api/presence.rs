@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wideroom::chat::{Bounds, Here};
+use wideroom::chat::{Bounds, PresenceGuard};
 use wideroom::model::UserId;
 
 use crate::support::world::{Actor, Stream, World, text};
@@ -19,7 +19,7 @@ async fn hasty() -> World {
     .await
 }
 
-fn come(world: &World, name: &str) -> Here {
+fn come(world: &World, name: &str) -> PresenceGuard {
     world.chat.arrive(&UserId::parse(name).unwrap())
 }
 

@@ -1,0 +1,294 @@
+//! What a client wants to send, and what of it may be sent.
+
+use crate::chat::{Bounds, Error, Result};
+use crate::model::{
+    Attachment, Body, Content, IdempotencyKey, InputHash, MessageId, Metadata, text,
+};
+
+/// A message as a client gave it.
+#[derive(Debug, Clone, Default)]
+pub struct DraftInput {
+    pub body: String,
+    pub attachments: Vec<AttachmentDraft>,
+    /// A text of JSON.
+    pub metadata: Option<String>,
+    pub reply_to: Option<MessageId>,
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct AttachmentDraft {
+    pub url: String,
+    pub mime_type: String,
+    pub name: Option<String>,
+    pub size_bytes: Option<f64>,
+    pub width: Option<i32>,
+    pub height: Option<i32>,
+}
+
+/// A message that keeps every rule which can be seen from itself.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    pub(crate) content: Content,
+    pub(crate) reply_to: Option<MessageId>,
+    pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) hash: InputHash,
+    /// About what it takes in a queue and a batch.
+    pub(crate) bytes: usize,
+    /// How often somebody had left some conversation when its sender was known to be there.
+    pub(crate) leave_epoch: u64,
+}
+
+impl Draft {
+    pub fn parse(input: DraftInput, bounds: &Bounds) -> Result<Self> {
+        let attachments = parse_attachments(input.attachments)?;
+        let body = Body::parse(input.body, bounds.body_bytes_max, !attachments.is_empty())
+            .map_err(|error| Error::bad_input(&["input", "body"], format!("the body {error}")))?;
+        let metadata = input
+            .metadata
+            .map(|text| Metadata::parse(&text, bounds.metadata_bytes_max))
+            .transpose()
+            .map_err(|error| {
+                Error::bad_input(&["input", "metadata"], format!("the metadata {error}"))
+            })?;
+        let key = input
+            .idempotency_key
+            .as_deref()
+            .map(parse_key)
+            .transpose()?;
+        let content = Content {
+            body,
+            attachments,
+            metadata,
+            edited_at: None,
+        };
+        let hash = InputHash::of_send(&content, input.reply_to);
+        let bytes = content_bytes(&content) + 256;
+        Ok(Self {
+            content,
+            reply_to: input.reply_to,
+            key,
+            hash,
+            bytes,
+            leave_epoch: 0,
+        })
+    }
+}
+
+/// A key of `sendMessage` or `createGroupConversation`.
+pub(crate) fn parse_key(text: &str) -> Result<IdempotencyKey> {
+    IdempotencyKey::parse(text).map_err(|_| {
+        let message = format!(
+            "an idempotencyKey is 1 to {} bytes of printable ASCII",
+            IdempotencyKey::BYTES_MAX
+        );
+        Error::bad_input(&["input", "idempotencyKey"], message)
+    })
+}
+
+fn content_bytes(content: &Content) -> usize {
+    let attachments: usize = content.attachments.iter().map(Attachment::bytes).sum();
+    content.body.as_str().len()
+        + attachments
+        + content
+            .metadata
+            .as_ref()
+            .map_or(0, |metadata| metadata.as_str().len())
+}
+
+fn parse_attachments(drafts: Vec<AttachmentDraft>) -> Result<Vec<Attachment>> {
+    let refuse = |message: String| Error::bad_input(&["input", "attachments"], message);
+    if drafts.len() > Attachment::COUNT_MAX {
+        return Err(refuse(format!(
+            "a message has at most {} attachments",
+            Attachment::COUNT_MAX
+        )));
+    }
+    let attachments = drafts
+        .into_iter()
+        .map(|draft| parse_attachment(draft).map_err(refuse))
+        .collect::<Result<Vec<_>>>()?;
+    let bytes: usize = attachments.iter().map(Attachment::bytes).sum();
+    if bytes > Attachment::BYTES_MAX {
+        return Err(refuse(format!(
+            "the attachments of a message take {} bytes together, and {bytes} is more",
+            Attachment::BYTES_MAX
+        )));
+    }
+    Ok(attachments)
+}
+
+fn parse_attachment(draft: AttachmentDraft) -> Result<Attachment, String> {
+    let check = |what: &str, text: &str, bytes_max: usize| {
+        if text.is_empty() || text.len() > bytes_max || text.chars().any(char::is_control) {
+            return Err(format!(
+                "an attachment's {what} is 1 to {bytes_max} bytes without control characters"
+            ));
+        }
+        Ok(())
+    };
+    check("url", &draft.url, Attachment::URL_BYTES_MAX)?;
+    check(
+        "mimeType",
+        &draft.mime_type,
+        Attachment::MIME_TYPE_BYTES_MAX,
+    )?;
+    if let Some(name) = &draft.name {
+        text::parse_name(name, Attachment::NAME_BYTES_MAX)
+            .map_err(|error| format!("an attachment's name {error}"))?;
+    }
+    let url =
+        url::Url::parse(&draft.url).map_err(|_| "an attachment's url is not a URL".to_owned())?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("an attachment's url begins with https:// or http://".to_owned());
+    }
+    if !is_mime_type(&draft.mime_type) {
+        return Err("an attachment's mimeType looks like image/png".to_owned());
+    }
+    let size_bytes = draft.size_bytes.map(parse_size).transpose()?;
+    let length = |what: &str, value: Option<i32>| {
+        value
+            .map(|value| {
+                u32::try_from(value).map_err(|_| format!("an attachment's {what} is not negative"))
+            })
+            .transpose()
+    };
+    Ok(Attachment {
+        width: length("width", draft.width)?,
+        height: length("height", draft.height)?,
+        url: draft.url,
+        mime_type: draft.mime_type,
+        name: draft.name,
+        size_bytes,
+    })
+}
+
+fn parse_size(size: f64) -> Result<u64, String> {
+    if size.fract() != 0.0 || !(0.0..=Attachment::SIZE_BYTES_MAX as f64).contains(&size) {
+        return Err("an attachment's sizeBytes is a whole number, not negative".to_owned());
+    }
+    Ok(size as u64)
+}
+
+/// `type/subtype`, with parameters behind a semicolon (RFC 9110, 8.3.1).
+fn is_mime_type(text: &str) -> bool {
+    let is_token = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    essence
+        .split_once('/')
+        .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attachment(url: &str) -> AttachmentDraft {
+        AttachmentDraft {
+            url: url.to_owned(),
+            mime_type: "image/png".to_owned(),
+            ..AttachmentDraft::default()
+        }
+    }
+
+    fn path_of(input: DraftInput) -> &'static [&'static str] {
+        match Draft::parse(input, &Bounds::default()) {
+            Err(Error::BadInput { path, .. }) => path,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_input() {
+        let said = || DraftInput {
+            body: "hello".to_owned(),
+            ..DraftInput::default()
+        };
+        assert_eq!(path_of(DraftInput::default()), ["input", "body"]);
+        assert_eq!(
+            path_of(DraftInput {
+                body: "x".repeat(16 * 1024 + 1),
+                ..said()
+            }),
+            ["input", "body"]
+        );
+        assert_eq!(
+            path_of(DraftInput {
+                idempotency_key: Some("tab\t".to_owned()),
+                ..said()
+            }),
+            ["input", "idempotencyKey"]
+        );
+        assert_eq!(
+            path_of(DraftInput {
+                body: "bell\u{7}".to_owned(),
+                ..said()
+            }),
+            ["input", "body"]
+        );
+        let long = format!("\"{}\"", "x".repeat(2 * 1024));
+        assert_eq!(
+            path_of(DraftInput {
+                metadata: Some(long),
+                ..said()
+            }),
+            ["input", "metadata"]
+        );
+        for url in ["javascript:alert(1)", "file:///etc/passwd", "no url", ""] {
+            assert_eq!(
+                path_of(DraftInput {
+                    attachments: vec![attachment(url)],
+                    ..said()
+                }),
+                ["input", "attachments"]
+            );
+        }
+        let many = vec![attachment("https://example.org/a.png"); 11];
+        assert_eq!(
+            path_of(DraftInput {
+                attachments: many,
+                ..said()
+            }),
+            ["input", "attachments"]
+        );
+    }
+
+    #[test]
+    fn a_picture_alone_is_a_message() {
+        let input = DraftInput {
+            attachments: vec![attachment("https://example.org/a.png")],
+            ..DraftInput::default()
+        };
+        assert!(Draft::parse(input, &Bounds::default()).is_ok());
+    }
+
+    #[test]
+    fn the_hash_of_a_send_covers_all_that_it_says() {
+        let hash = |input| Draft::parse(input, &Bounds::default()).unwrap().hash;
+        let said = |body: &str| DraftInput {
+            body: body.to_owned(),
+            ..DraftInput::default()
+        };
+        assert_eq!(hash(said("a")), hash(said("a")));
+        assert_ne!(hash(said("a")), hash(said("b")));
+        let with_metadata = |text: &str| DraftInput {
+            metadata: Some(text.to_owned()),
+            ..said("a")
+        };
+        assert_ne!(hash(said("a")), hash(with_metadata(r#"{"a": 1}"#)));
+        assert_ne!(
+            hash(with_metadata(r#"{"a": 2}"#)),
+            hash(with_metadata(r#"{"a": 1}"#))
+        );
+        assert_eq!(
+            hash(with_metadata(r#"{"b": 1e2, "a": 1}"#)),
+            hash(with_metadata(r#"{"a":1,"b":100.0}"#)),
+            "it is one value"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! What users tell of themselves.
+
+use crate::chat::{Chat, Error, Result};
+use crate::model::{Profile, UserId, text};
+use crate::store::ProfileChange;
+
+/// A change as a client gave it. What is `None` stays as it is; `Some(None)` is told no more.
+#[derive(Debug, Clone, Default)]
+pub struct ProfileInput {
+    pub display_name: Option<Option<String>>,
+    pub avatar_url: Option<Option<String>>,
+}
+
+impl Chat {
+    /// Changes what the viewer tells of themselves. Everybody who names them sees it from then on.
+    pub async fn update_profile(&self, viewer: &UserId, input: ProfileInput) -> Result<()> {
+        Ok(self.0.store.change_profile(viewer, &parse(input)?).await?)
+    }
+}
+
+fn parse(input: ProfileInput) -> Result<ProfileChange> {
+    if let Some(Some(name)) = &input.display_name {
+        text::parse_name(name, Profile::DISPLAY_NAME_BYTES_MAX).map_err(|error| {
+            Error::bad_input(
+                &["input", "displayName"],
+                format!("the displayName {error}"),
+            )
+        })?;
+    }
+    if let Some(Some(url)) = &input.avatar_url {
+        check_avatar(url).map_err(|message| Error::bad_input(&["input", "avatarUrl"], message))?;
+    }
+    let ProfileInput {
+        display_name,
+        avatar_url,
+    } = input;
+    Ok(ProfileChange {
+        display_name,
+        avatar_url,
+    })
+}
+
+fn check_avatar(url: &str) -> Result<(), String> {
+    text::parse_line(url, Profile::AVATAR_URL_BYTES_MAX)
+        .map_err(|error| format!("the avatarUrl {error}"))?;
+    match url::Url::parse(url) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
+        Ok(_) => Err("the avatarUrl begins with https:// or http://".to_owned()),
+        Err(_) => Err("the avatarUrl is not a URL".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(
+        display_name: Option<&str>,
+        avatar_url: Option<&str>,
+    ) -> Option<&'static [&'static str]> {
+        let input = |text: Option<&str>| text.map(|text| Some(text.to_owned()));
+        match parse(ProfileInput {
+            display_name: input(display_name),
+            avatar_url: input(avatar_url),
+        }) {
+            Ok(_) => None,
+            Err(Error::BadInput { path, .. }) => Some(path),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_input() {
+        let (name, avatar) = (
+            Some(["input", "displayName"].as_slice()),
+            Some(["input", "avatarUrl"].as_slice()),
+        );
+        for text in [
+            "",
+            " \u{2003}",
+            "bell\u{7}",
+            "two\nlines",
+            "Bo\u{202e}b",
+            "\u{feff}Bob",
+            "\u{200d}",
+            &"x".repeat(129),
+        ] {
+            assert_eq!(refused(Some(text), None), name, "{text:?}");
+        }
+        let long = format!("https://example.org/{}", "x".repeat(2_029));
+        for text in [
+            "",
+            "no url",
+            "/a.png",
+            "javascript:alert(1)",
+            "data:image/png;base64,AA",
+            "https://a.example/\u{0}",
+            &long,
+        ] {
+            assert_eq!(refused(None, Some(text)), avatar, "{text:?}");
+        }
+        assert_eq!(
+            refused(Some(&"é".repeat(64)), Some(&long[..2_048])),
+            None,
+            "at their bounds"
+        );
+        assert_eq!(refused(Some("Zoë"), Some("http://example.org/z.png")), None);
+        assert_eq!(refused(None, None), None);
+    }
+}
