@@ -248,7 +248,7 @@ fn comments_begin_with_the_noun_or_the_verb() {
 #[test]
 fn every_method_of_the_store_is_measured() {
     let read = |path: &str| fs::read_to_string(source_dir().join(path)).unwrap();
-    let (store, measured) = (read("store/mod.rs"), read("store/measured.rs"));
+    let (store, measured) = (read("store/mod.rs"), read("store/instrumented.rs"));
     let asked = store
         .match_indices("async fn ")
         .filter_map(|(place, keyword)| first_name(&store[place + keyword.len()..]));

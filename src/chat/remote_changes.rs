@@ -519,16 +519,17 @@ impl Poll<'_> {
         }
         let (chat, key) = (self.chat, (conversation, user.clone()));
         let keys = std::slice::from_ref(&key);
-        let (seats, participants) = try_join(
-            chat.0.store.seats(user, &[conversation]),
+        let (participations, participants) = try_join(
+            chat.0.store.participations(user, &[conversation]),
             chat.0.store.participants_by_name(keys),
         )
         .await?;
-        let (Some(Some(seat)), Some(Some(participant))) = (seats.first(), participants.first())
+        let (Some(Some(participation)), Some(Some(participant))) =
+            (participations.first(), participants.first())
         else {
             return Ok(());
         };
-        if seat.conversation.is_large {
+        if participation.conversation.is_large {
             return Ok(());
         }
         let places = (participant.read_up_to, participant.delivered_up_to);

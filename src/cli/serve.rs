@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Doors, TrustedDocuments};
-use crate::store::{Measured, NOTE_IMPORTED_AT, Store};
+use crate::store::{InstrumentedStore, NOTE_IMPORTED_AT, Store};
 use crate::telemetry;
 use crate::transfer::import::{Import, Told};
 use crate::transfer::line::Line;
@@ -60,7 +60,7 @@ async fn serve(
         }
         StoreChoice::Cql(address) => (Arc::new(open::cluster(address, clock.clone()).await?), None),
     };
-    let measured = Arc::new(Measured::new(store));
+    let measured = Arc::new(InstrumentedStore::new(store));
     measured.register(&metrics);
     process::register(&metrics);
     let store: Arc<dyn Store> = measured;

@@ -176,7 +176,7 @@ impl OrderKey {
     pub const MIN: Self = Self([0; 16]);
     pub const MAX: Self = Self([0xff; 16]);
 
-    /// The first of all order keys of this 100 ns tick or later ones. `from` in history is such a place.
+    /// The first of all order keys of this 100 ns tick or later ones. `from` in history is such a position.
     pub const fn first_at(moment: Timestamp) -> Self {
         let ticks = TICKS_BEFORE_1970 + moment.micros() as u64 * TICKS_PER_MICRO;
         let mut bytes = [0; 16];
@@ -189,7 +189,7 @@ impl OrderKey {
         Self(bytes)
     }
 
-    /// The greatest order key that is smaller: the place just before a message.
+    /// The greatest order key that is smaller: the position just before a message.
     pub const fn before(self) -> Self {
         Self(u128::from_be_bytes(self.0).saturating_sub(1).to_be_bytes())
     }
@@ -267,9 +267,9 @@ impl TimeUuid {
         is_one.then_some(candidate)
     }
 
-    /// The first of all that lie after a place. Behind the last one: that.
-    pub fn first_after(place: OrderKey) -> Self {
-        let next = u128::from_be_bytes(place.0).saturating_add(1);
+    /// The first of all that lie after a position. Behind the last one: that.
+    pub fn first_after(position: OrderKey) -> Self {
+        let next = u128::from_be_bytes(position.0).saturating_add(1);
         let (ticks, rest) = ((next >> 64) as u64, next as u64);
         // Of the other eight bytes the first two bits are those of the variant, and as they lie in an order key both are zero.
         let (ticks, rest) = if ticks < TICKS_BEFORE_1970 {

@@ -28,23 +28,23 @@
 //!   move with each send, which would leave tombstones at the top of every inbox.
 //! - Above 32 participants a conversation is *large*, for good, and merged at read time.
 
+mod admin;
 pub mod cql;
 pub mod embedded;
-mod everything;
-mod measured;
-mod reader;
+mod instrumented;
+mod read_permit;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use self::everything::{
-    DAMAGED_MESSAGE, Finding, ImportPlaces, ImportRow, Imported, StoredMessage, Verified,
-    VerifyPlace, activity_to_give,
+pub use self::admin::{
+    DAMAGED_MESSAGE, Finding, ImportPositions, ImportRow, Imported, StoredMessage, Verified,
+    VerifyPosition, activity_to_give,
 };
-pub use self::measured::Measured;
-pub use self::reader::ReadShares;
+pub use self::instrumented::InstrumentedStore;
+pub use self::read_permit::ReadShares;
 use crate::model::{
     Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, GroupName, IdempotencyKey,
     InboxKey, InboxRow, InputHash, Membership, Message, MessageId, OrderKey, Page, PageRequest,
@@ -96,9 +96,9 @@ pub enum Created {
     Existing(Arc<Conversation>),
 }
 
-/// A viewer's place in a conversation.
+/// A user's participation in a conversation.
 #[derive(Debug, Clone)]
-pub struct Seat {
+pub struct Participation {
     pub conversation: Arc<Conversation>,
     pub membership: Membership,
     /// The newest message or change there, which other servers may have written: what is written next lies after it. `None` where this
@@ -117,7 +117,7 @@ pub struct Audience {
 #[derive(Debug, Clone)]
 pub struct Appended {
     pub audience: Audience,
-    /// Those of which nothing was kept, by their place: an earlier send of the last 24 hours has the key.
+    /// Those of which nothing was kept, by their position: an earlier send of the last 24 hours has the key.
     pub taken: Vec<(usize, EarlierSend)>,
 }
 
@@ -132,7 +132,7 @@ pub struct Revised {
 
 /// The memberships on which a change is decided.
 #[derive(Debug, Clone)]
-pub struct Members {
+pub struct MembershipSnapshot {
     pub conversation: Arc<Conversation>,
     /// Changes with every change of the membership: the SYSTEM message of the last one, or [`NewConversation::change`]. `None` where an
     /// import brought the conversation and nothing changed since.
@@ -147,10 +147,10 @@ pub struct Members {
 /// A change of the membership of a conversation.
 #[derive(Debug, Clone)]
 pub struct MembershipChange {
-    /// The [`Members::version`] that it was decided on.
+    /// The [`MembershipSnapshot::version`] that it was decided on.
     pub seen: Option<TimeUuid>,
     /// No two of one user.
-    pub turns: Vec<Turn>,
+    pub transitions: Vec<MembershipTransition>,
     /// Kept in the log; their ids ascend.
     pub changes: Vec<Change>,
     /// The SYSTEM message that tells of it: without a key, and with the last id. That is the version then.
@@ -159,15 +159,15 @@ pub struct MembershipChange {
 
 /// The part of a membership change that concerns one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct MembershipTransition {
     pub user: UserId,
-    pub kind: TurnKind,
+    pub kind: TransitionKind,
     /// As it is then. Where the kind is `Stays`, only the role differs.
     pub membership: Membership,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnKind {
+pub enum TransitionKind {
     Joins,
     Leaves,
     Stays,
@@ -200,7 +200,7 @@ pub struct EarlierSend {
 
 /// A request for the unread count of an inbox entry.
 #[derive(Debug, Clone, Copy)]
-pub struct UnreadQuestion {
+pub struct UnreadQuery {
     pub conversation: ConversationId,
     pub after: OrderKey,
 }
@@ -319,11 +319,11 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// Conversations with the viewer's membership, also one that has ended. `None` where there is no such conversation or the viewer was
     /// never in it.
-    async fn seats(
+    async fn participations(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Seat>>>;
+    ) -> Result<Vec<Option<Participation>>>;
 
     /// The direct conversation of two users, whatever its id.
     async fn direct_conversation(
@@ -352,11 +352,11 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>>;
 
     /// The state on which a change of these memberships is decided, read at one moment. `None` if there is no such conversation.
-    async fn members(
+    async fn membership_snapshot(
         &self,
         conversation: ConversationId,
         users: &[UserId],
-    ) -> Result<Option<Members>>;
+    ) -> Result<Option<MembershipSnapshot>>;
 
     /// Changes who is in a conversation: with the SYSTEM message, which is kept as a send is, the changes in the log, and one in the
     /// `changes_by_user` of everybody who joins or leaves, under the message's id: all or nothing.
@@ -423,7 +423,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         messages: &[(ConversationId, MessageId)],
     ) -> Result<Vec<Vec<Reaction>>>;
 
-    /// The changes of a conversation after a place, the oldest first, at most `limit`. They are kept for 35 days.
+    /// The changes of a conversation after a position, the oldest first, at most `limit`. They are kept for 35 days.
     async fn changes(
         &self,
         conversation: ConversationId,
@@ -460,10 +460,10 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         keys: &[(ConversationId, MessageId)],
     ) -> Result<Vec<Option<Arc<Message>>>>;
 
-    /// The newest message at or before each place, deleted ones included.
+    /// The newest message at or before each position, deleted ones included.
     async fn messages_at(
         &self,
-        places: &[(ConversationId, OrderKey)],
+        positions: &[(ConversationId, OrderKey)],
     ) -> Result<Vec<Option<Arc<Message>>>>;
 
     /// The newest message of each conversation.
@@ -494,7 +494,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         conversations: &[ConversationId],
     ) -> Result<Vec<Option<InboxRow>>>;
 
-    /// A user's rows that changed after a place, by their newest change, ascending; also those of conversations that the user has left
+    /// A user's rows that changed after a position, by their newest change, ascending; also those of conversations that the user has left
     /// since. Where they are more than `limit`: `None`.
     async fn inbox_changes(
         &self,
@@ -520,19 +520,19 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
     /// The user's large conversations, whose sends must be listened to at the conversation itself.
     async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>>;
 
-    /// TEXT messages of others after each place that are not deleted: counted up to `cap`. One more than the cap makes the count capped, and
+    /// TEXT messages of others after each position that are not deleted: counted up to `cap`. One more than the cap makes the count capped, and
     /// so do [`Unread::ROWS_MAX`] rows read. The cap 0 asks whether anything is unread.
     async fn unread(
         &self,
         user: &UserId,
-        questions: &[UnreadQuestion],
+        questions: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>>;
 
     /// Moves a user's read marker: a maximum, so that the greater one stays whatever the order of arrival.
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()>;
 
-    /// Moves up what reached a user's devices: a maximum, so that the greater place stays whatever the order of arrival. No change of an
+    /// Moves up what reached a user's devices: a maximum, so that the greater position stays whatever the order of arrival. No change of an
     /// inbox.
     async fn mark_delivered(
         &self,
@@ -568,7 +568,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// All users with a profile, in an order of the store's own: those behind one of them, at most `limit`. Fewer only at the end.
     ///
-    /// This and the next four are what an export reads, in pieces that go on from any place. What is written meanwhile may be in it or not.
+    /// This and the next four are what an export reads, in pieces that go on from any position. What is written meanwhile may be in it or not.
     async fn all_users(
         &self,
         after: Option<&UserId>,
@@ -588,7 +588,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
         conversation: ConversationId,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>>;
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>>;
 
     /// All messages of a conversation, from the oldest on: those behind one of them, at most `limit`. Damaged rows are among them.
     async fn all_messages(
@@ -609,7 +609,7 @@ pub trait Store: fmt::Display + Send + Sync + 'static {
 
     /// Looks at the next piece of everything: whether what follows from messages and people, which are the truth, agrees with them. Heads,
     /// counts, lists of inboxes, pairs, and on a cluster the index of buckets. What does not is found, and with `repair` made so.
-    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified>;
+    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified>;
 
     /// Something an importer wants to find again, such as how far it came. Kept with the next or an earlier import, never before it.
     async fn note(&self, name: &str) -> Result<Option<String>>;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::line::{self, FORMAT, Line};
 use crate::clock::Clock;
 use crate::model::{Conversation, ConversationId, Emoji, Membership, MessageId, Timestamp, UserId};
-use crate::store::{self, ImportPlaces, ImportRow, Store, StoredMessage};
+use crate::store::{self, ImportPositions, ImportRow, Store, StoredMessage};
 
 /// Rows of one read.
 const PAGE: usize = 200;
@@ -78,12 +78,12 @@ pub type LeftOut = BTreeSet<(ConversationId, MessageId)>;
 pub struct Written {
     pub counts: Counts,
     pub left_out: LeftOut,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 /// Behind which line an export goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Place {
+pub(super) enum Position {
     #[default]
     Start,
     Header,
@@ -132,7 +132,7 @@ impl Export {
         let Written {
             counts,
             left_out,
-            place,
+            position,
         } = from;
         let output = BufWriter::with_capacity(BUFFER_BYTES, output);
         let mut run = Run {
@@ -144,7 +144,7 @@ impl Export {
             text: Vec::new(),
             tell,
         };
-        let is_whole = run.go_on(place).await?;
+        let is_whole = run.go_on(position).await?;
         run.output.flush().await?;
         Ok(Outcome {
             counts: run.counts,
@@ -169,15 +169,15 @@ struct Run<'a, W, J> {
 struct Beginning {
     conversation: Conversation,
     activity: Option<Timestamp>,
-    people: Vec<(UserId, Membership, ImportPlaces)>,
+    people: Vec<(UserId, Membership, ImportPositions)>,
     messages: Vec<StoredMessage>,
 }
 
 impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
-    async fn go_on(&mut self, place: Place) -> Result<bool> {
-        let (after_user, after_conversation) = match place {
-            Place::End => return Ok(true),
-            Place::Start => {
+    async fn go_on(&mut self, position: Position) -> Result<bool> {
+        let (after_user, after_conversation) = match position {
+            Position::End => return Ok(true),
+            Position::Start => {
                 let exported_at = Some(self.export.clock.now().to_string());
                 self.line(&Line::Header(line::Header {
                     format: Some(FORMAT),
@@ -186,9 +186,9 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
                 .await?;
                 (None, None)
             }
-            Place::Header => (None, None),
-            Place::User(user) => (Some(user), None),
-            Place::Conversation(id, within) => {
+            Position::Header => (None, None),
+            Position::User(user) => (Some(user), None),
+            Position::Conversation(id, within) => {
                 if !self.rest_of(id, within).await? {
                     return Ok(false);
                 }
@@ -340,14 +340,14 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> Run<'_, W, J> {
     async fn participants(
         &mut self,
         conversation: ConversationId,
-        people: Vec<(UserId, Membership, ImportPlaces)>,
+        people: Vec<(UserId, Membership, ImportPositions)>,
     ) -> Result<()> {
-        for (user, membership, places) in people {
+        for (user, membership, positions) in people {
             self.row(&ImportRow::Participant {
                 conversation,
                 user,
                 membership,
-                places,
+                positions,
             })
             .await?;
         }

@@ -78,7 +78,7 @@ pub struct Conversation {
     pub input_hash: Option<String>,
     /// The short form: participants in the line of their conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub participants: Option<Vec<Seat>>,
+    pub participants: Option<Vec<ShortParticipant>>,
 }
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -111,7 +111,7 @@ pub struct Participant {
 /// A participant inside of the line of its conversation.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Seat {
+pub struct ShortParticipant {
     pub username: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<MembershipState>,
@@ -135,7 +135,7 @@ pub struct Seat {
     pub archived_at: Option<String>,
 }
 
-impl Seat {
+impl ShortParticipant {
     pub fn of(self, conversation_id: Uuid) -> Participant {
         let Self {
             username,
@@ -230,12 +230,12 @@ impl Line {
     }
 }
 
-/// Our lines have numbers of their own, so that only the column of the library's place is kept.
+/// Our lines have numbers of their own, so that only the column of the library's position is kept.
 fn plain(error: &serde_json::Error) -> String {
     const CHARS_MAX: usize = 300;
     let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let reason = text.strip_suffix(&place).unwrap_or(&text);
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    let reason = text.strip_suffix(&position).unwrap_or(&text);
     let is_shape = error.classify() == serde_json::error::Category::Data;
     let column = if is_shape {
         String::new()

@@ -13,10 +13,10 @@ use crate::model::{
     Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces,
-    ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage,
-    ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
+    ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
+    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage,
+    UnreadQuery, Verified, VerifyPosition, Wake,
 };
 
 #[derive(Default)]
@@ -122,7 +122,11 @@ impl Store for Memory {
         Ok(None)
     }
 
-    async fn seats(&self, _: &UserId, _: &[ConversationId]) -> Result<Vec<Option<Seat>>> {
+    async fn participations(
+        &self,
+        _: &UserId,
+        _: &[ConversationId],
+    ) -> Result<Vec<Option<Participation>>> {
         unreachable!("not part of an import")
     }
     async fn direct_conversation(&self, _: &UserId, _: &UserId) -> Result<Option<ConversationId>> {
@@ -147,7 +151,11 @@ impl Store for Memory {
     async fn participant_counts(&self, _: &[ConversationId]) -> Result<Vec<u64>> {
         unreachable!("not part of an import")
     }
-    async fn members(&self, _: ConversationId, _: &[UserId]) -> Result<Option<Members>> {
+    async fn membership_snapshot(
+        &self,
+        _: ConversationId,
+        _: &[UserId],
+    ) -> Result<Option<MembershipSnapshot>> {
         unreachable!("not part of an import")
     }
     async fn change_membership(
@@ -239,7 +247,7 @@ impl Store for Memory {
     async fn large_conversations(&self, _: &UserId) -> Result<Vec<ConversationId>> {
         unreachable!("not part of an import")
     }
-    async fn unread(&self, _: &UserId, _: &[UnreadQuestion], _: u32) -> Result<Vec<Unread>> {
+    async fn unread(&self, _: &UserId, _: &[UnreadQuery], _: u32) -> Result<Vec<Unread>> {
         unreachable!("not part of an import")
     }
     async fn move_read_marker(&self, _: &UserId, _: &MarkerMove) -> Result<()> {
@@ -285,7 +293,7 @@ impl Store for Memory {
     ) -> Result<Page<Participant>> {
         unreachable!("not part of an import")
     }
-    async fn verify(&self, _: Option<&VerifyPlace>, _: bool) -> Result<Verified> {
+    async fn verify(&self, _: Option<&VerifyPosition>, _: bool) -> Result<Verified> {
         unreachable!("not part of an import")
     }
     async fn all_users(&self, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Profile)>> {
@@ -303,7 +311,7 @@ impl Store for Memory {
         _: ConversationId,
         _: Option<&UserId>,
         _: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
         unreachable!("not part of an import")
     }
     async fn all_messages(

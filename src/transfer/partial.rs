@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::export::{Counts, LeftOut, Place, Within, Written};
+use super::export::{Counts, LeftOut, Position, Within, Written};
 use super::line::{LINE_BYTES_MAX, Line};
 use crate::model::{ConversationId, Emoji, MessageId, UserId};
 
@@ -145,21 +145,21 @@ fn read(file: &File) -> io::Result<(Written, u64)> {
         let Ok(line) = Line::parse(line) else {
             return Ok((written, bytes));
         };
-        let Some(place) = place(&line) else {
+        let Some(position) = position(&line) else {
             return Ok((written, bytes));
         };
         written.counts.add(&line);
-        written.place = place;
+        written.position = position;
         bytes += read as u64;
     }
 }
 
-fn place(line: &Line) -> Option<Place> {
+fn position(line: &Line) -> Option<Position> {
     let user = |name: &str| UserId::parse(name).ok();
-    let within = |id: uuid::Uuid, within| Place::Conversation(ConversationId(id), within);
+    let within = |id: uuid::Uuid, within| Position::Conversation(ConversationId(id), within);
     Some(match line {
-        Line::Header(_) => Place::Header,
-        Line::User(line) => Place::User(user(&line.username)?),
+        Line::Header(_) => Position::Header,
+        Line::User(line) => Position::User(user(&line.username)?),
         Line::Conversation(line) => within(line.id, Within::Conversation),
         Line::Participant(line) => within(
             line.conversation_id,
@@ -176,7 +176,7 @@ fn place(line: &Line) -> Option<Place> {
                 Within::Reaction(MessageId::parse(&line.message_id)?, reaction),
             )
         }
-        Line::End(_) => Place::End,
+        Line::End(_) => Position::End,
     })
 }
 

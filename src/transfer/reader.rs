@@ -1,4 +1,4 @@
-//! Cuts a file into lines, and lines into batches of rows: bounded, and with the place where each batch ends.
+//! Cuts a file into lines, and lines into batches of rows: bounded, and with the position where each batch ends.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::model::{
     GroupName, IdempotencyKey, InputHash, Membership, MembershipState, Message, MessageId,
     MessageKind, Metadata, Profile, Role, Timestamp, UserId, text::parse_line,
 };
-use crate::store::{ImportPlaces, ImportRow};
+use crate::store::{ImportPositions, ImportRow};
 
 /// How far ahead of the clock an id may lie.
 const AHEAD_MICROS_MAX: i64 = 2_000_000;
@@ -69,16 +69,16 @@ fn user_row(user: line::User) -> Result<ImportRow> {
 fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<ImportRow>> {
     let id = ConversationId(line.id);
     let kind = line.kind.unwrap_or(ConversationKind::Group);
-    let seats = line.participants.unwrap_or_default();
+    let participants = line.participants.unwrap_or_default();
     let count_max = if kind == ConversationKind::Direct {
         2
     } else {
         Conversation::PARTICIPANTS_MAX
     };
-    if seats.len() > count_max {
+    if participants.len() > count_max {
         return Err(format!(
             "`participants` has {} of them, and {count_max} is the most",
-            seats.len()
+            participants.len()
         ));
     }
     let last_activity = moment("lastActivityAt", line.last_activity_at)?;
@@ -95,12 +95,12 @@ fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<Imp
             .unwrap_or(now),
         created_by: line.created_by.map(|user| name(&user)).transpose()?,
         input_hash: line.input_hash.map(|text| input_hash(&text)).transpose()?,
-        is_large: seats.len() > Conversation::FAN_OUT_MAX,
+        is_large: participants.len() > Conversation::FAN_OUT_MAX,
     };
-    let mut named = HashSet::with_capacity(seats.len());
-    if let Some(twice) = seats
+    let mut named = HashSet::with_capacity(participants.len());
+    if let Some(twice) = participants
         .iter()
-        .find(|seat| !named.insert(seat.username.as_str()))
+        .find(|participant| !named.insert(participant.username.as_str()))
     {
         return Err(format!("`participants` has {:?} twice", twice.username));
     }
@@ -108,8 +108,8 @@ fn conversation_rows(line: line::Conversation, now: Timestamp) -> Result<Vec<Imp
         conversation,
         last_activity,
     }];
-    for seat in seats {
-        rows.push(participant_row(seat.of(line.id), now)?);
+    for participant in participants {
+        rows.push(participant_row(participant.of(line.id), now)?);
     }
     Ok(rows)
 }
@@ -131,7 +131,7 @@ fn participant_row(line: line::Participant, now: Timestamp) -> Result<ImportRow>
         MembershipState::Joined => joined_at,
         MembershipState::Left => left_at,
     };
-    let place = |field, id: Option<String>| id.map(|id| message_id(field, &id, now)).transpose();
+    let position = |field, id: Option<String>| id.map(|id| message_id(field, &id, now)).transpose();
     Ok(ImportRow::Participant {
         conversation: ConversationId(line.conversation_id),
         user: name(&line.username)?,
@@ -140,10 +140,10 @@ fn participant_row(line: line::Participant, now: Timestamp) -> Result<ImportRow>
             role: line.role.unwrap_or(Role::Member),
             since,
         },
-        places: ImportPlaces {
-            read_up_to: place("readUpTo", line.read_up_to)?,
-            unread_from: place("unreadFrom", line.unread_from)?,
-            delivered_up_to: place("deliveredUpTo", line.delivered_up_to)?,
+        positions: ImportPositions {
+            read_up_to: position("readUpTo", line.read_up_to)?,
+            unread_from: position("unreadFrom", line.unread_from)?,
+            delivered_up_to: position("deliveredUpTo", line.delivered_up_to)?,
             flags: Flags {
                 is_muted: line.muted.unwrap_or_default(),
                 is_pinned: line.pinned.unwrap_or_default(),
@@ -334,19 +334,21 @@ mod tests {
         Ok(Message::clone(message))
     }
 
-    fn participant(rest: &str) -> Result<(Membership, ImportPlaces)> {
+    fn participant(rest: &str) -> Result<(Membership, ImportPositions)> {
         let rows = read(&format!(
             r#"{{"type":"participant",{CONVERSATION},"username":"alice"{rest}}}"#
         ))?;
         let [
             ImportRow::Participant {
-                membership, places, ..
+                membership,
+                positions,
+                ..
             },
         ] = rows[..]
         else {
             panic!("one participant: {rows:?}")
         };
-        Ok((membership, places))
+        Ok((membership, positions))
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::line::{self, Line};
 use crate::model::{
     Attachment, Membership, MembershipState, Message, MessageKind, Metadata, MetadataError,
 };
-use crate::store::{ImportPlaces, ImportRow};
+use crate::store::{ImportPositions, ImportRow};
 
 impl Line {
     /// `Err` where the metadata of a message is damaged.
@@ -41,12 +41,12 @@ impl Line {
                 conversation,
                 user,
                 membership,
-                places,
+                positions,
             } => Self::Participant(participant(
                 conversation.0,
                 user.to_string(),
                 membership,
-                places,
+                positions,
             )),
             ImportRow::Message(message) => Self::Message(message_line(message)?),
             ImportRow::Reaction {
@@ -72,19 +72,19 @@ fn participant(
     conversation_id: uuid::Uuid,
     username: String,
     membership: &Membership,
-    places: &ImportPlaces,
+    positions: &ImportPositions,
 ) -> line::Participant {
     let Membership { state, role, since } = *membership;
     let (joined_at, left_at) = match state {
         MembershipState::Joined => (since, None),
         MembershipState::Left => (None, since),
     };
-    let ImportPlaces {
+    let ImportPositions {
         read_up_to,
         unread_from,
         delivered_up_to,
         flags,
-    } = *places;
+    } = *positions;
     line::Participant {
         conversation_id,
         username,

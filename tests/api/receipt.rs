@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wideroom::model::{
     Conversation, ConversationId, Membership, MembershipState, Role, Timestamp, UserId,
 };
-use wideroom::store::{ImportPlaces, ImportRow};
+use wideroom::store::{ImportPositions, ImportRow};
 
 use crate::support::world::{Actor, World, text};
 
@@ -169,7 +169,7 @@ async fn participants_who_joined_later_or_left_have_no_receipt() {
             since,
             ..Membership::joined(Role::Member)
         },
-        places: ImportPlaces::default(),
+        positions: ImportPositions::default(),
     };
     let later = Timestamp::parse("2200-01-01T00:00:00Z");
     let rows = [

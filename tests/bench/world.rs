@@ -18,7 +18,7 @@ use wideroom::model::{
 };
 use wideroom::rate::Pace;
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{ImportPlaces, ImportRow, Imported, Store};
+use wideroom::store::{ImportPositions, ImportRow, Imported, Store};
 
 /// Those in the conversation that is measured: who asks, whose marker is moved, who has read nothing, and one more.
 const PEOPLE: [&str; 4] = ["vera", "rita", "ida", "adam"];
@@ -371,16 +371,16 @@ impl Loader<'_> {
         .await;
         for (place, name) in people.iter().enumerate() {
             let read_up_to = (place == 0 && messages > UNREAD).then(|| message_id(UNREAD));
-            let places = ImportPlaces {
+            let positions = ImportPositions {
                 read_up_to,
-                ..ImportPlaces::default()
+                ..ImportPositions::default()
             };
             let membership = Membership::joined(Role::Member);
             self.push(ImportRow::Participant {
                 conversation: id,
                 user: user(name),
                 membership,
-                places,
+                positions,
             })
             .await;
         }

@@ -14,10 +14,10 @@ use wideroom::model::{
     Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow,
-    Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage, ProfileChange,
-    Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified, VerifyPlace,
-    Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPositions, ImportRow,
+    Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation, NewMessage,
+    Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition, Wake,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -92,13 +92,13 @@ impl Store for Slow {
         self.inner.newest_id().await
     }
 
-    async fn seats(
+    async fn participations(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Seat>>> {
+    ) -> Result<Vec<Option<Participation>>> {
         self.read();
-        self.inner.seats(viewer, conversations).await
+        self.inner.participations(viewer, conversations).await
     }
 
     async fn direct_conversation(
@@ -135,13 +135,13 @@ impl Store for Slow {
         self.inner.participant_counts(conversations).await
     }
 
-    async fn members(
+    async fn membership_snapshot(
         &self,
         conversation: ConversationId,
         users: &[UserId],
-    ) -> Result<Option<Members>> {
+    ) -> Result<Option<MembershipSnapshot>> {
         self.read();
-        self.inner.members(conversation, users).await
+        self.inner.membership_snapshot(conversation, users).await
     }
 
     async fn change_membership(
@@ -226,9 +226,9 @@ impl Store for Slow {
 
     async fn messages_at(
         &self,
-        places: &[(ConversationId, OrderKey)],
+        positions: &[(ConversationId, OrderKey)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
-        self.inner.messages_at(places).await
+        self.inner.messages_at(positions).await
     }
 
     async fn last_messages(
@@ -290,7 +290,7 @@ impl Store for Slow {
     async fn unread(
         &self,
         user: &UserId,
-        questions: &[UnreadQuestion],
+        questions: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
         self.inner.unread(user, questions, cap).await
@@ -359,7 +359,7 @@ impl Store for Slow {
         self.inner.import(rows).await
     }
 
-    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
         self.inner.verify(after, repair).await
     }
 
@@ -384,7 +384,7 @@ impl Store for Slow {
         conversation: ConversationId,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
         self.inner
             .all_participants(conversation, after, limit)
             .await

@@ -8,7 +8,7 @@ use wideroom::model::{
     ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest,
     Participant, ReadMarker, TimeUuid, Unread, UserId,
 };
-use wideroom::store::{Audience, Created, MarkerMove, Store, UnreadQuestion};
+use wideroom::store::{Audience, Created, MarkerMove, Store, UnreadQuery};
 
 use crate::support::words::{group, id, is_among_others, new, text};
 
@@ -155,7 +155,7 @@ pub async fn unread(
         store
             .unread(
                 user,
-                &[UnreadQuestion {
+                &[UnreadQuery {
                     conversation,
                     after,
                 }],
@@ -213,12 +213,12 @@ pub fn assert_healthy(store: &dyn Store) {
 
 /// Whatever happened to the store, what follows from it agrees with it. Where others write meanwhile, nobody can say.
 pub async fn assert_sound(store: &dyn Store) {
-    let mut place = None;
+    let mut position = None;
     while !is_among_others() {
-        let verified = store.verify(place.as_ref(), false).await.unwrap();
+        let verified = store.verify(position.as_ref(), false).await.unwrap();
         assert_eq!(verified.findings, [], "after {} rows", verified.looked_at);
-        place = verified.next;
-        if place.is_none() {
+        position = verified.next;
+        if position.is_none() {
             break;
         }
     }
@@ -231,24 +231,24 @@ pub fn only<T>(answers: Vec<T>) -> T {
     answer
 }
 
-/// The piece of a list that a request means, by looking at all of it. `list` is in the order of the list, `place` gives a key's order.
+/// The piece of a list that a request means, by looking at all of it. `list` is in the order of the list, `position` gives a key's order.
 pub fn slice<T: Clone, K, O: Ord>(
     list: &[T],
     key: impl Fn(&T) -> O,
-    place: impl Fn(&K) -> O,
+    position: impl Fn(&K) -> O,
     request: &PageRequest<K>,
 ) -> Page<T> {
     let follows = |item: &&T| {
         request
             .after
             .as_ref()
-            .is_none_or(|after| key(item) > place(after))
+            .is_none_or(|after| key(item) > position(after))
     };
     let precedes = |item: &&T| {
         request
             .before
             .as_ref()
-            .is_none_or(|before| key(item) < place(before))
+            .is_none_or(|before| key(item) < position(before))
     };
     let window: Vec<T> = list
         .iter()

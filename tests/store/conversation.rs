@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use wideroom::model::{
     Conversation, ConversationId, GroupName, MembershipState, OrderKey, PageRequest, Role, UserId,
 };
-use wideroom::store::{Created, NewConversation, Store, UnreadQuestion};
+use wideroom::store::{Created, NewConversation, Store, UnreadQuery};
 
 use super::ask::{
     assert_healthy, assert_newest, assert_page, inbox_ids, make, only, participant, participants,
@@ -25,10 +25,19 @@ pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store)
     new.conversation.created_by = Some(ann.clone());
     assert_eq!(store.create_conversation(&new).await.unwrap(), Created::New);
     for (user, role) in [(&ann, Role::Owner), (&ben, Role::Member)] {
-        let seat = only(store.seats(user, &[conversation_id(1)]).await.unwrap()).unwrap();
-        assert_eq!(*seat.conversation, new.conversation);
+        let participation = only(
+            store
+                .participations(user, &[conversation_id(1)])
+                .await
+                .unwrap(),
+        )
+        .unwrap();
+        assert_eq!(*participation.conversation, new.conversation);
         assert_eq!(
-            (seat.membership.state, seat.membership.role),
+            (
+                participation.membership.state,
+                participation.membership.role
+            ),
             (MembershipState::Joined, role)
         );
         let participant = participant(store, conversation_id(1), user).await.unwrap();
@@ -38,7 +47,7 @@ pub async fn a_new_conversation_is_there_for_its_participants(store: &dyn Store)
         );
         assert_eq!(
             (participant.membership, participant.read_up_to),
-            (seat.membership, OrderKey::MIN)
+            (participation.membership, OrderKey::MIN)
         );
         assert_eq!(inbox_ids(store, user).await, [conversation_id(1)]);
     }
@@ -57,7 +66,13 @@ pub async fn a_stranger_has_no_seat(store: &dyn Store) {
     make(store, conversation_id(1), &[ann.clone(), ben]).await;
     for nobody in [&stranger, &ann_a, &user("an")] {
         assert!(
-            only(store.seats(nobody, &[conversation_id(1)]).await.unwrap()).is_none(),
+            only(
+                store
+                    .participations(nobody, &[conversation_id(1)])
+                    .await
+                    .unwrap()
+            )
+            .is_none(),
             "{nobody}"
         );
         assert_eq!(
@@ -67,7 +82,13 @@ pub async fn a_stranger_has_no_seat(store: &dyn Store) {
         );
     }
     assert!(
-        only(store.seats(&ann, &[conversation_id(2)]).await.unwrap()).is_none(),
+        only(
+            store
+                .participations(&ann, &[conversation_id(2)])
+                .await
+                .unwrap()
+        )
+        .is_none(),
         "there is no such conversation"
     );
 }
@@ -78,10 +99,10 @@ pub async fn seats_come_in_the_order_of_their_keys(store: &dyn Store) {
         make(store, conversation_id(number), std::slice::from_ref(people)).await;
     }
     let asked = [3, 9, 1, 2, 3, 1].map(conversation_id);
-    let seats = store.seats(&ann, &asked).await.unwrap();
-    let there: Vec<_> = seats
+    let participations = store.participations(&ann, &asked).await.unwrap();
+    let there: Vec<_> = participations
         .into_iter()
-        .map(|seat| seat.map(|seat| seat.conversation.id))
+        .map(|participation| participation.map(|participation| participation.conversation.id))
         .collect();
     assert_eq!(
         there,
@@ -98,7 +119,7 @@ pub async fn seats_come_in_the_order_of_their_keys(store: &dyn Store) {
         store.participant_counts(&asked).await.unwrap(),
         [1, 0, 1, 1, 1, 1]
     );
-    assert!(store.seats(&ann, &[]).await.unwrap().is_empty());
+    assert!(store.participations(&ann, &[]).await.unwrap().is_empty());
 }
 
 pub async fn making_it_again_changes_nothing(store: &dyn Store) {
@@ -130,10 +151,15 @@ pub async fn making_it_again_changes_nothing(store: &dyn Store) {
     // Nothing of the second was kept.
     assert_newest(store.newest_id().await.unwrap(), Some(id(5)));
     assert_eq!(
-        only(store.seats(&ann, &[conversation_id(1)]).await.unwrap())
-            .unwrap()
-            .membership
-            .role,
+        only(
+            store
+                .participations(&ann, &[conversation_id(1)])
+                .await
+                .unwrap()
+        )
+        .unwrap()
+        .membership
+        .role,
         Role::Owner
     );
 }
@@ -208,7 +234,15 @@ pub async fn a_pair_that_is_taken_stays_as_it_is(store: &dyn Store) {
         Some(conversation_id(7))
     );
     assert_eq!(inbox_ids(store, &ann).await, [conversation_id(7)]);
-    assert!(only(store.seats(&ann, &[second.conversation.id]).await.unwrap()).is_none());
+    assert!(
+        only(
+            store
+                .participations(&ann, &[second.conversation.id])
+                .await
+                .unwrap()
+        )
+        .is_none()
+    );
 }
 
 pub async fn a_direct_conversation_with_oneself_has_one_participant(store: &dyn Store) {
@@ -283,7 +317,13 @@ pub async fn participants_are_in_the_order_of_their_names_bytes(store: &dyn Stor
     assert_eq!(participants(store, conversation_id(1)).await, sorted);
     for name in &sorted {
         assert!(
-            only(store.seats(name, &[conversation_id(1)]).await.unwrap()).is_some(),
+            only(
+                store
+                    .participations(name, &[conversation_id(1)])
+                    .await
+                    .unwrap()
+            )
+            .is_some(),
             "{name}"
         );
         assert!(
@@ -354,14 +394,17 @@ pub async fn more_than_the_fan_out_make_a_conversation_large(store: &dyn Store) 
     ] {
         make(store, conversation_id(number), &people[..count]).await;
         let is_large = count > Conversation::FAN_OUT_MAX;
-        let seat = only(
+        let participation = only(
             store
-                .seats(&people[0], &[conversation_id(number)])
+                .participations(&people[0], &[conversation_id(number)])
                 .await
                 .unwrap(),
         )
         .unwrap();
-        assert_eq!(seat.conversation.is_large, is_large, "{count} participants");
+        assert_eq!(
+            participation.conversation.is_large, is_large,
+            "{count} participants"
+        );
         assert_eq!(
             participants(store, conversation_id(number)).await,
             people[..count]
@@ -520,7 +563,7 @@ pub async fn an_empty_store_answers_everything(store: &dyn Store) {
         store.profiles(std::slice::from_ref(&ann)).await.unwrap(),
         [None]
     );
-    let question = UnreadQuestion {
+    let question = UnreadQuery {
         conversation: conversation_id(1),
         after: OrderKey::MIN,
     };

@@ -20,7 +20,7 @@ use wideroom::model::{
     Timestamp, Unread, UserId,
 };
 use wideroom::store::cql::{Address, Cql, migrate};
-use wideroom::store::{Store, UnreadQuestion};
+use wideroom::store::{Store, UnreadQuery};
 
 use super::ask::{assert_page, is_in, only, requests, runner, slice, walk};
 use crate::support::cassandra::shared;
@@ -343,10 +343,10 @@ fn every_question_is_answered_as_a_sorted_list_does() {
         return;
     };
     let asked = prop::collection::vec((any_cut(), requests(any_place())), 1..10);
-    let places = prop::collection::vec(any_place(), 1..6);
+    let positions = prop::collection::vec(any_place(), 1..6);
     let outcome = runner(24).run(
-        &(any_rows(), asked, places, 1..40_u32),
-        |(rows, asked, places, cap)| {
+        &(any_rows(), asked, positions, 1..40_u32),
+        |(rows, asked, positions, cap)| {
             runtime.block_on(async {
                 let (conversation, all) = prepare(&bench, &rows).await;
                 let store = &bench.store;
@@ -365,9 +365,12 @@ fn every_question_is_answered_as_a_sorted_list_does() {
                     );
                     assert_page(&request, &answer, &expected);
                 }
-                let keyed: Vec<_> = places.iter().map(|place| (conversation, *place)).collect();
+                let keyed: Vec<_> = positions
+                    .iter()
+                    .map(|place| (conversation, *place))
+                    .collect();
                 let found = store.messages_at(&keyed).await.unwrap();
-                let unread = keyed.iter().map(|(conversation, after)| UnreadQuestion {
+                let unread = keyed.iter().map(|(conversation, after)| UnreadQuery {
                     conversation: *conversation,
                     after: *after,
                 });
@@ -375,7 +378,7 @@ fn every_question_is_answered_as_a_sorted_list_does() {
                     .unread(&ann(), &unread.collect::<Vec<_>>(), cap)
                     .await
                     .unwrap();
-                for ((place, found), unread) in places.iter().zip(found).zip(unread) {
+                for ((place, found), unread) in positions.iter().zip(found).zip(unread) {
                     assert_eq!(
                         found,
                         all.iter()
@@ -596,7 +599,7 @@ async fn a_page_costs_the_same_however_long_the_history_is() {
     println!("deep: {} statements, first time {}", keyed.1, cold.1);
     assert_eq!((keyed.1, cold.1), (1, 2));
     let question = |n: usize| {
-        [UnreadQuestion {
+        [UnreadQuery {
             conversation,
             after: place(n),
         }]

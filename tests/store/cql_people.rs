@@ -52,9 +52,13 @@ async fn questions_and_changes_cost_what_they_concern() {
         made.unwrap();
         told.push(("a group", spent, most));
     }
-    let (seat, found) = cost(&store, store.seats(&people[0], &[conversation_id(2)])).await;
+    let (participation, found) = cost(
+        &store,
+        store.participations(&people[0], &[conversation_id(2)]),
+    )
+    .await;
     assert!(found.unwrap()[0].is_some());
-    told.push(("a seat", seat, 2));
+    told.push(("a participation", participation, 2));
     let (counts, found) = cost(&store, store.participant_counts(&[conversation_id(2)])).await;
     assert_eq!(found.unwrap(), [50]);
     told.push(("a count", counts, 1));
@@ -126,7 +130,7 @@ async fn a_seat_says_what_is_newest_there_whoever_wrote_it() {
     let people = crowd(2);
     let newest = async || {
         store
-            .seats(&people[0], &[conversation_id(1)])
+            .participations(&people[0], &[conversation_id(1)])
             .await
             .unwrap()[0]
             .as_ref()

@@ -9,8 +9,9 @@ use wideroom::model::{
     Role, UserId,
 };
 use wideroom::store::{
-    Archive, Audience, FlagsChange, ImportPlaces, ImportRow, MarkerMove, MembershipChange,
-    NewConversation, NewMessage, ProfileChange, Renaming, Result, Store, Turn, TurnKind,
+    Archive, Audience, FlagsChange, ImportPositions, ImportRow, MarkerMove, MembershipChange,
+    MembershipTransition, NewConversation, NewMessage, ProfileChange, Renaming, Result, Store,
+    TransitionKind,
 };
 
 use self::compare::{any_questions, compare};
@@ -48,7 +49,7 @@ enum Step {
     Mark {
         conversation: u8,
         user: u8,
-        place: u8,
+        position: u8,
         how: Mark,
     },
     Set {
@@ -71,7 +72,7 @@ enum Step {
     React {
         conversation: u8,
         user: u8,
-        place: u8,
+        position: u8,
         emoji: u8,
         is_on: bool,
     },
@@ -79,9 +80,9 @@ enum Step {
         user: u8,
         micros: i64,
     },
-    Turn {
+    Transition {
         conversation: u8,
-        turns: Vec<(u8, u8)>,
+        transitions: Vec<(u8, u8)>,
         is_stale: bool,
     },
     Rename {
@@ -157,17 +158,17 @@ fn any_step() -> impl Strategy<Value = Step> {
         3 => (0..CONVERSATIONS, 1..32_u8, 0..9_i64).prop_map(|(conversation, people, created)| Step::Make { conversation, people, created }),
         1 => (0..5_u8, 0..5_u8).prop_map(|(one, other)| Step::MakeDirect { one, other }),
         8 => (0..CONVERSATIONS, prop::collection::vec(send, 1..5)).prop_map(|(conversation, sends)| Step::Append { conversation, sends }),
-        4 => (0..CONVERSATIONS, any::<u8>(), any::<u8>(), how).prop_map(|(conversation, user, place, how)| Step::Mark { conversation, user, place, how }),
+        4 => (0..CONVERSATIONS, any::<u8>(), any::<u8>(), how).prop_map(|(conversation, user, position, how)| Step::Mark { conversation, user, position, how }),
         2 => (0..CONVERSATIONS, any::<u8>(), any::<Option<bool>>(), any::<Option<bool>>(), proptest::option::of(0..6_u8))
             .prop_map(|(conversation, user, muted, pinned, archive)| Step::Set { conversation, user, muted, pinned, archive }),
         2 => (0..CONVERSATIONS, any::<u8>(), 0..120_i64).prop_map(|(conversation, user, micros)| Step::Deliver { conversation, user, micros }),
         1 => (0..5_u8, any::<Option<Option<bool>>>(), any::<Option<Option<bool>>>())
             .prop_map(|(user, display_name, avatar_url)| Step::Tell { user, display_name, avatar_url }),
         4 => (0..CONVERSATIONS, any::<u8>(), any::<u8>(), 0..3_u8, any::<bool>())
-            .prop_map(|(conversation, user, place, emoji, is_on)| Step::React { conversation, user, place, emoji, is_on }),
+            .prop_map(|(conversation, user, position, emoji, is_on)| Step::React { conversation, user, position, emoji, is_on }),
         1 => (0..5_u8, 0..99_i64).prop_map(|(user, micros)| Step::See { user, micros }),
         4 => (0..CONVERSATIONS, prop::collection::vec((any::<u8>(), any::<u8>()), 1..4), prop::bool::weighted(0.1))
-            .prop_map(|(conversation, turns, is_stale)| Step::Turn { conversation, turns, is_stale }),
+            .prop_map(|(conversation, transitions, is_stale)| Step::Transition { conversation, transitions, is_stale }),
         1 => (0..CONVERSATIONS, 0..3_u8).prop_map(|(conversation, name)| Step::Rename { conversation, name }),
         2 => prop::collection::vec(line, 1..8).prop_map(Step::Import),
     ]
@@ -215,10 +216,10 @@ impl Player<'_> {
             Step::Mark {
                 conversation: number,
                 user,
-                place,
+                position,
                 how,
             } => {
-                self.mark(conversation_id(*number), *user, *place, *how)
+                self.mark(conversation_id(*number), *user, *position, *how)
                     .await
             }
             Step::Set {
@@ -280,11 +281,11 @@ impl Player<'_> {
             Step::React {
                 conversation: number,
                 user,
-                place,
+                position,
                 emoji,
                 is_on,
             } => {
-                self.react(conversation_id(*number), *user, *place, *emoji, *is_on)
+                self.react(conversation_id(*number), *user, *position, *emoji, *is_on)
                     .await
             }
             Step::See { user, micros } => format!(
@@ -293,11 +294,14 @@ impl Player<'_> {
                     .mark_seen(&name(*user), START.plus_micros(*micros))
                     .await
             ),
-            Step::Turn {
+            Step::Transition {
                 conversation: number,
-                turns,
+                transitions,
                 is_stale,
-            } => self.turn(conversation_id(*number), turns, *is_stale).await,
+            } => {
+                self.transition(conversation_id(*number), transitions, *is_stale)
+                    .await
+            }
             Step::Rename {
                 conversation: number,
                 name,
@@ -416,66 +420,67 @@ impl Player<'_> {
     }
 
     /// Adds, removes and gives roles as a chat does: to those who are there or not.
-    async fn turn(
+    async fn transition(
         &mut self,
         conversation: ConversationId,
-        turns: &[(u8, u8)],
+        transitions: &[(u8, u8)],
         is_stale: bool,
     ) -> String {
-        let mut turns: Vec<_> = turns
+        let mut transitions: Vec<_> = transitions
             .iter()
             .map(|(user, what)| (name(*user), *what))
             .collect();
-        turns.sort();
-        turns.dedup_by(|one, other| one.0 == other.0);
-        let count = i64::try_from(turns.len()).unwrap();
+        transitions.sort();
+        transitions.dedup_by(|one, other| one.0 == other.0);
+        let count = i64::try_from(transitions.len()).unwrap();
         let Some(message) = self.system(conversation, count).await else {
             return "nobody is there".to_owned();
         };
-        let users: Vec<_> = turns.iter().map(|(user, _)| user.clone()).collect();
+        let users: Vec<_> = transitions.iter().map(|(user, _)| user.clone()).collect();
         let members = self
             .store
-            .members(conversation, &users)
+            .membership_snapshot(conversation, &users)
             .await
             .unwrap()
             .unwrap();
         let (since, role) = (Some(message.id.moment()), |n: u8| {
             [Role::Owner, Role::Admin, Role::Member][usize::from(n) % 3]
         });
-        let turn = |((user, what), present): ((UserId, u8), &Option<Membership>)| match present {
-            Some(present) if present.is_joined() && what % 2 == 0 => Turn {
-                user,
-                kind: TurnKind::Leaves,
-                membership: Membership {
-                    state: MembershipState::Left,
-                    since,
-                    ..*present
+        let transition =
+            |((user, what), present): ((UserId, u8), &Option<Membership>)| match present {
+                Some(present) if present.is_joined() && what % 2 == 0 => MembershipTransition {
+                    user,
+                    kind: TransitionKind::Leaves,
+                    membership: Membership {
+                        state: MembershipState::Left,
+                        since,
+                        ..*present
+                    },
                 },
-            },
-            Some(present) if present.is_joined() => Turn {
-                user,
-                kind: TurnKind::Stays,
-                membership: Membership {
-                    role: role(what / 2),
-                    ..*present
+                Some(present) if present.is_joined() => MembershipTransition {
+                    user,
+                    kind: TransitionKind::Stays,
+                    membership: Membership {
+                        role: role(what / 2),
+                        ..*present
+                    },
                 },
-            },
-            _ => Turn {
-                user,
-                kind: TurnKind::Joins,
-                membership: Membership {
-                    since,
-                    ..Membership::joined(role(what))
+                _ => MembershipTransition {
+                    user,
+                    kind: TransitionKind::Joins,
+                    membership: Membership {
+                        since,
+                        ..Membership::joined(role(what))
+                    },
                 },
-            },
-        };
-        let turns: Vec<_> = turns
+            };
+        let transitions: Vec<_> = transitions
             .into_iter()
             .zip(&members.memberships)
-            .map(turn)
+            .map(transition)
             .collect();
-        let change = |(back, turn): (i64, &Turn)| {
-            let kind = if turn.kind == TurnKind::Joins {
+        let change = |(back, transition): (i64, &MembershipTransition)| {
+            let kind = if transition.kind == TransitionKind::Joins {
                 ChangeKind::ParticipantAdded
             } else {
                 ChangeKind::RoleChanged
@@ -484,10 +489,10 @@ impl Player<'_> {
                 id: self.before(&message, count - back),
                 kind,
                 message: message.id,
-                user: turn.user.clone(),
+                user: transition.user.clone(),
             }
         };
-        let changes = (0..).zip(&turns).map(change).collect();
+        let changes = (0..).zip(&transitions).map(change).collect();
         let seen = if is_stale {
             Some(change_id_of_nothing())
         } else {
@@ -495,7 +500,7 @@ impl Player<'_> {
         };
         let change = MembershipChange {
             seen,
-            turns,
+            transitions,
             changes,
             message: message.into(),
         };
@@ -507,7 +512,7 @@ impl Player<'_> {
         &mut self,
         conversation: ConversationId,
         user: u8,
-        place: u8,
+        position: u8,
         emoji: u8,
         is_on: bool,
     ) -> String {
@@ -520,7 +525,10 @@ impl Player<'_> {
             .history(conversation, &Cut::default(), &PageRequest::first(100))
             .await
             .unwrap();
-        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else {
+        let Some(message) = page
+            .items
+            .get(usize::from(position) % page.items.len().max(1))
+        else {
             return "nothing is there".to_owned();
         };
         let last = only(self.store.newest_events(&[conversation]).await.unwrap())
@@ -554,7 +562,13 @@ impl Player<'_> {
     }
 
     /// Marks as a chat does, from the row it sees.
-    async fn mark(&self, conversation: ConversationId, user: u8, place: u8, how: Mark) -> String {
+    async fn mark(
+        &self,
+        conversation: ConversationId,
+        user: u8,
+        position: u8,
+        how: Mark,
+    ) -> String {
         let people = self.people(conversation).await;
         let Some(user) = people.get(usize::from(user) % people.len().max(1)) else {
             return "nobody is there".to_owned();
@@ -567,7 +581,10 @@ impl Player<'_> {
             .history(conversation, &Cut::default(), &PageRequest::first(100))
             .await
             .unwrap();
-        let Some(message) = page.items.get(usize::from(place) % page.items.len().max(1)) else {
+        let Some(message) = page
+            .items
+            .get(usize::from(position) % page.items.len().max(1))
+        else {
             return "nothing is there".to_owned();
         };
         let up_to = message.id.order_key();
@@ -647,17 +664,17 @@ impl Player<'_> {
                 if has_left {
                     membership.state = wideroom::model::MembershipState::Left;
                 }
-                let read_up_to = read.map(|place| id_at(place.into(), place));
-                let places = ImportPlaces {
+                let read_up_to = read.map(|position| id_at(position.into(), position));
+                let positions = ImportPositions {
                     read_up_to,
                     delivered_up_to: read_up_to,
-                    ..ImportPlaces::default()
+                    ..ImportPositions::default()
                 };
                 ImportRow::Participant {
                     conversation: conversation_id(number),
                     user: name(user),
                     membership,
-                    places,
+                    positions,
                 }
             }
             Line::Message {

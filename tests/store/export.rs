@@ -6,7 +6,7 @@ use wideroom::model::{
     Change, ChangeKind, Content, ConversationId, Cut, Emoji, Flags, InboxRow, Membership,
     MembershipState, Message, MessageId, OrderKey, PageRequest, Profile, Revision, Role, UserId,
 };
-use wideroom::store::{Archive, FlagsChange, ImportPlaces, ImportRow, Imported, Store};
+use wideroom::store::{Archive, FlagsChange, ImportPositions, ImportRow, Imported, Store};
 
 use super::ask::{MarkTo, inbox, make, mark, only, send};
 use super::stage::Stage;
@@ -60,7 +60,7 @@ async fn all_participants(
     store: &dyn Store,
     id: ConversationId,
     limit: usize,
-) -> Vec<(UserId, Membership, ImportPlaces)> {
+) -> Vec<(UserId, Membership, ImportPositions)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let page = store
@@ -106,16 +106,14 @@ async fn everything(store: &dyn Store, of: &[ConversationId]) -> BTreeMap<String
     rows.extend(all_conversations(store, of, 100).await);
     for conversation in of.iter().copied() {
         let people = all_participants(store, conversation, 100).await;
-        rows.extend(
-            people
-                .into_iter()
-                .map(|(user, membership, places)| ImportRow::Participant {
-                    conversation,
-                    user,
-                    membership,
-                    places,
-                }),
-        );
+        rows.extend(people.into_iter().map(|(user, membership, positions)| {
+            ImportRow::Participant {
+                conversation,
+                user,
+                membership,
+                positions,
+            }
+        }));
         for message in store
             .history(conversation, &Cut::default(), &PageRequest::last(100))
             .await
@@ -375,10 +373,10 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
         .set_flags(&ann, &flags_change(14, conversation_id(1)))
         .await
         .unwrap();
-    let places = |read: Option<i64>, unread: Option<MessageId>| ImportPlaces {
+    let positions = |read: Option<i64>, unread: Option<MessageId>| ImportPositions {
         read_up_to: read.map(id),
         unread_from: unread,
-        ..ImportPlaces::default()
+        ..ImportPositions::default()
     };
     let behind = |micros: i64| Some(MessageId::first_after(up_to(micros)));
     let flags = Flags {
@@ -386,17 +384,17 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
         is_pinned: true,
         archived_at: Some(START.plus_micros(70)),
     };
-    let of_ann = ImportPlaces {
+    let of_ann = ImportPositions {
         delivered_up_to: Some(id(6)),
         flags,
-        ..places(Some(4), None)
+        ..positions(Some(4), None)
     };
     let member = Membership::joined(Role::Member);
     let expected = [
         (ann.clone(), Membership::joined(Role::Owner), of_ann),
-        (ben, member, places(Some(5), Some(id(3)))),
-        (cat, member, places(None, behind(13))),
-        (dan, member, places(None, behind(6))),
+        (ben, member, positions(Some(5), Some(id(3)))),
+        (cat, member, positions(None, behind(13))),
+        (dan, member, positions(None, behind(6))),
     ];
     assert_eq!(
         all_participants(store, conversation_id(1), 9).await,
@@ -412,7 +410,7 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
         conversation: conversation_id(2),
         user: ann.clone(),
         membership: gone,
-        places: of_ann,
+        positions: of_ann,
     };
     store
         .import(&[
@@ -426,7 +424,7 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
         all_participants(store, conversation_id(2), 9).await,
         [
             (ann, gone, of_ann),
-            (user("eve"), member, ImportPlaces::default())
+            (user("eve"), member, ImportPositions::default())
         ]
     );
 }
@@ -609,9 +607,9 @@ pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
     let emoji = ["👍", "🚀"].map(|text| Emoji::parse(text).unwrap());
     let mut expected = Vec::new();
     for (n, user) in people.iter().enumerate() {
-        for (place, emoji) in emoji.iter().enumerate() {
-            let is_on = n % 3 != place;
-            let micros = 10 + (n * 2 + place) as i64;
+        for (position, emoji) in emoji.iter().enumerate() {
+            let is_on = n % 3 != position;
+            let micros = 10 + (n * 2 + position) as i64;
             let react = Change {
                 id: change(micros),
                 kind: ChangeKind::ReactionsChanged,

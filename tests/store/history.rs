@@ -270,7 +270,7 @@ pub async fn the_message_at_a_place_is_the_newest_at_or_before_it(store: &dyn St
     for micros in [10, 20, 30] {
         send(store, conversation_id(1), micros, &ann).await;
     }
-    let places = [
+    let positions = [
         id(20).order_key(),
         id(20).order_key().before(),
         id(29).order_key(),
@@ -279,7 +279,7 @@ pub async fn the_message_at_a_place_is_the_newest_at_or_before_it(store: &dyn St
         OrderKey::MIN,
     ];
     let at = store
-        .messages_at(&places.map(|place| (conversation_id(1), place)))
+        .messages_at(&positions.map(|place| (conversation_id(1), place)))
         .await
         .unwrap();
     let at: Vec<_> = at

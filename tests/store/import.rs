@@ -6,7 +6,7 @@ use wideroom::model::{
     Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash,
     Membership, MembershipState, Message, OrderKey, Profile, Role, Timestamp, Unread, UserId,
 };
-use wideroom::store::{Created, EarlierSend, ImportPlaces, ImportRow, Imported, Store};
+use wideroom::store::{Created, EarlierSend, ImportPositions, ImportRow, Imported, Store};
 
 use super::ask::{
     history, inbox, inbox_ids, make, only, participant, participants, row, runner, send, send_as,
@@ -43,10 +43,10 @@ fn some_rows(ann: &UserId, ben: &UserId) -> Vec<ImportRow> {
         avatar_url: None,
         last_seen_at: Some(START),
     };
-    let places = ImportPlaces {
+    let positions = ImportPositions {
         read_up_to: Some(id(3)),
         delivered_up_to: Some(id(4)),
-        ..ImportPlaces::default()
+        ..ImportPositions::default()
     };
     let mut rows = vec![
         ImportRow::User {
@@ -54,7 +54,7 @@ fn some_rows(ann: &UserId, ben: &UserId) -> Vec<ImportRow> {
             profile,
         },
         group_row(conversation_id(1), Some(at(900))),
-        participant_row_at(conversation_id(1), ann, places),
+        participant_row_at(conversation_id(1), ann, positions),
         participant_row(conversation_id(1), ben),
     ];
     rows.extend((1..6).map(|micros| message_row(text(conversation_id(1), id(micros), ben))));
@@ -140,11 +140,17 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
         inbox(store, &ann).await,
         participant(store, conversation_id(1), &ann).await,
     );
-    let seat = only(store.seats(&ann, &[conversation_id(1)]).await.unwrap()).unwrap();
+    let participation = only(
+        store
+            .participations(&ann, &[conversation_id(1)])
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     let profile = store.profiles(std::slice::from_ref(&ann)).await.unwrap();
-    let places = ImportPlaces {
+    let positions = ImportPositions {
         read_up_to: Some(id(5)),
-        ..ImportPlaces::default()
+        ..ImportPositions::default()
     };
     let left = Membership {
         state: MembershipState::Left,
@@ -165,7 +171,7 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
             conversation: conversation_id(1),
             user: ann.clone(),
             membership: left,
-            places,
+            positions,
         },
         message_row(deleted(conversation_id(1), id(2), &ann)),
     ];
@@ -180,10 +186,16 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
         ),
         before
     );
-    let seat_now = only(store.seats(&ann, &[conversation_id(1)]).await.unwrap()).unwrap();
+    let seat_now = only(
+        store
+            .participations(&ann, &[conversation_id(1)])
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(
         (seat_now.conversation, seat_now.membership),
-        (seat.conversation, seat.membership)
+        (participation.conversation, participation.membership)
     );
     assert_eq!(store.profiles(&[ann]).await.unwrap(), profile);
     assert_eq!(
@@ -202,7 +214,7 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
     send(store, conversation_id(2), 9, &ben).await;
     let rows = [
         group_row(conversation_id(2), Some(at(5_000))),
-        participant_row_at(conversation_id(2), &ben, places),
+        participant_row_at(conversation_id(2), &ben, positions),
         message_row(deleted(conversation_id(2), id(9), &ben)),
     ];
     let before = inbox(store, &ben).await;
@@ -533,11 +545,11 @@ pub async fn markers_and_flags_are_kept(store: &dyn Store) {
         is_pinned: true,
         archived_at: Some(at(77)),
     };
-    let places = ImportPlaces {
+    let positions = ImportPositions {
         read_up_to: Some(id(3)),
         delivered_up_to: Some(id(4)),
         flags,
-        ..ImportPlaces::default()
+        ..ImportPositions::default()
     };
     let owner = Membership {
         state: MembershipState::Joined,
@@ -552,7 +564,7 @@ pub async fn markers_and_flags_are_kept(store: &dyn Store) {
                 conversation: conversation_id(1),
                 user: ann.clone(),
                 membership: owner,
-                places,
+                positions,
             },
             participant_row(conversation_id(1), &ben),
         ],
@@ -597,16 +609,16 @@ pub async fn markers_and_flags_are_kept(store: &dyn Store) {
 
 pub async fn a_mark_of_unread_puts_the_marker_before_its_message(store: &dyn Store) {
     let [ann, ben] = users(["ann", "ben"]);
-    let places = ImportPlaces {
+    let positions = ImportPositions {
         read_up_to: Some(id(5)),
         unread_from: Some(id(3)),
-        ..ImportPlaces::default()
+        ..ImportPositions::default()
     };
     import_all(
         store,
         &[
             group_row(conversation_id(1), None),
-            participant_row_at(conversation_id(1), &ann, places),
+            participant_row_at(conversation_id(1), &ann, positions),
         ],
     )
     .await;
@@ -652,7 +664,7 @@ pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn Sto
         conversation: conversation_id(1),
         user: ben.clone(),
         membership: left,
-        places: ImportPlaces::default(),
+        positions: ImportPositions::default(),
     };
     import_all(
         store,
@@ -666,9 +678,14 @@ pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn Sto
     import_all(store, &[message_row(text(conversation_id(1), id(3), &ben))]).await;
     let check = async |last: i64| {
         assert_eq!(
-            only(store.seats(&ben, &[conversation_id(1)]).await.unwrap())
-                .unwrap()
-                .membership,
+            only(
+                store
+                    .participations(&ben, &[conversation_id(1)])
+                    .await
+                    .unwrap()
+            )
+            .unwrap()
+            .membership,
             left
         );
         assert_eq!(
@@ -713,7 +730,7 @@ pub async fn the_33rd_participant_makes_it_large(store: &dyn Store) {
     let is_large = async || {
         only(
             store
-                .seats(&people[0], &[conversation_id(1)])
+                .participations(&people[0], &[conversation_id(1)])
                 .await
                 .unwrap(),
         )
@@ -749,7 +766,7 @@ pub async fn the_33rd_participant_makes_it_large(store: &dyn Store) {
     assert_eq!(
         inbox_ids(store, &people[0]).await,
         [conversation_id(2), conversation_id(1)],
-        "its place is what it was"
+        "its position is what it was"
     );
     for micros in [20, 30] {
         assert!(
@@ -1088,14 +1105,14 @@ pub fn the_order_of_an_import_does_not_matter(runtime: &Runtime, store: &dyn Sto
         runtime.block_on(async {
             let conversation = ConversationId(uuid::Uuid::new_v4());
             let mut rows: Vec<ImportRow> = Vec::new();
-            let places = ImportPlaces {
+            let positions = ImportPositions {
                 read_up_to: Some(id(2)),
-                ..ImportPlaces::default()
+                ..ImportPositions::default()
             };
             rows.extend(
                 people
                     .iter()
-                    .map(|user| participant_row_at(conversation, user, places)),
+                    .map(|user| participant_row_at(conversation, user, positions)),
             );
             rows.extend((0..6).map(|n| message_row(text(conversation, id(n), &people[0]))));
             rows.extend((1..6).map(|n| message_row(text(conversation, id(n), &people[0]))));

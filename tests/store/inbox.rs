@@ -342,7 +342,7 @@ pub async fn changes_are_ascending_and_complete(store: &dyn Store) {
     assert_eq!(
         changes(store, ann, id(30).order_key(), 9).await.unwrap(),
         all[1..],
-        "after a place is not at it"
+        "after a position is not at it"
     );
     assert_eq!(
         changes(store, ann, id(50).order_key(), 9).await.unwrap(),

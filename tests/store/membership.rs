@@ -7,7 +7,8 @@ use wideroom::model::{
     UserId,
 };
 use wideroom::store::{
-    Audience, FlagsChange, ImportRow, MembershipChange, Renaming, Store, Turn, TurnKind,
+    Audience, FlagsChange, ImportRow, MembershipChange, MembershipTransition, Renaming, Store,
+    TransitionKind,
 };
 
 use super::ask::{
@@ -27,29 +28,29 @@ fn membership(state: MembershipState, role: Role, since: Option<i64>) -> Members
     }
 }
 
-pub fn joins(user: &UserId, micros: i64) -> Turn {
+pub fn joins(user: &UserId, micros: i64) -> MembershipTransition {
     let membership = membership(MembershipState::Joined, Role::Member, Some(micros));
-    Turn {
+    MembershipTransition {
         user: user.clone(),
-        kind: TurnKind::Joins,
+        kind: TransitionKind::Joins,
         membership,
     }
 }
 
-pub fn leaves(user: &UserId, micros: i64) -> Turn {
+pub fn leaves(user: &UserId, micros: i64) -> MembershipTransition {
     let membership = membership(MembershipState::Left, Role::Member, Some(micros));
-    Turn {
+    MembershipTransition {
         user: user.clone(),
-        kind: TurnKind::Leaves,
+        kind: TransitionKind::Leaves,
         membership,
     }
 }
 
-/// Turn that keeps the membership of a participant since the creation.
-fn stays(user: &UserId, role: Role) -> Turn {
-    Turn {
+/// Transition that keeps the membership of a participant since the creation.
+fn stays(user: &UserId, role: Role) -> MembershipTransition {
+    MembershipTransition {
         user: user.clone(),
-        kind: TurnKind::Stays,
+        kind: TransitionKind::Stays,
         membership: membership(MembershipState::Joined, role, None),
     }
 }
@@ -59,25 +60,25 @@ pub fn changing(
     conversation: ConversationId,
     micros: i64,
     seen: Option<TimeUuid>,
-    turns: &[Turn],
+    transitions: &[MembershipTransition],
 ) -> MembershipChange {
-    let message = system(conversation, id(micros), &turns[0].user);
-    let kind = |kind: TurnKind| match kind {
-        TurnKind::Joins => ChangeKind::ParticipantAdded,
-        TurnKind::Leaves => ChangeKind::ParticipantRemoved,
-        TurnKind::Stays => ChangeKind::RoleChanged,
+    let message = system(conversation, id(micros), &transitions[0].user);
+    let kind = |kind: TransitionKind| match kind {
+        TransitionKind::Joins => ChangeKind::ParticipantAdded,
+        TransitionKind::Leaves => ChangeKind::ParticipantRemoved,
+        TransitionKind::Stays => ChangeKind::RoleChanged,
     };
-    let first = micros - i64::try_from(turns.len()).unwrap();
-    let change = |(at, turn): (i64, &Turn)| Change {
+    let first = micros - i64::try_from(transitions.len()).unwrap();
+    let change = |(at, transition): (i64, &MembershipTransition)| Change {
         id: id(at),
-        kind: kind(turn.kind),
+        kind: kind(transition.kind),
         message: message.id,
-        user: turn.user.clone(),
+        user: transition.user.clone(),
     };
-    let changes = (first..).zip(turns).map(change).collect();
+    let changes = (first..).zip(transitions).map(change).collect();
     MembershipChange {
         seen,
-        turns: turns.to_vec(),
+        transitions: transitions.to_vec(),
         changes,
         message: message.into(),
     }
@@ -85,7 +86,7 @@ pub fn changing(
 
 async fn version(store: &dyn Store, conversation: ConversationId) -> Option<TimeUuid> {
     store
-        .members(conversation, &[])
+        .membership_snapshot(conversation, &[])
         .await
         .unwrap()
         .unwrap()
@@ -97,11 +98,14 @@ pub async fn govern(
     store: &dyn Store,
     conversation: ConversationId,
     micros: i64,
-    turns: &[Turn],
+    transitions: &[MembershipTransition],
 ) -> Audience {
     let seen = version(store, conversation).await;
     let kept = store
-        .change_membership(conversation, &changing(conversation, micros, seen, turns))
+        .change_membership(
+            conversation,
+            &changing(conversation, micros, seen, transitions),
+        )
         .await
         .unwrap();
     kept.expect("nobody was faster")
@@ -230,9 +234,15 @@ pub async fn a_user_who_leaves_has_no_entry_and_no_changes(store: &dyn Store) {
             .unwrap(),
         [1]
     );
-    let seat = only(store.seats(&ben, &[conversation_id(1)]).await.unwrap()).unwrap();
+    let participation = only(
+        store
+            .participations(&ben, &[conversation_id(1)])
+            .await
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(
-        seat.membership,
+        participation.membership,
         membership(MembershipState::Left, Role::Member, Some(20))
     );
     assert_eq!(
@@ -240,7 +250,7 @@ pub async fn a_user_who_leaves_has_no_entry_and_no_changes(store: &dyn Store) {
             .await
             .unwrap()
             .membership,
-        seat.membership
+        participation.membership
     );
     assert_eq!(
         changed(store, &ben, 10).await,
@@ -491,18 +501,18 @@ pub async fn another_name_is_kept_with_its_message(store: &dyn Store) {
             audience.users.map(|users| users.len()),
             (count == 2).then_some(2)
         );
-        let seat = only(
+        let participation = only(
             store
-                .seats(&people[1], &[conversation_id(number)])
+                .participations(&people[1], &[conversation_id(number)])
                 .await
                 .unwrap(),
         )
         .unwrap();
         assert_eq!(
-            seat.conversation.name.as_ref().unwrap().as_str(),
+            participation.conversation.name.as_ref().unwrap().as_str(),
             "Räder & Äpfel"
         );
-        assert_eq!(seat.conversation.is_large, count == 40);
+        assert_eq!(participation.conversation.is_large, count == 40);
         assert_eq!(
             store
                 .changes(conversation_id(number), OrderKey::MIN, 9)
@@ -540,7 +550,7 @@ pub async fn another_name_is_kept_with_its_message(store: &dyn Store) {
     );
     assert!(
         store
-            .members(conversation_id(9), &people)
+            .membership_snapshot(conversation_id(9), &people)
             .await
             .unwrap()
             .is_none()
@@ -596,14 +606,14 @@ pub async fn the_33rd_who_joins_makes_it_large_for_good(store: &dyn Store) {
         None
     );
     assert_eq!(participants(store, conversation_id(1)).await, people[..2]);
-    let seat = only(
+    let participation = only(
         store
-            .seats(&people[1], &[conversation_id(1)])
+            .participations(&people[1], &[conversation_id(1)])
             .await
             .unwrap(),
     )
     .unwrap();
-    assert!(seat.conversation.is_large);
+    assert!(participation.conversation.is_large);
     assert_eq!(inbox_ids(store, &people[40]).await, [conversation_id(2)]);
     assert_eq!(
         store.large_conversations(&people[40]).await.unwrap(),
@@ -649,13 +659,19 @@ async fn owners(store: &dyn Store, conversation: ConversationId) -> Vec<UserId> 
             participant(store, conversation, &one.user).await.as_ref(),
             Some(one)
         );
-        let seat = only(store.seats(&one.user, &[conversation]).await.unwrap()).unwrap();
+        let participation = only(
+            store
+                .participations(&one.user, &[conversation])
+                .await
+                .unwrap(),
+        )
+        .unwrap();
         assert_eq!(
-            seat.membership, one.membership,
+            participation.membership, one.membership,
             "a role is the same wherever it is told"
         );
         let members = store
-            .members(conversation, std::slice::from_ref(&one.user))
+            .membership_snapshot(conversation, std::slice::from_ref(&one.user))
             .await
             .unwrap()
             .unwrap();
@@ -674,7 +690,7 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
             conversation: group,
             user: user.clone(),
             membership: membership(MembershipState::Joined, role, Some(since)),
-            places: Default::default(),
+            positions: Default::default(),
         };
         let mut rows = vec![
             group_row(group, None),
@@ -696,7 +712,7 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
             "the oldest, and of two the first by name"
         );
         let without_ben = store
-            .members(group, std::slice::from_ref(&ben))
+            .membership_snapshot(group, std::slice::from_ref(&ben))
             .await
             .unwrap()
             .unwrap();
@@ -709,7 +725,7 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
             store,
             group,
             10,
-            &[Turn {
+            &[MembershipTransition {
                 membership: membership(MembershipState::Joined, Role::Admin, Some(2)),
                 ..stays(&ann, Role::Admin)
             }],
@@ -726,7 +742,7 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
             store,
             group,
             30,
-            &[Turn {
+            &[MembershipTransition {
                 membership: membership(MembershipState::Joined, Role::Owner, Some(1)),
                 ..stays(&eve, Role::Owner)
             }],
@@ -739,7 +755,7 @@ pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
         );
         let without = async |users: &[UserId]| {
             store
-                .members(group, users)
+                .membership_snapshot(group, users)
                 .await
                 .unwrap()
                 .unwrap()
@@ -811,7 +827,7 @@ pub async fn a_send_at_the_moment_of_joining_misses_nobody(store: &dyn Store) {
                 .await;
         }
     };
-    let turns = async {
+    let transitions = async {
         for (n, user) in (0..).zip(&people[3..]) {
             let at = 1_000 + n * 10;
             let change = changing(
@@ -829,7 +845,7 @@ pub async fn a_send_at_the_moment_of_joining_misses_nobody(store: &dyn Store) {
             );
         }
     };
-    join(sends, turns).await;
+    join(sends, transitions).await;
     assert_eq!(
         store
             .participant_counts(&[conversation_id(1)])

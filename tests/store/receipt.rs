@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{Membership, MembershipState, OrderKey, PageRequest, Role, UserId};
-use wideroom::store::{ImportPlaces, ImportRow, Store};
+use wideroom::store::{ImportPositions, ImportRow, Store};
 
 use super::ask::{
     assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice,
@@ -88,7 +88,7 @@ fn came(number: u8, user: &UserId, state: MembershipState, since: Option<i64>) -
         conversation: conversation_id(number),
         user: user.clone(),
         membership,
-        places: ImportPlaces::default(),
+        positions: ImportPositions::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::OnceCell;
 use wideroom::clock::{ManualClock, SystemClock};
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{Measured, Store};
+use wideroom::store::{InstrumentedStore, Store};
 
 use super::oracle::Naive;
 use crate::support::cassandra::shared;
@@ -98,7 +98,7 @@ async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn S
         ..Options::new(folder.path())
     };
     // As it is served.
-    Box::new(Measured::new(Arc::new(
+    Box::new(InstrumentedStore::new(Arc::new(
         Embedded::open(options, clock.clone()).await.unwrap(),
     )))
 }

@@ -1,7 +1,7 @@
 //! Unread: a question asked of the history, and the markers it is asked from.
 
 use wideroom::model::{OrderKey, ReadMarker, Unread};
-use wideroom::store::{MarkerMove, Store, UnreadQuestion};
+use wideroom::store::{MarkerMove, Store, UnreadQuery};
 
 use super::ask::{MarkTo, make, mark, participant, row, send, send_all, unread};
 use crate::support::words::{
@@ -330,7 +330,7 @@ pub async fn answers_come_in_the_order_of_their_questions(store: &dyn Store) {
         )
         .await;
     }
-    let question = |number, micros| UnreadQuestion {
+    let question = |number, micros| UnreadQuery {
         conversation: conversation_id(number),
         after: id(micros).order_key(),
     };

@@ -14,7 +14,7 @@ use wideroom::model::{
     Body, ChangeId, Content, Conversation, ConversationId, ConversationKind, IdempotencyKey,
     InputHash, Membership, Message, MessageId, MessageKind, Role, TimeUuid, Timestamp, UserId,
 };
-use wideroom::store::{ImportPlaces, ImportRow, NewConversation, NewMessage};
+use wideroom::store::{ImportPositions, ImportRow, NewConversation, NewMessage};
 
 /// 2026-01-01T00:00:00Z, from which tests count.
 pub const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
@@ -207,19 +207,19 @@ pub fn group_row(id: ConversationId, last_activity: Option<Timestamp>) -> Import
 
 /// An import line of one who is in it now.
 pub fn participant_row(conversation: ConversationId, user: &UserId) -> ImportRow {
-    participant_row_at(conversation, user, ImportPlaces::default())
+    participant_row_at(conversation, user, ImportPositions::default())
 }
 
 pub fn participant_row_at(
     conversation: ConversationId,
     user: &UserId,
-    places: ImportPlaces,
+    positions: ImportPositions,
 ) -> ImportRow {
     ImportRow::Participant {
         conversation,
         user: user.clone(),
         membership: Membership::joined(Role::Member),
-        places,
+        positions,
     }
 }
 

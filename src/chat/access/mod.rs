@@ -6,7 +6,7 @@ use crate::chat::{Chat, Error, Result};
 use crate::model::{
     Conversation, ConversationId, IdempotencyKey, MembershipState, Message, UserId,
 };
-use crate::store::Seat;
+use crate::store::Participation;
 
 impl Chat {
     /// The conversations that the viewer takes part in now; `None` for all others.
@@ -15,10 +15,14 @@ impl Chat {
         viewer: &UserId,
         ids: &[ConversationId],
     ) -> Result<Vec<Option<Arc<Conversation>>>> {
-        let seats = self.0.store.seats(viewer, ids).await?;
-        Ok(seats
+        let participations = self.0.store.participations(viewer, ids).await?;
+        Ok(participations
             .into_iter()
-            .map(|seat| seat.filter(may_see).map(|seat| seat.conversation))
+            .map(|participation| {
+                participation
+                    .filter(may_see)
+                    .map(|participation| participation.conversation)
+            })
             .collect())
     }
 
@@ -30,19 +34,34 @@ impl Chat {
         Ok(self.conversations(viewer, &[id]).await?.pop().flatten())
     }
 
-    pub(crate) async fn seat_of(&self, viewer: &UserId, id: ConversationId) -> Result<Seat> {
-        let seat = self.0.store.seats(viewer, &[id]).await?.pop().flatten();
-        seat.filter(may_see)
+    pub(crate) async fn participation_of(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<Participation> {
+        let participation = self
+            .0
+            .store
+            .participations(viewer, &[id])
+            .await?
+            .pop()
+            .flatten();
+        participation
+            .filter(may_see)
             .ok_or(Error::NotFound("the conversation"))
     }
 
     /// The viewer's place in a conversation that they are about to write to. What other servers wrote there before lies before it.
-    pub(crate) async fn seat_to_write(&self, viewer: &UserId, id: ConversationId) -> Result<Seat> {
-        let seat = self.seat_of(viewer, id).await?;
-        if let Some(newest) = seat.newest {
+    pub(crate) async fn participation_to_write(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<Participation> {
+        let participation = self.participation_of(viewer, id).await?;
+        if let Some(newest) = participation.newest {
             self.0.ids.observe(newest);
         }
-        Ok(seat)
+        Ok(participation)
     }
 
     pub(crate) async fn conversation_of(
@@ -69,6 +88,6 @@ pub(crate) mod membership_guard;
 pub(crate) mod participant_cache;
 pub(crate) mod relationship;
 
-fn may_see(seat: &Seat) -> bool {
-    seat.membership.state == MembershipState::Joined
+fn may_see(participation: &Participation) -> bool {
+    participation.membership.state == MembershipState::Joined
 }

@@ -17,7 +17,7 @@ use crate::chat::{Chat, Error, Result};
 use crate::model::{
     Conversation, ConversationId, Page, PageRequest, Participant, TimeUuid, Topic, UserId,
 };
-use crate::store::Members;
+use crate::store::MembershipSnapshot;
 
 /// Fewer than these each look for themselves.
 const LISTENERS_MIN: usize = 4;
@@ -151,10 +151,10 @@ impl ParticipantSnapshot {
     ) -> Result<Option<Self>> {
         for _ in 0..TRIES_MAX {
             let (leave_epoch, looked_at) = (chat.leave_epoch(), Instant::now());
-            let Some(members) = chat.0.store.members(id, &[]).await? else {
+            let Some(members) = chat.0.store.membership_snapshot(id, &[]).await? else {
                 return Ok(None);
             };
-            let Members {
+            let MembershipSnapshot {
                 conversation,
                 version,
                 participant_count,
@@ -178,7 +178,7 @@ impl ParticipantSnapshot {
             let is_same = chat
                 .0
                 .store
-                .members(id, &[])
+                .membership_snapshot(id, &[])
                 .await?
                 .is_some_and(|after| after.version == version);
             if is_same {

@@ -1,6 +1,6 @@
 //! The inbox: pages of entries, filtered or not, and how much of each is unread.
 //!
-//! A user's own rows say what their list holds; whether they are in a conversation is said by their seat there. On a cluster one may stay
+//! A user's own rows say what their list holds; whether they are in a conversation is said by their participation there. On a cluster one may stay
 //! when the other is gone, or was never made: where a server died between. So a row is shown, and counted, only beside its conversation.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::model::{
     Conversation, ConversationId, ConversationKind, Direction, InboxKey, InboxRow, PageRequest,
     Unread, UserId,
 };
-use crate::store::UnreadQuestion;
+use crate::store::UnreadQuery;
 
 /// Unread conversations that a summary counts exactly.
 const SUMMARY_COUNT_MAX: usize = 100;
@@ -266,7 +266,7 @@ impl Chat {
         let questions: Vec<_> = rows
             .iter()
             .filter(|row| row.may_be_unread())
-            .map(|row| UnreadQuestion {
+            .map(|row| UnreadQuery {
                 conversation: row.conversation,
                 after: row.read_up_to(),
             })

@@ -80,7 +80,7 @@ impl Chat {
             && self
                 .0
                 .store
-                .seats(viewer, &[id])
+                .participations(viewer, &[id])
                 .await?
                 .iter()
                 .any(Option::is_some);

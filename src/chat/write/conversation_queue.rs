@@ -288,7 +288,7 @@ impl Worker {
         let role = match draft.is_by_role(&present, &user) {
             true => Some(
                 self.chat
-                    .seat_of(&user, self.conversation)
+                    .participation_of(&user, self.conversation)
                     .await?
                     .membership
                     .role,

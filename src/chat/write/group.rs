@@ -19,7 +19,9 @@ use crate::model::{
     Change, ChangeKind, Content, Conversation, ConversationId, ConversationKind, Event, GroupName,
     Membership, MembershipState, Message, MessageKind, Metadata, Participant, Role, UserId,
 };
-use crate::store::{Audience, Members, MembershipChange, Renaming, Turn, TurnKind};
+use crate::store::{
+    Audience, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming, TransitionKind,
+};
 
 /// How often it is decided anew because another server was faster.
 const TRIES_MAX: usize = 8;
@@ -56,7 +58,7 @@ impl Chat {
         usernames: &[String],
     ) -> Result<Vec<UserId>> {
         let users = parse_usernames(usernames)?;
-        self.seat_to_write(viewer, conversation).await?;
+        self.participation_to_write(viewer, conversation).await?;
         self.check_introductions(viewer, conversation, &users)
             .await?;
         self.govern(viewer, conversation, GroupCommand::Add(users.clone()))
@@ -165,13 +167,17 @@ impl Chat {
         let members = self
             .0
             .store
-            .members(conversation, &users)
+            .membership_snapshot(conversation, &users)
             .await?
             .ok_or(Error::NotFound("the conversation"))?;
         let Some(decision) = GroupPolicy::new(&users, &members)?.decide(&wish)? else {
             return Ok(());
         };
-        let new: Vec<_> = decision.turns.into_iter().map(|turn| turn.user).collect();
+        let new: Vec<_> = decision
+            .transitions
+            .into_iter()
+            .map(|transition| transition.user)
+            .collect();
         self.check_room_for_one_more(viewer, &new, &["input", "usernames"])
             .await?;
         self.pay_for_strangers(viewer, &new).await.map(drop)
@@ -184,7 +190,7 @@ impl Chat {
         wish: GroupCommand,
     ) -> Result<()> {
         // A stranger takes no place in the queue.
-        self.seat_to_write(viewer, conversation).await?;
+        self.participation_to_write(viewer, conversation).await?;
         self.work(conversation, viewer, |reply| Work::Group(wish, reply))
             .await
     }
@@ -222,18 +228,22 @@ impl GroupCommand {
 struct Decision {
     name: Option<GroupName>,
     /// Where somebody joins or leaves: since when is written into it with the id.
-    turns: Vec<Turn>,
+    transitions: Vec<MembershipTransition>,
     told: Vec<(ChangeKind, UserId)>,
     metadata: serde_json::Value,
 }
 
 impl Decision {
-    fn of_turns(event: &str, turns: Vec<Turn>, told: Vec<(ChangeKind, UserId)>) -> Self {
+    fn of_transitions(
+        event: &str,
+        transitions: Vec<MembershipTransition>,
+        told: Vec<(ChangeKind, UserId)>,
+    ) -> Self {
         let usernames: Vec<_> = told.iter().map(|(_, user)| user.as_str()).collect();
         Self {
             metadata: json!({"event": event, "usernames": usernames}),
             name: None,
-            turns,
+            transitions,
             told,
         }
     }
@@ -244,11 +254,11 @@ struct GroupPolicy<'a> {
     actor: &'a UserId,
     membership: Membership,
     users: &'a [UserId],
-    members: &'a Members,
+    members: &'a MembershipSnapshot,
 }
 
 impl<'a> GroupPolicy<'a> {
-    fn new(users: &'a [UserId], members: &'a Members) -> Result<Self> {
+    fn new(users: &'a [UserId], members: &'a MembershipSnapshot) -> Result<Self> {
         let actor = users.first().expect("who wishes it is the first");
         let membership = members
             .memberships
@@ -305,7 +315,7 @@ impl<'a> GroupPolicy<'a> {
         let metadata = json!({"event": "renamed", "usernames": [], "name": name.as_str()});
         Ok(Some(Decision {
             name: Some(name.clone()),
-            turns: Vec::new(),
+            transitions: Vec::new(),
             told,
             metadata,
         }))
@@ -330,17 +340,17 @@ impl<'a> GroupPolicy<'a> {
             );
             return Err(Error::bad_input(&["input", "usernames"], message));
         }
-        let turn = |user: &UserId| Turn {
+        let transition = |user: &UserId| MembershipTransition {
             user: user.clone(),
-            kind: TurnKind::Joins,
+            kind: TransitionKind::Joins,
             membership: Membership::joined(Role::Member),
         };
-        let turns = new.iter().map(turn).collect();
+        let transitions = new.iter().map(transition).collect();
         let told = new
             .into_iter()
             .map(|user| (ChangeKind::ParticipantAdded, user))
             .collect();
-        Ok(Some(Decision::of_turns("joined", turns, told)))
+        Ok(Some(Decision::of_transitions("joined", transitions, told)))
     }
 
     fn remove(&self, user: &UserId) -> Result<Option<Decision>> {
@@ -354,7 +364,7 @@ impl<'a> GroupPolicy<'a> {
             ));
         }
         let told = vec![(ChangeKind::ParticipantRemoved, user.clone())];
-        Ok(Some(Decision::of_turns(
+        Ok(Some(Decision::of_transitions(
             "removed",
             vec![leaving(user, membership)],
             told,
@@ -364,11 +374,13 @@ impl<'a> GroupPolicy<'a> {
     fn leave(&self) -> Decision {
         let told = vec![(ChangeKind::ParticipantRemoved, self.actor.clone())];
         let mut decision =
-            Decision::of_turns("left", vec![leaving(self.actor, self.membership)], told);
+            Decision::of_transitions("left", vec![leaving(self.actor, self.membership)], told);
         if let (Role::Owner, Some((next, membership))) =
             (self.membership.role, &self.members.successor)
         {
-            decision.turns.push(staying(next, *membership, Role::Owner));
+            decision
+                .transitions
+                .push(staying(next, *membership, Role::Owner));
             decision.told.push((ChangeKind::RoleChanged, next.clone()));
         }
         decision
@@ -394,14 +406,14 @@ impl<'a> GroupPolicy<'a> {
                 "a group is never without an owner: make somebody else one first",
             ));
         }
-        let mut turns = vec![staying(user, membership, role)];
+        let mut transitions = vec![staying(user, membership, role)];
         if user != self.actor {
             // One who is OWNER because nobody was given the role: another ADMIN must not take it from them.
-            turns.push(staying(self.actor, self.membership, Role::Owner));
+            transitions.push(staying(self.actor, self.membership, Role::Owner));
         }
-        let mut decision = Decision::of_turns(
+        let mut decision = Decision::of_transitions(
             "roleChanged",
-            turns,
+            transitions,
             vec![(ChangeKind::RoleChanged, user.clone())],
         );
         decision.metadata["role"] = serde_json::to_value(role).expect("a role is a word");
@@ -409,10 +421,10 @@ impl<'a> GroupPolicy<'a> {
     }
 }
 
-fn leaving(user: &UserId, membership: Membership) -> Turn {
-    Turn {
+fn leaving(user: &UserId, membership: Membership) -> MembershipTransition {
+    MembershipTransition {
         user: user.clone(),
-        kind: TurnKind::Leaves,
+        kind: TransitionKind::Leaves,
         membership: Membership {
             state: MembershipState::Left,
             ..membership
@@ -420,10 +432,10 @@ fn leaving(user: &UserId, membership: Membership) -> Turn {
     }
 }
 
-fn staying(user: &UserId, membership: Membership, role: Role) -> Turn {
-    Turn {
+fn staying(user: &UserId, membership: Membership, role: Role) -> MembershipTransition {
+    MembershipTransition {
         user: user.clone(),
-        kind: TurnKind::Stays,
+        kind: TransitionKind::Stays,
         membership: Membership { role, ..membership },
     }
 }
@@ -433,14 +445,19 @@ impl Worker {
     pub(crate) async fn govern(&self, actor: &UserId, wish: &GroupCommand) -> Result<()> {
         let users = wish.concerns(actor);
         for _ in 0..TRIES_MAX {
-            let members = self.chat.0.store.members(self.conversation, &users).await?;
+            let members = self
+                .chat
+                .0
+                .store
+                .membership_snapshot(self.conversation, &users)
+                .await?;
             let members = members.ok_or(Error::NotFound("the conversation"))?;
             // Decided after it, whatever that server's clock says.
             self.chat.seen(members.version);
             let Some(decision) = GroupPolicy::new(&users, &members)?.decide(wish)? else {
                 return Ok(());
             };
-            self.check_room(&members, &decision.turns).await?;
+            self.check_room(&members, &decision.transitions).await?;
             if self.keep_decision(actor, &members, decision).await? {
                 return Ok(());
             }
@@ -449,12 +466,16 @@ impl Worker {
     }
 
     /// Whether everybody who would be in one more large conversation may be.
-    async fn check_room(&self, members: &Members, turns: &[Turn]) -> Result<()> {
+    async fn check_room(
+        &self,
+        members: &MembershipSnapshot,
+        transitions: &[MembershipTransition],
+    ) -> Result<()> {
         let id = self.conversation;
-        let mut users: Vec<_> = turns
+        let mut users: Vec<_> = transitions
             .iter()
-            .filter(|turn| turn.kind == TurnKind::Joins)
-            .map(|turn| turn.user.clone())
+            .filter(|transition| transition.kind == TransitionKind::Joins)
+            .map(|transition| transition.user.clone())
             .collect();
         let count = members.participant_count + users.len() as u64;
         if users.is_empty()
@@ -480,12 +501,12 @@ impl Worker {
     async fn keep_decision(
         &self,
         actor: &UserId,
-        members: &Members,
+        members: &MembershipSnapshot,
         decision: Decision,
     ) -> Result<bool> {
         let Decision {
             name,
-            mut turns,
+            mut transitions,
             told,
             metadata,
         } = decision;
@@ -498,8 +519,11 @@ impl Worker {
             user,
         };
         let changes: Vec<_> = ids.ids().iter().copied().zip(told).map(change).collect();
-        for turn in turns.iter_mut().filter(|turn| turn.kind != TurnKind::Stays) {
-            turn.membership.since = Some(message.id.moment());
+        for transition in transitions
+            .iter_mut()
+            .filter(|transition| transition.kind != TransitionKind::Stays)
+        {
+            transition.membership.since = Some(message.id.moment());
         }
         let store = &self.chat.0.store;
         let (ids, audience) = match name {
@@ -522,10 +546,10 @@ impl Worker {
                 (ids, Some(audience))
             }
             None => {
-                let (turns, changes) = (turns.clone(), changes.clone());
+                let (transitions, changes) = (transitions.clone(), changes.clone());
                 let change = MembershipChange {
                     seen: members.version,
-                    turns,
+                    transitions,
                     changes,
                     message: Arc::clone(&message),
                 };
@@ -538,7 +562,7 @@ impl Worker {
             return Ok(false);
         };
         self.log_late_decision(&changes, &message).await?;
-        self.tell_decision(&changes, &turns, message, &audience, &ids);
+        self.tell_decision(&changes, &transitions, message, &audience, &ids);
         Ok(true)
     }
 
@@ -569,19 +593,19 @@ impl Worker {
     fn tell_decision(
         &self,
         changes: &[Change],
-        turns: &[Turn],
+        transitions: &[MembershipTransition],
         message: Arc<Message>,
         audience: &Audience,
         ids: &IdLease,
     ) {
-        let leavers = turns
+        let leavers = transitions
             .iter()
-            .filter(|turn| turn.kind == TurnKind::Leaves)
-            .map(|turn| &turn.user);
-        let joiners = turns
+            .filter(|transition| transition.kind == TransitionKind::Leaves)
+            .map(|transition| &transition.user);
+        let joiners = transitions
             .iter()
-            .filter(|turn| turn.kind == TurnKind::Joins)
-            .map(|turn| &turn.user);
+            .filter(|transition| transition.kind == TransitionKind::Joins)
+            .map(|transition| &transition.user);
         self.chat.joined_one_more(joiners.clone());
         if leavers.clone().next().is_some() {
             // Before anything is told.

@@ -19,7 +19,7 @@ impl Chat {
         mut draft: Draft,
     ) -> Result<Arc<Message>> {
         draft.leave_epoch = self.leave_epoch();
-        self.seat_to_write(viewer, conversation).await?;
+        self.participation_to_write(viewer, conversation).await?;
         self.pace(&self.0.sends, viewer)?;
         if let Some(reply_to) = draft.reply_to {
             self.message_of(conversation, reply_to).await?;

@@ -34,7 +34,7 @@ impl Chat {
         is_on: bool,
     ) -> Result<Arc<Message>> {
         let leave_epoch = self.leave_epoch();
-        self.seat_to_write(viewer, conversation).await?;
+        self.participation_to_write(viewer, conversation).await?;
         let emoji = Emoji::parse(emoji)
             .map_err(|error| Error::bad_input(EMOJI, format!("the emoji {error}")))?;
         let draft = ReactionDraft {

@@ -35,7 +35,7 @@ impl Chat {
         body: String,
     ) -> Result<Arc<Message>> {
         let leave_epoch = self.leave_epoch();
-        self.seat_to_write(viewer, conversation).await?;
+        self.participation_to_write(viewer, conversation).await?;
         // Whether it may be empty depends on the message.
         let body = Body::parse(body, self.0.bounds.body_bytes_max, true)
             .map_err(|error| bad_body(&error))?;
@@ -56,7 +56,7 @@ impl Chat {
         message: MessageId,
     ) -> Result<Arc<Message>> {
         let leave_epoch = self.leave_epoch();
-        self.seat_to_write(viewer, conversation).await?;
+        self.participation_to_write(viewer, conversation).await?;
         let draft = RevisionDraft {
             message,
             leave_epoch,

@@ -36,10 +36,10 @@ use self::participant::Participants;
 use self::participant::profile::Profiles;
 use self::send::Sends;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPlaces, ImportRow,
-    Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage, ProfileChange,
-    Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified, VerifyPlace,
-    Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPositions, ImportRow,
+    Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation, NewMessage,
+    Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage, UnreadQuery,
+    Verified, VerifyPosition, Wake,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -137,12 +137,14 @@ impl Store for Cql {
         Ok(None)
     }
 
-    async fn seats(
+    async fn participations(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Seat>>> {
-        self.participants.seats(viewer, conversations).await
+    ) -> Result<Vec<Option<Participation>>> {
+        self.participants
+            .participations(viewer, conversations)
+            .await
     }
 
     async fn direct_conversation(
@@ -176,12 +178,12 @@ impl Store for Cql {
         self.participants.participant_counts(conversations).await
     }
 
-    async fn members(
+    async fn membership_snapshot(
         &self,
         conversation: ConversationId,
         users: &[UserId],
-    ) -> Result<Option<Members>> {
-        self.sends.members(conversation, users).await
+    ) -> Result<Option<MembershipSnapshot>> {
+        self.sends.membership_snapshot(conversation, users).await
     }
 
     async fn change_membership(
@@ -280,9 +282,9 @@ impl Store for Cql {
 
     async fn messages_at(
         &self,
-        places: &[(ConversationId, OrderKey)],
+        positions: &[(ConversationId, OrderKey)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
-        self.messages.messages_at(places).await
+        self.messages.messages_at(positions).await
     }
 
     async fn last_messages(
@@ -343,7 +345,7 @@ impl Store for Cql {
     async fn unread(
         &self,
         user: &UserId,
-        questions: &[UnreadQuestion],
+        questions: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
         self.messages.unread(user, questions, cap).await
@@ -415,7 +417,7 @@ impl Store for Cql {
         conversation: ConversationId,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
         self.admin
             .all_participants(conversation, after, limit)
             .await
@@ -442,7 +444,7 @@ impl Store for Cql {
             .await
     }
 
-    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
         self.admin.verify(after, repair).await
     }
 

@@ -15,7 +15,7 @@ use crate::store::embedded::engine::db::{KeyError, Missing, View, corrupt};
 use crate::store::embedded::engine::key::{self, Cell, Span};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{self, ChangeKind, ConversationRecord, Head, Roster};
-use crate::store::{NewConversation, Result, Seat};
+use crate::store::{NewConversation, Participation, Result};
 
 /// Pair key of a direct conversation. A single participant makes a conversation with oneself.
 fn pair_of(new: &NewConversation) -> Option<key::Key> {
@@ -127,15 +127,15 @@ pub(super) fn direct(
 }
 
 /// The viewer's own membership is read first: for a stranger that is all the work, whether the conversation exists or not.
-pub(super) fn seats(
+pub(super) fn participations(
     core: &ReadContext,
     viewer: &UserId,
     conversations: &[ConversationId],
-) -> Result<Vec<Option<Seat>>> {
+) -> Result<Vec<Option<Participation>>> {
     let view = core.view();
     let each = |id: &ConversationId| {
         let found = known_or_read(core, &view, viewer, *id)?;
-        Ok(found.map(|(state, given)| seat(&state, viewer, given)))
+        Ok(found.map(|(state, given)| participation(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
 }
@@ -167,8 +167,8 @@ pub(super) fn known_or_read(
     Ok(Some((state, given)))
 }
 
-fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
-    Seat {
+fn participation(state: &State, viewer: &UserId, given: Membership) -> Participation {
+    Participation {
         conversation: state.conversation.clone(),
         membership: state.as_it_counts(viewer, given),
         newest: None,
@@ -176,14 +176,14 @@ fn seat(state: &State, viewer: &UserId, given: Membership) -> Seat {
 }
 
 /// The same, where memory has all of it and the viewer is in all of them, or was.
-pub(super) fn seats_in_memory(
+pub(super) fn participations_in_memory(
     states: &States,
     viewer: &UserId,
     conversations: &[ConversationId],
-) -> Option<Vec<Option<Seat>>> {
+) -> Option<Vec<Option<Participation>>> {
     let each = |id: &ConversationId| {
         let (state, given) = states.get_with(*id, viewer)?;
-        Some(Some(seat(&state, viewer, given)))
+        Some(Some(participation(&state, viewer, given)))
     };
     conversations.iter().map(each).collect()
 }
@@ -302,10 +302,10 @@ impl Cells {
                 record::decode(value).map(|membership| self.membership = Some(membership))
             }
             cell if cell == Cell::ReadUpTo as u8 => {
-                record::decode_place(value).map(|place| self.read_up_to = Some(place))
+                record::decode_position(value).map(|position| self.read_up_to = Some(position))
             }
             cell if cell == Cell::DeliveredUpTo as u8 => {
-                record::decode_place(value).map(|place| self.delivered_up_to = Some(place))
+                record::decode_position(value).map(|position| self.delivered_up_to = Some(position))
             }
             _ => return Err(corrupt("participants", KeyError)),
         };
@@ -334,11 +334,11 @@ pub(super) fn participants_by_name(
             membership: view.record(&key::participant(*conversation, user, Cell::Membership))?,
             read_up_to: view.decoded(
                 &key::participant(*conversation, user, Cell::ReadUpTo),
-                record::decode_place,
+                record::decode_position,
             )?,
             delivered_up_to: view.decoded(
                 &key::participant(*conversation, user, Cell::DeliveredUpTo),
-                record::decode_place,
+                record::decode_position,
             )?,
         };
         let found = cells.into_participant(*conversation, user.clone());

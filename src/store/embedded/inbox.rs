@@ -83,7 +83,7 @@ pub(super) fn move_marker(user: &UserId, to: &MarkerMove) -> Write {
     if let Some(read_up_to) = to.read_up_to {
         ops.push(Op::Max(
             key::participant(to.conversation, user, Cell::ReadUpTo),
-            record::encode_place(read_up_to),
+            record::encode_position(read_up_to),
         ));
     }
     ops.extend(change(
@@ -106,7 +106,7 @@ pub(super) fn mark_delivered(
 ) -> Write {
     let op = Op::Max(
         key::participant(conversation, user, Cell::DeliveredUpTo),
-        record::encode_place(up_to),
+        record::encode_position(up_to),
     );
     Write {
         ops: vec![op],

@@ -11,19 +11,19 @@ use crate::store::embedded::engine::db::{KeyError, View, corrupt};
 use crate::store::embedded::engine::key::{self, Key, Span, Table};
 use crate::store::embedded::engine::page::read_page;
 use crate::store::embedded::engine::record::{MessageLead, MessageRecord};
-use crate::store::{Result, StoredMessage, UnreadQuestion};
+use crate::store::{Result, StoredMessage, UnreadQuery};
 
 /// Key range of a cut. The newest message comes first, so the cut's end is the range's start.
 fn cut_span(conversation: ConversationId, cut: &Cut<OrderKey>) -> Span {
     let whole = key::messages(conversation);
     let start = match cut.end {
-        Bound::Included(place) => key::message_place(conversation, place).start,
-        Bound::Excluded(place) => key::message_place(conversation, place).end,
+        Bound::Included(position) => key::message_position(conversation, position).start,
+        Bound::Excluded(position) => key::message_position(conversation, position).end,
         Bound::Unbounded => whole.start,
     };
     let end = match cut.start {
-        Bound::Included(place) => key::message_place(conversation, place).end,
-        Bound::Excluded(place) => key::message_place(conversation, place).start,
+        Bound::Included(position) => key::message_position(conversation, position).end,
+        Bound::Excluded(position) => key::message_position(conversation, position).start,
         Bound::Unbounded => whole.end,
     };
     Span {
@@ -43,8 +43,8 @@ pub(super) fn history(
     read_page(
         &cut_span(conversation, cut),
         request,
-        |place| key::message_place(conversation, *place),
-        |place| view.has(&key::message(conversation, *place)),
+        |position| key::message_position(conversation, *position),
+        |position| view.has(&key::message(conversation, *position)),
         |span, direction, limit| {
             view.scan(span, direction)
                 .take(limit)
@@ -73,7 +73,7 @@ pub(super) fn stored_messages(
 ) -> Result<Vec<StoredMessage>> {
     let all = key::messages(conversation);
     let rest = match after {
-        Some(id) => all.before(&key::message_place(conversation, id.order_key())),
+        Some(id) => all.before(&key::message_position(conversation, id.order_key())),
         None => all,
     };
     core.view()
@@ -134,26 +134,27 @@ pub(super) fn messages_in_memory(
 
 pub(super) fn messages_at(
     core: &ReadContext,
-    places: &[(ConversationId, OrderKey)],
+    positions: &[(ConversationId, OrderKey)],
 ) -> Result<Vec<Option<Arc<Message>>>> {
     let view = core.view();
-    let each = |(conversation, place): &(ConversationId, OrderKey)| {
-        let span = key::messages(*conversation).from(&key::message_place(*conversation, *place));
+    let each = |(conversation, position): &(ConversationId, OrderKey)| {
+        let span =
+            key::messages(*conversation).from(&key::message_position(*conversation, *position));
         view.scan(span, Direction::Forward)
             .next()
             .map(|row| read(*conversation, &row?))
             .transpose()
     };
-    places.iter().map(each).collect()
+    positions.iter().map(each).collect()
 }
 
 pub(super) fn unread(
     core: &ReadContext,
     user: &UserId,
-    questions: &[UnreadQuestion],
+    questions: &[UnreadQuery],
     cap: u32,
 ) -> Result<Vec<Unread>> {
-    let each = |question: &UnreadQuestion| {
+    let each = |question: &UnreadQuery| {
         if let Some(known) = unread_in_memory(core, user, question, cap) {
             return Ok(known);
         }
@@ -171,11 +172,11 @@ pub(super) fn unread(
 fn unread_of_one(
     view: &View<'_>,
     user: &UserId,
-    question: &UnreadQuestion,
+    question: &UnreadQuery,
     cap: u32,
 ) -> Result<Unread> {
-    let place = key::message_place(question.conversation, question.after);
-    let newer = key::messages(question.conversation).before(&place);
+    let position = key::message_position(question.conversation, question.after);
+    let newer = key::messages(question.conversation).before(&position);
     let mut unread = Unread::default();
     // Backward runs from the oldest message on: the first counted one is the first unread.
     for (looked_at, row) in view
@@ -199,7 +200,7 @@ fn unread_of_one(
 pub(super) fn unread_in_memory(
     core: &ReadContext,
     user: &UserId,
-    question: &UnreadQuestion,
+    question: &UnreadQuery,
     cap: u32,
 ) -> Option<Unread> {
     let head = core.states.get(question.conversation)?.head;

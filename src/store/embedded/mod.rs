@@ -36,12 +36,12 @@ use self::engine::{key, record};
 pub use self::open::OpenError;
 use self::read_context::ReadContext;
 use self::write::{append, membership, reaction, revision};
-use super::reader::OwnTurn;
+use super::read_permit::UserReadPermit;
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces,
-    ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage,
-    ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
+    ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
+    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage,
+    UnreadQuery, Verified, VerifyPosition, Wake,
 };
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -225,7 +225,7 @@ impl Inner {
         // The user's own permit comes first: a user with many reads waits for those alone, and takes no turn meanwhile.
         let turn = async {
             (
-                OwnTurn::wait().await,
+                UserReadPermit::wait().await,
                 Arc::clone(&self.turns)
                     .acquire_owned()
                     .await
@@ -271,16 +271,18 @@ impl Store for Embedded {
         Ok(self.inner.committer.newest_id())
     }
 
-    async fn seats(
+    async fn participations(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Seat>>> {
-        if let Some(seats) = conversation::seats_in_memory(self.states(), viewer, conversations) {
-            return Ok(seats);
+    ) -> Result<Vec<Option<Participation>>> {
+        if let Some(participations) =
+            conversation::participations_in_memory(self.states(), viewer, conversations)
+        {
+            return Ok(participations);
         }
         let (viewer, conversations) = (viewer.clone(), conversations.to_vec());
-        self.read(move |core| conversation::seats(core, &viewer, &conversations))
+        self.read(move |core| conversation::participations(core, &viewer, &conversations))
             .await
     }
 
@@ -336,13 +338,13 @@ impl Store for Embedded {
         .await
     }
 
-    async fn members(
+    async fn membership_snapshot(
         &self,
         conversation: ConversationId,
         users: &[UserId],
-    ) -> Result<Option<Members>> {
+    ) -> Result<Option<MembershipSnapshot>> {
         let users = users.to_vec();
-        self.read(move |core| membership::members(core, conversation, &users))
+        self.read(move |core| membership::membership_snapshot(core, conversation, &users))
             .await
     }
 
@@ -461,10 +463,10 @@ impl Store for Embedded {
 
     async fn messages_at(
         &self,
-        places: &[(ConversationId, OrderKey)],
+        positions: &[(ConversationId, OrderKey)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
-        let places = places.to_vec();
-        self.read(move |core| message::messages_at(core, &places))
+        let positions = positions.to_vec();
+        self.read(move |core| message::messages_at(core, &positions))
             .await
     }
 
@@ -527,7 +529,7 @@ impl Store for Embedded {
     async fn unread(
         &self,
         user: &UserId,
-        questions: &[UnreadQuestion],
+        questions: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
         let known = questions
@@ -654,7 +656,7 @@ impl Store for Embedded {
         conversation: ConversationId,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
         let after = after.cloned();
         self.read(move |core| export::participants(core, conversation, after.as_ref(), limit))
             .await
@@ -682,7 +684,7 @@ impl Store for Embedded {
             .await
     }
 
-    async fn verify(&self, after: Option<&VerifyPlace>, repair: bool) -> Result<Verified> {
+    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
         self.verified(after, repair).await
     }
 

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use wideroom::model::{ConversationId, Cut, InboxKey, OrderKey, PageRequest, UserId};
-use wideroom::store::{Seat, Store, UnreadQuestion};
+use wideroom::store::{Participation, Store, UnreadQuery};
 
 use super::{CONVERSATIONS, NAMES, all_conversations, any_key, id_at, name};
 use crate::store::ask::{assert_newest, assert_page, requests, with_keys};
@@ -42,18 +42,18 @@ impl Questions {
 }
 
 pub(super) fn any_questions() -> impl Strategy<Value = Questions> {
-    let place = (
+    let position = (
         0..120_i64,
         prop::sample::select(vec![0_u8, 0x7f, 0x80, 0xff]),
     )
         .prop_map(|(micros, rest)| id_at(micros, rest).order_key());
     let bound = prop_oneof![
         Just(Bound::Unbounded),
-        place.clone().prop_map(Bound::Included),
-        place.clone().prop_map(Bound::Excluded),
+        position.clone().prop_map(Bound::Included),
+        position.clone().prop_map(Bound::Excluded),
     ];
     let cut = (bound.clone(), bound).prop_map(|(start, end)| Cut { start, end });
-    let history = prop::collection::vec((cut, requests(place)), 4);
+    let history = prop::collection::vec((cut, requests(position)), 4);
     let (inbox, participants) = (
         prop::collection::vec(requests((0..120_i64, 0..CONVERSATIONS)), 6),
         prop::collection::vec(requests(0..5_u8), 3),
@@ -154,19 +154,19 @@ async fn compare_conversation(
         &engine.history(conversation, &cut, &request).await.unwrap(),
         &whole,
     );
-    let places: Vec<_> = whole
+    let positions: Vec<_> = whole
         .items
         .iter()
         .flat_map(|message| [message.id.order_key(), message.id.order_key().before()])
         .collect();
-    let places: Vec<_> = places
+    let positions: Vec<_> = positions
         .into_iter()
         .chain([OrderKey::MAX])
-        .map(|place| (conversation, place))
+        .map(|position| (conversation, position))
         .collect();
     assert_eq!(
-        engine.messages_at(&places).await.unwrap(),
-        naive.messages_at(&places).await.unwrap()
+        engine.messages_at(&positions).await.unwrap(),
+        naive.messages_at(&positions).await.unwrap()
     );
     let ids: Vec<_> = whole
         .items
@@ -255,7 +255,13 @@ async fn compare_conversation(
         &[user("crowd000"), user("nobody")],
     ] {
         let members = async |store: &dyn Store| {
-            format!("{:?}", store.members(conversation, users).await.unwrap())
+            format!(
+                "{:?}",
+                store
+                    .membership_snapshot(conversation, users)
+                    .await
+                    .unwrap()
+            )
         };
         assert_eq!(members(engine).await, members(naive).await);
     }
@@ -277,24 +283,26 @@ async fn compare_inbox(
     questions: &Questions,
 ) {
     let conversations = all_conversations();
-    let seat = |seat: Option<Seat>| seat.map(|seat| (seat.conversation, seat.membership));
-    let seats: Vec<_> = engine
-        .seats(user, &conversations)
+    let participation = |participation: Option<Participation>| {
+        participation.map(|participation| (participation.conversation, participation.membership))
+    };
+    let participations: Vec<_> = engine
+        .participations(user, &conversations)
         .await
         .unwrap()
         .into_iter()
-        .map(seat)
+        .map(participation)
         .collect();
     assert_eq!(
-        seats,
+        participations,
         naive
-            .seats(user, &conversations)
+            .participations(user, &conversations)
             .await
             .unwrap()
             .into_iter()
-            .map(seat)
+            .map(participation)
             .collect::<Vec<_>>(),
-        "seats of {user}"
+        "participations of {user}"
     );
     let rows = naive.inbox_rows(user, &conversations).await.unwrap();
     assert_eq!(
@@ -323,7 +331,7 @@ async fn compare_inbox(
         .iter()
         .flatten()
         .flat_map(|row| {
-            [row.read_up_to(), OrderKey::MIN].map(|after| UnreadQuestion {
+            [row.read_up_to(), OrderKey::MIN].map(|after| UnreadQuery {
                 conversation: row.conversation,
                 after,
             })

@@ -1,4 +1,4 @@
-//! One conversation as the naive engine keeps it: everything of it in one place.
+//! One conversation in the naive engine, with its participants, messages and changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use wideroom::model::{
     MessageId, OrderKey, Participant, Reaction, ReadMarker, Revision, Role, TimeUuid, Timestamp,
     Unread, UserId,
 };
-use wideroom::store::{ImportPlaces, Imported, Turn, TurnKind};
+use wideroom::store::{ImportPositions, Imported, MembershipTransition, TransitionKind};
 
 /// A conversation with all that is known of it.
 pub(super) struct OracleConversation {
     pub(super) record: Conversation,
     pub(super) given_activity: Option<Timestamp>,
-    pub(super) people: BTreeMap<UserId, Place>,
+    pub(super) people: BTreeMap<UserId, OracleParticipant>,
     pub(super) messages: BTreeMap<MessageId, Arc<Message>>,
     /// The newest that was sent, and not imported: an import is no event.
     pub(super) newest_send: Option<MessageId>,
@@ -28,7 +28,7 @@ pub(super) struct OracleConversation {
 }
 
 /// A user's part in a conversation.
-pub(super) struct Place {
+pub(super) struct OracleParticipant {
     pub(super) membership: Membership,
     pub(super) read_up_to: OrderKey,
     pub(super) delivered_up_to: OrderKey,
@@ -38,7 +38,7 @@ pub(super) struct Place {
     pub(super) newest_change: Option<TimeUuid>,
 }
 
-impl Place {
+impl OracleParticipant {
     pub(super) fn new(membership: Membership) -> Self {
         Self {
             membership,
@@ -51,11 +51,11 @@ impl Place {
         }
     }
 
-    pub(super) fn imported(membership: Membership, places: &ImportPlaces) -> Self {
-        let read_up_to = places
+    pub(super) fn imported(membership: Membership, positions: &ImportPositions) -> Self {
+        let read_up_to = positions
             .read_up_to
             .map_or(OrderKey::MIN, MessageId::order_key);
-        let marker = match places.unread_from {
+        let marker = match positions.unread_from {
             Some(from) => ReadMarker {
                 epoch: 1,
                 up_to: from.order_key().before(),
@@ -65,14 +65,14 @@ impl Place {
                 up_to: read_up_to,
             },
         };
-        let delivered_up_to = places
+        let delivered_up_to = positions
             .delivered_up_to
             .map_or(OrderKey::MIN, MessageId::order_key);
         Self {
             read_up_to,
             delivered_up_to,
             marker,
-            flags: places.flags,
+            flags: positions.flags,
             ..Self::new(membership)
         }
     }
@@ -93,10 +93,10 @@ impl OracleConversation {
         }
     }
 
-    pub(super) fn joined(&self) -> impl Iterator<Item = (&UserId, &Place)> {
+    pub(super) fn joined(&self) -> impl Iterator<Item = (&UserId, &OracleParticipant)> {
         self.people
             .iter()
-            .filter(|(_, place)| place.membership.is_joined())
+            .filter(|(_, participant)| participant.membership.is_joined())
     }
 
     pub(super) fn last_message(&self) -> Option<MessageId> {
@@ -139,8 +139,8 @@ impl OracleConversation {
             .map(|(user, _)| user.clone())
             .collect();
         for user in &users {
-            let place = self.people.get_mut(user).expect("it was just listed");
-            place.newest_change = place.newest_change.max(Some(change.id));
+            let participant = self.people.get_mut(user).expect("it was just listed");
+            participant.newest_change = participant.newest_change.max(Some(change.id));
         }
         Some((message, users))
     }
@@ -229,19 +229,19 @@ impl OracleConversation {
     }
 
     /// Everybody as an import brings them: what is read, as the receipts and as the entry have it.
-    pub(super) fn as_imported(&self) -> Vec<(UserId, Membership, ImportPlaces)> {
-        let each = |(user, place): (&UserId, &Place)| {
-            let read = place.marker.with_sent(place.sent_up_to);
+    pub(super) fn as_imported(&self) -> Vec<(UserId, Membership, ImportPositions)> {
+        let each = |(user, participant): (&UserId, &OracleParticipant)| {
+            let read = participant.marker.with_sent(participant.sent_up_to);
             // The first id behind it, which is one more but where the bits between say that it is no id.
             let next = OrderKey((u128::from_be_bytes(read.0) + 1).to_be_bytes());
-            let places = ImportPlaces {
-                read_up_to: TimeUuid::from_order_key(place.read_up_to),
-                unread_from: (read != place.read_up_to)
+            let positions = ImportPositions {
+                read_up_to: TimeUuid::from_order_key(participant.read_up_to),
+                unread_from: (read != participant.read_up_to)
                     .then(|| TimeUuid::from_order_key(next).unwrap_or(TimeUuid::first_after(read))),
-                delivered_up_to: TimeUuid::from_order_key(place.delivered_up_to),
-                flags: place.flags,
+                delivered_up_to: TimeUuid::from_order_key(participant.delivered_up_to),
+                flags: participant.flags,
             };
-            (user.clone(), place.membership, places)
+            (user.clone(), participant.membership, positions)
         };
         self.people.iter().map(each).collect()
     }
@@ -253,40 +253,40 @@ impl OracleConversation {
     }
 
     pub(super) fn row(&self, user: &UserId) -> Option<InboxRow> {
-        let place = self
+        let participant = self
             .people
             .get(user)
-            .filter(|place| place.membership.is_joined())?;
+            .filter(|participant| participant.membership.is_joined())?;
         Some(InboxRow {
             conversation: self.record.id,
             last_activity: self.last_activity(),
             last_message: self.last_message(),
-            marker: place.marker,
-            sent_up_to: place.sent_up_to,
-            flags: place.flags,
+            marker: participant.marker,
+            sent_up_to: participant.sent_up_to,
+            flags: participant.flags,
         })
     }
 
     pub(super) fn participant(&self, user: &UserId) -> Option<Participant> {
-        self.people.get(user).map(|place| Participant {
+        self.people.get(user).map(|participant| Participant {
             conversation: self.record.id,
             user: user.clone(),
-            membership: self.counting(user, place),
-            read_up_to: place.read_up_to,
-            delivered_up_to: place.delivered_up_to,
+            membership: self.counting(user, participant),
+            read_up_to: participant.read_up_to,
+            delivered_up_to: participant.delivered_up_to,
         })
     }
 
     /// A membership with the role that counts.
-    pub(super) fn counting(&self, user: &UserId, place: &Place) -> Membership {
+    pub(super) fn counting(&self, user: &UserId, participant: &OracleParticipant) -> Membership {
         let is_next = self.next_owner(&[]).is_some_and(|(next, _)| next == *user);
         Membership {
             role: if is_next {
                 Role::Owner
             } else {
-                place.membership.role
+                participant.membership.role
             },
-            ..place.membership
+            ..participant.membership
         }
     }
 
@@ -299,23 +299,23 @@ impl OracleConversation {
         if self.record.kind != ConversationKind::Group
             || others
                 .iter()
-                .any(|(_, place)| place.membership.role == Role::Owner)
+                .any(|(_, participant)| participant.membership.role == Role::Owner)
         {
             return None;
         }
-        let is_admin = |place: &Place| place.membership.role == Role::Admin;
-        if others.iter().any(|(_, place)| is_admin(place)) {
-            others.retain(|(_, place)| is_admin(place));
+        let is_admin = |participant: &OracleParticipant| participant.membership.role == Role::Admin;
+        if others.iter().any(|(_, participant)| is_admin(participant)) {
+            others.retain(|(_, participant)| is_admin(participant));
         }
-        others.sort_by_key(|(user, place)| {
+        others.sort_by_key(|(user, participant)| {
             (
-                place.membership.since.unwrap_or(Timestamp::ZERO),
+                participant.membership.since.unwrap_or(Timestamp::ZERO),
                 user.as_str().to_owned(),
             )
         });
         others
             .first()
-            .map(|(user, place)| ((*user).clone(), place.membership))
+            .map(|(user, participant)| ((*user).clone(), participant.membership))
     }
 
     /// Persists the SYSTEM message of a change of membership or name, which counts as a send.
@@ -325,21 +325,21 @@ impl OracleConversation {
         self.changes.extend(changes.iter().cloned());
     }
 
-    pub(super) fn turn(&mut self, turn: &Turn, message: &Message) {
-        let place = self
+    pub(super) fn transition(&mut self, transition: &MembershipTransition, message: &Message) {
+        let participant = self
             .people
-            .entry(turn.user.clone())
-            .or_insert_with(|| Place::new(turn.membership));
-        place.membership = turn.membership;
-        if turn.kind == TurnKind::Joins {
+            .entry(transition.user.clone())
+            .or_insert_with(|| OracleParticipant::new(transition.membership));
+        participant.membership = transition.membership;
+        if transition.kind == TransitionKind::Joins {
             let marker = ReadMarker {
                 epoch: message.id.moment().micros().cast_unsigned(),
                 up_to: message.id.order_key(),
             };
-            place.marker = place.marker.max(marker);
+            participant.marker = participant.marker.max(marker);
         }
-        if turn.kind != TurnKind::Stays {
-            place.newest_change = place.newest_change.max(Some(message.id));
+        if transition.kind != TransitionKind::Stays {
+            participant.newest_change = participant.newest_change.max(Some(message.id));
         }
     }
 

@@ -8,7 +8,7 @@ use wideroom::model::{
 };
 use wideroom::store::{EarlierSend, ImportRow, Imported};
 
-use super::conversation::{OracleConversation, Place};
+use super::conversation::{OracleConversation, OracleParticipant};
 
 #[derive(Default)]
 pub(super) struct Kept {
@@ -59,12 +59,12 @@ impl Kept {
                 conversation,
                 user,
                 membership,
-                places,
+                positions,
             } => {
                 return self.import_participant(
                     *conversation,
                     user,
-                    Place::imported(*membership, places),
+                    OracleParticipant::imported(*membership, positions),
                 );
             }
             ImportRow::Message(message) => return self.import_message(message, now),
@@ -87,7 +87,7 @@ impl Kept {
         &mut self,
         conversation: ConversationId,
         user: &UserId,
-        place: Place,
+        participant: OracleParticipant,
     ) -> Imported {
         let Some(stored) = self.conversations.get_mut(&conversation) else {
             return Imported::ConversationMissing;
@@ -95,7 +95,7 @@ impl Kept {
         if stored.people.contains_key(user) {
             return Imported::Unchanged;
         }
-        stored.people.insert(user.clone(), place);
+        stored.people.insert(user.clone(), participant);
         stored.grow();
         let Some(pair) = stored.pair() else {
             return Imported::Added;

@@ -18,12 +18,12 @@ use wideroom::model::{
 };
 use wideroom::store::{
     Appended, Archive, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange,
-    ImportPlaces, ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation,
-    NewMessage, ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage,
-    UnreadQuestion, Verified, VerifyPlace, Wake,
+    ImportPositions, ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot,
+    NewConversation, NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
 };
 
-use self::conversation::{OracleConversation, Place};
+use self::conversation::{OracleConversation, OracleParticipant};
 use self::kept::Kept;
 use super::ask::{inbox_order, is_in, slice};
 
@@ -60,7 +60,7 @@ impl Naive {
     fn changed_rows(&self, user: &UserId) -> Vec<ChangedRow> {
         let kept = self.kept();
         let changed = |stored: &OracleConversation| {
-            let (place, row) = (stored.people.get(user)?, stored.row(user));
+            let (participant, row) = (stored.people.get(user)?, stored.row(user));
             // A send counts as a change for current participants.
             // A large conversation has one newest change for all its people.
             let logged = stored
@@ -68,7 +68,7 @@ impl Naive {
                 .is_large
                 .then(|| stored.changes.iter().map(|change| change.id).max())
                 .flatten();
-            let newest_change = place
+            let newest_change = participant
                 .newest_change
                 .max(stored.newest_send.max(logged).filter(|_| row.is_some()))?;
             Some(ChangedRow {
@@ -97,21 +97,21 @@ impl Store for Naive {
         Ok(self.kept().newest)
     }
 
-    async fn seats(
+    async fn participations(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Seat>>> {
-        let seat = |stored: &OracleConversation| {
-            let place = stored.people.get(viewer)?;
-            Some(Seat {
+    ) -> Result<Vec<Option<Participation>>> {
+        let participation = |stored: &OracleConversation| {
+            let participant = stored.people.get(viewer)?;
+            Some(Participation {
                 conversation: Arc::new(stored.record.clone()),
-                membership: stored.counting(viewer, place),
+                membership: stored.counting(viewer, participant),
                 newest: None,
             })
         };
         Ok(self
-            .each(conversations, seat)
+            .each(conversations, participation)
             .into_iter()
             .map(Option::flatten)
             .collect())
@@ -133,11 +133,11 @@ impl Store for Naive {
             ..OracleConversation::new(new.conversation.clone(), Some(new.conversation.created_at))
         };
         for (user, role) in &new.participants {
-            let place = Place {
+            let participant = OracleParticipant {
                 newest_change: Some(new.change),
-                ..Place::new(Membership::joined(*role))
+                ..OracleParticipant::new(Membership::joined(*role))
             };
-            stored.people.insert(user.clone(), place);
+            stored.people.insert(user.clone(), participant);
         }
         stored.grow();
         let by_pair = stored.pair().and_then(|pair| kept.by_pair(&pair));
@@ -190,12 +190,12 @@ impl Store for Naive {
             .collect())
     }
 
-    async fn members(
+    async fn membership_snapshot(
         &self,
         conversation: ConversationId,
         users: &[UserId],
-    ) -> Result<Option<Members>> {
-        let members = |stored: &OracleConversation| Members {
+    ) -> Result<Option<MembershipSnapshot>> {
+        let members = |stored: &OracleConversation| MembershipSnapshot {
             conversation: Arc::new(stored.record.clone()),
             version: stored.version,
             participant_count: stored.joined().count() as u64,
@@ -205,7 +205,7 @@ impl Store for Naive {
                     stored
                         .people
                         .get(user)
-                        .map(|place| stored.counting(user, place))
+                        .map(|participant| stored.counting(user, participant))
                 })
                 .collect(),
             successor: stored.next_owner(users),
@@ -229,9 +229,9 @@ impl Store for Naive {
             }
             stored.version = Some(change.message.id);
             change
-                .turns
+                .transitions
                 .iter()
-                .for_each(|turn| stored.turn(turn, &change.message));
+                .for_each(|transition| stored.transition(transition, &change.message));
             stored.tell(&change.message, &change.changes);
             stored.grow();
         }
@@ -283,7 +283,7 @@ impl Store for Naive {
                     .map(|earlier| (index, earlier)),
             );
         }
-        let is_free = |index: usize| taken.iter().all(|(place, _)| *place != index);
+        let is_free = |index: usize| taken.iter().all(|(participant, _)| *participant != index);
         let messages: Vec<_> = messages
             .iter()
             .enumerate()
@@ -297,10 +297,10 @@ impl Store for Naive {
         for NewMessage { message, .. } in &messages {
             stored.messages.insert(message.id, message.clone());
             stored.newest_send = stored.newest_send.max(Some(message.id));
-            if let (MessageKind::Text, Some(place)) =
+            if let (MessageKind::Text, Some(participant)) =
                 (message.kind, stored.people.get_mut(&message.sender))
             {
-                place.sent_up_to = place.sent_up_to.max(Some(message.id));
+                participant.sent_up_to = participant.sent_up_to.max(Some(message.id));
             }
         }
         let users = (!stored.record.is_large)
@@ -480,19 +480,19 @@ impl Store for Naive {
 
     async fn messages_at(
         &self,
-        places: &[(ConversationId, OrderKey)],
+        positions: &[(ConversationId, OrderKey)],
     ) -> Result<Vec<Option<Arc<Message>>>> {
-        let at = |stored: &OracleConversation, place: OrderKey| {
+        let at = |stored: &OracleConversation, participant: OrderKey| {
             stored
                 .messages
                 .values()
-                .rfind(|message| message.id.order_key() <= place)
+                .rfind(|message| message.id.order_key() <= participant)
                 .cloned()
         };
-        Ok(places
+        Ok(positions
             .iter()
-            .map(|(conversation, place)| {
-                only(self.each(&[*conversation], |stored| at(stored, *place)))
+            .map(|(conversation, participant)| {
+                only(self.each(&[*conversation], |stored| at(stored, *participant)))
             })
             .collect())
     }
@@ -595,13 +595,13 @@ impl Store for Naive {
     async fn unread(
         &self,
         user: &UserId,
-        questions: &[UnreadQuestion],
+        questions: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
-        let answer = |UnreadQuestion {
+        let answer = |UnreadQuery {
                           conversation,
                           after,
-                      }: &UnreadQuestion| {
+                      }: &UnreadQuery| {
             self.each(&[*conversation], |stored| stored.unread(user, *after, cap))
                 .pop()
                 .flatten()
@@ -613,16 +613,18 @@ impl Store for Naive {
     async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
         let mut kept = self.kept();
         kept.saw(to.change);
-        let Some(place) = kept
+        let Some(participant) = kept
             .conversations
             .get_mut(&to.conversation)
             .and_then(|stored| stored.people.get_mut(user))
         else {
             return Ok(());
         };
-        place.marker = place.marker.max(to.marker);
-        place.read_up_to = place.read_up_to.max(to.read_up_to.unwrap_or(OrderKey::MIN));
-        place.newest_change = place.newest_change.max(Some(to.change));
+        participant.marker = participant.marker.max(to.marker);
+        participant.read_up_to = participant
+            .read_up_to
+            .max(to.read_up_to.unwrap_or(OrderKey::MIN));
+        participant.newest_change = participant.newest_change.max(Some(to.change));
         Ok(())
     }
 
@@ -633,12 +635,12 @@ impl Store for Naive {
         up_to: OrderKey,
     ) -> Result<()> {
         let mut kept = self.kept();
-        if let Some(place) = kept
+        if let Some(participant) = kept
             .conversations
             .get_mut(&conversation)
             .and_then(|stored| stored.people.get_mut(user))
         {
-            place.delivered_up_to = place.delivered_up_to.max(up_to);
+            participant.delivered_up_to = participant.delivered_up_to.max(up_to);
         }
         Ok(())
     }
@@ -650,8 +652,8 @@ impl Store for Naive {
         sender: &UserId,
         page: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        let was_there = |place: &Place| {
-            place
+        let was_there = |participant: &OracleParticipant| {
+            participant
                 .membership
                 .since
                 .is_none_or(|since| since <= message.moment())
@@ -659,7 +661,7 @@ impl Store for Naive {
         let receivers = |stored: &OracleConversation| {
             let others = stored
                 .joined()
-                .filter(|(user, place)| *user != sender && was_there(place));
+                .filter(|(user, participant)| *user != sender && was_there(participant));
             others
                 .filter_map(|(user, _)| stored.participant(user))
                 .collect::<Vec<_>>()
@@ -675,33 +677,33 @@ impl Store for Naive {
 
     async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
         let mut kept = self.kept();
-        let Some(place) = kept
+        let Some(participant) = kept
             .conversations
             .get_mut(&to.conversation)
             .and_then(|stored| stored.people.get_mut(user))
         else {
             return Ok(None);
         };
-        let before = place.flags;
+        let before = participant.flags;
         if let Some(is_muted) = to.muted {
-            place.flags.is_muted = is_muted;
+            participant.flags.is_muted = is_muted;
         }
         if let Some(is_pinned) = to.pinned {
-            place.flags.is_pinned = is_pinned;
+            participant.flags.is_pinned = is_pinned;
         }
         match to.archive {
-            Some(Archive::Begin(moment)) => place.flags.archived_at = Some(moment),
-            Some(Archive::End) => place.flags.archived_at = None,
+            Some(Archive::Begin(moment)) => participant.flags.archived_at = Some(moment),
+            Some(Archive::End) => participant.flags.archived_at = None,
             Some(Archive::EndOf(moment)) if before.archived_at == Some(moment) => {
-                place.flags.archived_at = None
+                participant.flags.archived_at = None
             }
             Some(Archive::EndOf(_)) | None => {}
         }
-        let after = place.flags;
+        let after = participant.flags;
         if after == before {
             return Ok(None);
         }
-        place.newest_change = place.newest_change.max(Some(to.change));
+        participant.newest_change = participant.newest_change.max(Some(to.change));
         kept.saw(to.change);
         Ok(Some(after))
     }
@@ -743,7 +745,7 @@ impl Store for Naive {
     }
 
     /// Nothing here follows from anything: every answer is found by looking at everything.
-    async fn verify(&self, _: Option<&VerifyPlace>, _: bool) -> Result<Verified> {
+    async fn verify(&self, _: Option<&VerifyPosition>, _: bool) -> Result<Verified> {
         Ok(Verified::default())
     }
 
@@ -790,7 +792,7 @@ impl Store for Naive {
         conversation: ConversationId,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
         let all = only(self.each(&[conversation], OracleConversation::as_imported));
         Ok(all
             .into_iter()

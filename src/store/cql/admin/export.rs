@@ -14,7 +14,7 @@ use crate::store::cql::message::conversation::decode_conversation;
 use crate::store::cql::message::id_range::IdRange;
 use crate::store::cql::message::register::LastMessage;
 use crate::store::cql::participant::profile::non_empty;
-use crate::store::{ImportPlaces, Result, StoredMessage, activity_to_give};
+use crate::store::{ImportPositions, Result, StoredMessage, activity_to_give};
 
 /// Rows of one read.
 const ROWS_MAX: usize = 1_000;
@@ -133,15 +133,15 @@ impl Admin {
         conversation: ConversationId,
         after: Option<&UserId>,
         limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
         let participants = self
             .participants
             .stored_participants(conversation, after, limit)
             .await?;
         let each = participants.into_iter().map(async |one| {
             let row = self.inboxes.stored_row(&one.user, conversation).await?;
-            let places = ImportPlaces::of(&one, row.read_up_to(), row.flags);
-            Ok((one.user, one.membership, places))
+            let positions = ImportPositions::of(&one, row.read_up_to(), row.flags);
+            Ok((one.user, one.membership, positions))
         });
         concurrently(each.collect()).await
     }

@@ -22,7 +22,7 @@ use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::participant::roster::RosterSnapshot;
-use crate::store::{ImportPlaces, ImportRow, Imported, Result};
+use crate::store::{ImportPositions, ImportRow, Imported, Result};
 
 /// Users of one direct conversation whose pairs an import reads.
 const NAMED_MAX: usize = 8;
@@ -43,7 +43,7 @@ pub(super) struct ImportedConversation {
     /// Known participants, present and former: all of them, except in a large conversation.
     pub(super) participants: BTreeMap<UserId, Membership>,
     /// Participants that this import adds.
-    pub(super) added: Vec<(UserId, Membership, ImportPlaces)>,
+    pub(super) added: Vec<(UserId, Membership, ImportPositions)>,
     /// Pairs that this import claims for it.
     pub(super) pairs: Vec<Vec<u8>>,
     /// Present messages, with their buckets; those that this import adds have none yet.
@@ -356,8 +356,8 @@ impl<'a> ImportPlan<'a> {
                 conversation,
                 user,
                 membership,
-                places,
-            } => self.add_participant(*conversation, user, *membership, *places),
+                positions,
+            } => self.add_participant(*conversation, user, *membership, *positions),
             ImportRow::Message(message) => self.add_message(message),
             ImportRow::Reaction {
                 conversation,
@@ -409,7 +409,7 @@ impl<'a> ImportPlan<'a> {
         id: ConversationId,
         user: &UserId,
         membership: Membership,
-        places: ImportPlaces,
+        positions: ImportPositions,
     ) -> Imported {
         let Some((imported, kind)) = self.imported(id) else {
             return Imported::ConversationMissing;
@@ -432,7 +432,7 @@ impl<'a> ImportPlan<'a> {
             return Imported::Refused("a conversation has at most 20,000 participants");
         }
         imported.participants.insert(user.clone(), membership);
-        imported.added.push((user.clone(), membership, places));
+        imported.added.push((user.clone(), membership, positions));
         Imported::Added
     }
 

@@ -22,7 +22,7 @@ use crate::store::cql::inbox::writes::slot_of;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::kind_number;
 use crate::store::cql::message::register::{LastMessage, encode_membership};
-use crate::store::{ImportPlaces, Result};
+use crate::store::{ImportPositions, Result};
 
 /// The write timestamp of an activity that stands in for an unknown one. Any known activity wins over it, also an older one.
 const FALLBACK_TIMESTAMP: i64 = REGISTER_TIMESTAMP - 1;
@@ -295,8 +295,8 @@ impl Admin {
                 ));
             }
         }
-        let entries = imported.added.iter().map(|(user, membership, places)| {
-            self.put_entry(id, user, membership, places, head, is_large)
+        let entries = imported.added.iter().map(|(user, membership, positions)| {
+            self.put_entry(id, user, membership, positions, head, is_large)
         });
         concurrently(entries.collect()).await?;
         let mut seen = imported.seen.clone();
@@ -343,22 +343,22 @@ impl Admin {
         id: ConversationId,
         user: &UserId,
         membership: &Membership,
-        places: &ImportPlaces,
+        positions: &ImportPositions,
         head: &ImportedHead,
         is_large: bool,
     ) -> Result<()> {
-        let ImportPlaces {
+        let ImportPositions {
             read_up_to,
             unread_from: _,
             delivered_up_to,
             flags,
-        } = *places;
+        } = *positions;
         let set = |flag: bool| flag.then_some(true);
         let mut writes = Writes::logged();
         let values = values![
             REGISTER_TIMESTAMP,
             encode_membership(membership),
-            places.marker(),
+            positions.marker(),
             set(flags.is_muted),
             set(flags.is_pinned),
             flags.archived_at,

@@ -14,7 +14,7 @@ use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{time_uuid, user, values};
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::register::decode_membership;
-use crate::store::{Error, Finding, Result, Verified, VerifyPlace};
+use crate::store::{Error, Finding, Result, Verified, VerifyPosition};
 
 /// Partitions, conversations and users of one piece.
 const PARTITIONS_MAX: usize = 500;
@@ -60,10 +60,10 @@ type Key = Option<Vec<u8>>;
 impl Admin {
     pub(crate) async fn verify(
         &self,
-        after: Option<&VerifyPlace>,
+        after: Option<&VerifyPosition>,
         repair: bool,
     ) -> Result<Verified> {
-        let (stage, from) = match after.and_then(|place| place.0.split_first()) {
+        let (stage, from) = match after.and_then(|position| position.0.split_first()) {
             Some((stage, from)) => (
                 Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)],
                 Some(from).filter(|from| !from.is_empty()),
@@ -82,9 +82,9 @@ impl Admin {
         };
         let number = stage as u8;
         verified.next = match last {
-            Some(key) => Some(VerifyPlace([&[number], key.as_slice()].concat())),
+            Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
             None if stage == Stage::Reactions => None,
-            None => Some(VerifyPlace(vec![number + 1])),
+            None => Some(VerifyPosition(vec![number + 1])),
         };
         Ok(verified)
     }

@@ -350,13 +350,13 @@ impl InboxReader<'_> {
     }
 
     fn large_candidates(&self, cut: &Cut<InboxKey>) -> Vec<InboxKey> {
-        let place = |(conversation, head): (&ConversationId, &HeadSummary)| InboxKey {
+        let position = |(conversation, head): (&ConversationId, &HeadSummary)| InboxKey {
             activity: head.last_activity,
             conversation: *conversation,
         };
         self.heads
             .iter()
-            .map(place)
+            .map(position)
             .filter(|key| is_in(cut, key))
             .collect()
     }

@@ -58,11 +58,11 @@ impl BucketChooser {
 
     /// The bucket of a message; the same one when the message is retried. `None` if even the narrowest bucket is full.
     pub(crate) fn choose(&mut self, id: TimeUuid, bytes: usize) -> Option<Bucket> {
-        let place = id.order_key();
+        let position = id.order_key();
         if let Some(bucket) = self.bucket_of(id) {
             return Some(bucket);
         }
-        let is_new = self.newest.is_none_or(|newest| newest < place);
+        let is_new = self.newest.is_none_or(|newest| newest < position);
         if !is_new || id.moment() < self.current.start {
             let bucket = Bucket::holding(id.moment(), self.current.width);
             self.remember(id, bucket);
@@ -85,7 +85,7 @@ impl BucketChooser {
             self.current = bucket;
             self.is_resumed = false;
         }
-        self.newest = Some(place);
+        self.newest = Some(position);
         let fill = &mut self.fills[bucket.width as usize];
         if fill.0 != bucket {
             *fill = (bucket, Fill::default());
@@ -97,21 +97,21 @@ impl BucketChooser {
 
     /// The bucket that a message went to, if it is still remembered.
     pub(crate) fn bucket_of(&self, id: TimeUuid) -> Option<Bucket> {
-        let place = id.order_key();
-        if self.newest.is_none_or(|newest| newest < place) {
+        let position = id.order_key();
+        if self.newest.is_none_or(|newest| newest < position) {
             return None;
         }
-        let behind = self.runs.partition_point(|(first, _)| *first <= place);
+        let behind = self.runs.partition_point(|(first, _)| *first <= position);
         let (_, bucket) = self.runs.get(behind.checked_sub(1)?)?;
         bucket.can_hold(id).then_some(*bucket)
     }
 
     /// Remembers that a message lies in a bucket.
     pub(crate) fn remember(&mut self, id: TimeUuid, bucket: Bucket) {
-        let place = id.order_key();
-        let behind = self.runs.partition_point(|(first, _)| *first <= place);
-        self.runs.insert(behind, (place, bucket));
-        self.newest = self.newest.max(Some(place));
+        let position = id.order_key();
+        let behind = self.runs.partition_point(|(first, _)| *first <= position);
+        self.runs.insert(behind, (position, bucket));
+        self.newest = self.newest.max(Some(position));
         if self.runs.len() > RUNS_MAX {
             self.runs.pop_front();
         }

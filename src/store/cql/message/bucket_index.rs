@@ -267,12 +267,12 @@ impl IndexView {
         let mut view = Self::new(conversation, CachedIndex::new(now, false));
         let (mut old, mut all): ([Vec<i64>; 4], _) = (Default::default(), Vec::new());
         for (bucket, counted) in view.take_rows(rows)? {
-            let place = if bucket.start.micros() < view.known.young_from(bucket.width) {
+            let position = if bucket.start.micros() < view.known.young_from(bucket.width) {
                 &mut old
             } else {
                 &mut view.young
             };
-            place[bucket.width as usize].push(bucket.start.micros());
+            position[bucket.width as usize].push(bucket.start.micros());
             all.push((bucket, counted));
         }
         for width in Width::ALL {

@@ -18,7 +18,7 @@ use crate::model::{
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::{Statement, statements};
 use crate::store::cql::driver::value::{list, time_uuid, values};
-use crate::store::{Result, StoredMessage, UnreadQuestion};
+use crate::store::{Result, StoredMessage, UnreadQuery};
 
 /// Ids in one `IN`.
 const IDS_MAX: usize = 20;
@@ -301,7 +301,7 @@ impl Messages {
     pub(crate) async fn unread(
         &self,
         user: &UserId,
-        questions: &[UnreadQuestion],
+        questions: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
         concurrently(
@@ -316,7 +316,7 @@ impl Messages {
     async fn unread_of_one(
         &self,
         user: &UserId,
-        question: UnreadQuestion,
+        question: UnreadQuery,
         cap: u32,
     ) -> Result<Unread> {
         let mut unread = Unread::default();

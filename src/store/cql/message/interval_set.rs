@@ -101,10 +101,10 @@ mod tests {
             for (start, end) in &pieces {
                 known.add(read(&all, *start, *end));
             }
-            let is_known = |place: i64| pieces.iter().any(|(start, end)| *start <= place && place < *end);
-            let first_gap = (from..).find(|place| !is_known(*place)).unwrap();
+            let is_known = |position: i64| pieces.iter().any(|(start, end)| *start <= position && position < *end);
+            let first_gap = (from..).find(|position| !is_known(*position)).unwrap();
             prop_assert_eq!(known.first_from(from), all.range(from..first_gap).next().copied().ok_or(first_gap));
-            let last_gap = (i64::from(-1_i8)..from).rev().find(|place| !is_known(*place)).map_or(i64::MIN, |place| place + 1);
+            let last_gap = (i64::from(-1_i8)..from).rev().find(|position| !is_known(*position)).map_or(i64::MIN, |position| position + 1);
             let expected = all.range(last_gap.max(0)..from.max(last_gap.max(0))).next_back().copied().ok_or(last_gap);
             prop_assert_eq!(known.last_before(from), expected);
         }

@@ -156,13 +156,13 @@ impl Messages {
             .await?;
         loop {
             let is_last = rows.len() < ROWS_MAX as usize;
-            let place = rows
+            let position = rows
                 .last()
                 .map(|(emoji, name, _)| (emoji.clone(), name.clone()));
             for row in rows {
                 tally.take(viewer, row)?;
             }
-            let Some((emoji, name)) = place.filter(|_| !is_last) else {
+            let Some((emoji, name)) = position.filter(|_| !is_last) else {
                 break;
             };
             // The remaining rows of a capped emoji are skipped.

@@ -11,28 +11,32 @@ use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 use crate::store::cql::message::register::decode_membership;
-use crate::store::{Result, Seat};
+use crate::store::{Participation, Result};
 
 statements! {
     SELECT_PARTICIPATION: Read "SELECT membership, roster FROM participants_by_conversation WHERE conversation_id = ? AND user_id = ?";
 }
 
 impl Participants {
-    pub(crate) async fn seats(
+    pub(crate) async fn participations(
         &self,
         viewer: &UserId,
         conversations: &[ConversationId],
-    ) -> Result<Vec<Option<Seat>>> {
+    ) -> Result<Vec<Option<Participation>>> {
         concurrently(
             conversations
                 .iter()
-                .map(|id| self.seat(viewer, *id))
+                .map(|id| self.participation(viewer, *id))
                 .collect(),
         )
         .await
     }
 
-    async fn seat(&self, viewer: &UserId, id: ConversationId) -> Result<Option<Seat>> {
+    async fn participation(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<Option<Participation>> {
         type Columns = (Option<Vec<u8>>, Option<Vec<u8>>);
         let row = self
             .executor
@@ -53,7 +57,7 @@ impl Participants {
         };
         let stored = decode_membership(TABLE, &membership)?;
         let membership = Roster::decode_optional(roster.as_deref())?.effective(viewer, stored);
-        Ok(Some(Seat {
+        Ok(Some(Participation {
             conversation: found.conversation,
             membership,
             newest: found.head.newest(),

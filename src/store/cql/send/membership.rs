@@ -15,7 +15,7 @@ use crate::store::cql::driver::executor::Writes;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
 use crate::store::cql::participant::roster::{Roster, RosterSnapshot};
-use crate::store::{Audience, Members, MembershipChange, Renaming, Result};
+use crate::store::{Audience, MembershipChange, MembershipSnapshot, Renaming, Result};
 
 /// Attempts to decide a change while other servers change the same membership.
 const TRIES_MAX: usize = 8;
@@ -40,11 +40,11 @@ fn contended() -> crate::store::Error {
 }
 
 impl Sends {
-    pub(crate) async fn members(
+    pub(crate) async fn membership_snapshot(
         &self,
         id: ConversationId,
         users: &[UserId],
-    ) -> Result<Option<Members>> {
+    ) -> Result<Option<MembershipSnapshot>> {
         for _ in 0..TRIES_MAX {
             let Some((conversation, seen)) = self.settled(id).await? else {
                 return Ok(None);
@@ -72,7 +72,7 @@ impl Sends {
                     .get(user)
                     .map(|stored| seen.roster.effective(user, *stored))
             };
-            return Ok(Some(Members {
+            return Ok(Some(MembershipSnapshot {
                 version: seen.roster.version,
                 participant_count: u64::from(seen.roster.joined),
                 memberships: users.iter().map(effective).collect(),
@@ -144,7 +144,7 @@ impl Sends {
     ) -> Result<Option<Roster>> {
         let version = Some(change.message.id);
         if conversation.is_large {
-            let users = change.turns.iter().map(|turn| &turn.user);
+            let users = change.transitions.iter().map(|transition| &transition.user);
             let Some(before) = self
                 .participants
                 .memberships_of(conversation.id, users, seen)
@@ -152,7 +152,12 @@ impl Sends {
             else {
                 return Ok(None);
             };
-            let after = || change.turns.iter().map(|turn| &turn.membership);
+            let after = || {
+                change
+                    .transitions
+                    .iter()
+                    .map(|transition| &transition.membership)
+            };
             let was = |of: fn(&Membership) -> bool| count(before.values().map(of));
             let is = |of: fn(&Membership) -> bool| count(after().map(of));
             let owners = (seen.roster.owners + is(is_owner)).saturating_sub(was(is_owner));
@@ -166,9 +171,9 @@ impl Sends {
         let mut all = self.participants.memberships(conversation.id).await?;
         all.extend(
             change
-                .turns
+                .transitions
                 .iter()
-                .map(|turn| (turn.user.clone(), turn.membership)),
+                .map(|transition| (transition.user.clone(), transition.membership)),
         );
         Ok(Some(
             Roster::of(conversation.kind, version, all.iter()).followed_by(&seen.roster),
@@ -194,9 +199,13 @@ impl Sends {
             }
             None => writes.push(&DECIDE_FIRST, values),
         }
-        for turn in &change.turns {
-            self.participants
-                .swap_membership(&mut writes, id, &turn.user, &turn.membership);
+        for transition in &change.transitions {
+            self.participants.swap_membership(
+                &mut writes,
+                id,
+                &transition.user,
+                &transition.membership,
+            );
         }
         Ok(self.executor.write_all_if::<Row>(writes).await?.is_none())
     }

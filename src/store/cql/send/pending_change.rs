@@ -20,12 +20,12 @@ use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
 use crate::store::cql::participant::roster::{RosterSnapshot, TABLE};
-use crate::store::{MembershipChange, Result, Turn, TurnKind, WakePlace};
+use crate::store::{MembershipChange, MembershipTransition, Result, TransitionKind, WakePlace};
 
 /// Turns that fit into the batch of the SYSTEM message.
-const EXTRA_TURNS_MAX: usize = 8;
+const EXTRA_TRANSITIONS_MAX: usize = 8;
 /// Turns that fit into a batch of their own, with the longest usernames.
-const BATCH_TURNS_MAX: usize = 16;
+const BATCH_TRANSITIONS_MAX: usize = 16;
 /// An event that becomes visible so long after its id is logged again, as late.
 const LATE_MICROS: i64 = 4_000_000;
 
@@ -40,12 +40,12 @@ pub(super) struct PendingChange {
     /// The bucket of the message, whichever server writes it.
     bucket: (i8, i64),
     pub(super) was_large: bool,
-    turns: Vec<PendingTurn>,
+    transitions: Vec<PendingTransition>,
     changes: Vec<(ChangeId, ChangeKind, UserId)>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
-struct PendingTurn {
+struct PendingTransition {
     user: UserId,
     /// Whether the user joins or leaves; `None` if the user stays.
     joins: Option<bool>,
@@ -54,20 +54,20 @@ struct PendingTurn {
 
 impl PendingChange {
     pub(super) fn of(change: &MembershipChange, bucket: Bucket, was_large: bool) -> Self {
-        let turn = |turn: &Turn| PendingTurn {
-            user: turn.user.clone(),
-            joins: match turn.kind {
-                TurnKind::Joins => Some(true),
-                TurnKind::Leaves => Some(false),
-                TurnKind::Stays => None,
+        let transition = |transition: &MembershipTransition| PendingTransition {
+            user: transition.user.clone(),
+            joins: match transition.kind {
+                TransitionKind::Joins => Some(true),
+                TransitionKind::Leaves => Some(false),
+                TransitionKind::Stays => None,
             },
-            membership: turn.membership,
+            membership: transition.membership,
         };
         Self {
             message: (*change.message).clone(),
             bucket: (bucket.width.number(), bucket.start.micros()),
             was_large,
-            turns: change.turns.iter().map(turn).collect(),
+            transitions: change.transitions.iter().map(transition).collect(),
             changes: change
                 .changes
                 .iter()
@@ -87,10 +87,10 @@ impl PendingChange {
 
     /// The users who join or leave.
     fn moved(&self) -> impl Iterator<Item = &UserId> {
-        self.turns
+        self.transitions
             .iter()
-            .filter(|turn| turn.joins.is_some())
-            .map(|turn| &turn.user)
+            .filter(|transition| transition.joins.is_some())
+            .map(|transition| &transition.user)
     }
 }
 
@@ -174,7 +174,7 @@ impl Sends {
             message,
             bucket: (width, start),
             was_large,
-            turns,
+            transitions,
             ..
         } = pending;
         let (id, version) = (message.conversation, message.id);
@@ -211,20 +211,22 @@ impl Sends {
             head: Some(&head).filter(|_| is_later),
             is_large,
         };
-        let is_in_message_batch = turns.len() <= EXTRA_TURNS_MAX;
+        let is_in_message_batch = transitions.len() <= EXTRA_TRANSITIONS_MAX;
         if !is_in_message_batch {
-            let pieces = turns.chunks(BATCH_TURNS_MAX).map(|piece| {
+            let pieces = transitions.chunks(BATCH_TRANSITIONS_MAX).map(|piece| {
                 let mut writes = Writes::logged();
-                piece.iter().for_each(|turn| effects.put(&mut writes, turn));
+                piece
+                    .iter()
+                    .for_each(|transition| effects.put(&mut writes, transition));
                 self.executor.write_all(writes)
             });
             concurrently(pieces.collect()).await?;
         }
         let extra = |writes: &mut Writes| {
-            turns
+            transitions
                 .iter()
                 .filter(|_| is_in_message_batch)
-                .for_each(|turn| effects.put(writes, turn));
+                .for_each(|transition| effects.put(writes, transition));
             pending
                 .changes()
                 .for_each(|change| self.messages.put_change(writes, id, &change));
@@ -243,7 +245,7 @@ impl Sends {
     /// the flag; a server that dies in between leaves no subscriber out.
     async fn grow(&self, message: &Message, joined: &[UserId]) -> Result<()> {
         let (id, version) = (message.conversation, message.id);
-        let pieces = joined.chunks(2 * BATCH_TURNS_MAX).map(|piece| {
+        let pieces = joined.chunks(2 * BATCH_TRANSITIONS_MAX).map(|piece| {
             let mut writes = Writes::logged();
             for user in piece {
                 self.inboxes
@@ -274,7 +276,7 @@ impl Sends {
     }
 }
 
-/// The writes of turns to inboxes.
+/// The writes of transitions to inboxes.
 struct TurnEffects<'a> {
     inboxes: &'a Inboxes,
     message: &'a Message,
@@ -284,14 +286,16 @@ struct TurnEffects<'a> {
 }
 
 impl TurnEffects<'_> {
-    /// Adds the writes of one user's turn.
-    fn put(&self, writes: &mut Writes, turn: &PendingTurn) {
+    /// Adds the writes of one user's transition.
+    fn put(&self, writes: &mut Writes, transition: &PendingTransition) {
         let Self {
             inboxes, message, ..
         } = self;
-        let (id, at, user) = (message.conversation, message.id.moment(), &turn.user);
-        let Some(joins) = turn.joins else { return };
-        inboxes.put_membership(writes, user, id, &turn.membership, at.micros());
+        let (id, at, user) = (message.conversation, message.id.moment(), &transition.user);
+        let Some(joins) = transition.joins else {
+            return;
+        };
+        inboxes.put_membership(writes, user, id, &transition.membership, at.micros());
         if joins {
             inboxes.put_marker(writes, user, id, ReadMarker::at_joining(message.id));
             if self.is_large {

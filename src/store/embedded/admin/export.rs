@@ -11,7 +11,7 @@ use crate::store::embedded::engine::key;
 use crate::store::embedded::engine::record::{self, ConversationRecord};
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::{ImportPlaces, Result, activity_to_give};
+use crate::store::{ImportPositions, Result, activity_to_give};
 
 pub(in crate::store::embedded) fn users(
     core: &ReadContext,
@@ -59,7 +59,7 @@ pub(in crate::store::embedded) fn participants(
     conversation: ConversationId,
     after: Option<&UserId>,
     limit: usize,
-) -> Result<Vec<(UserId, Membership, ImportPlaces)>> {
+) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
     let view = core.view();
     let all = key::participants(conversation);
     let rest = match after {
@@ -85,8 +85,8 @@ pub(in crate::store::embedded) fn participants(
             &head,
             Entry::load(&view, &one.user, conversation)?,
         );
-        let places = ImportPlaces::of(&one, row.read_up_to(), row.flags);
-        found.push((one.user, one.membership, places));
+        let positions = ImportPositions::of(&one, row.read_up_to(), row.flags);
+        found.push((one.user, one.membership, positions));
     }
     Ok(found)
 }

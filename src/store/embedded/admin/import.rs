@@ -20,7 +20,7 @@ use crate::store::embedded::inbox;
 use crate::store::embedded::message;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::write::append;
-use crate::store::{ImportPlaces, ImportRow, Imported, Result};
+use crate::store::{ImportPositions, ImportRow, Imported, Result};
 
 /// Bytes of one commit, about. A call with fewer bytes is atomic.
 const COMMIT_BYTES_MAX: usize = 8 << 20;
@@ -150,8 +150,8 @@ impl Draft<'_> {
                 conversation,
                 user,
                 membership,
-                places,
-            } => self.add_participant(*conversation, user, *membership, places),
+                positions,
+            } => self.add_participant(*conversation, user, *membership, positions),
             ImportRow::Message(message) => self.add_message(message),
             ImportRow::Reaction {
                 conversation,
@@ -312,7 +312,7 @@ impl Draft<'_> {
         id: ConversationId,
         user: &UserId,
         membership: Membership,
-        places: &ImportPlaces,
+        positions: &ImportPositions,
     ) -> Result<Imported> {
         if !self.working(id)? {
             return Ok(Imported::ConversationMissing);
@@ -334,7 +334,7 @@ impl Draft<'_> {
             ));
         }
         self.put(key, record::encode(&membership));
-        self.put_places(id, user, places);
+        self.put_positions(id, user, positions);
         let working = self.changed(id);
         working.people.insert(user.clone());
         if membership.is_joined() {
@@ -347,14 +347,14 @@ impl Draft<'_> {
         Ok(Imported::Added)
     }
 
-    fn put_places(&mut self, id: ConversationId, user: &UserId, places: &ImportPlaces) {
-        let ImportPlaces {
+    fn put_positions(&mut self, id: ConversationId, user: &UserId, positions: &ImportPositions) {
+        let ImportPositions {
             read_up_to,
             unread_from: _,
             delivered_up_to,
             flags,
-        } = *places;
-        if let Some(marker) = places.marker() {
+        } = *positions;
+        if let Some(marker) = positions.marker() {
             self.put(
                 key::entry(user, id, EntryCell::Marker),
                 record::encode_marker(marker),
@@ -363,13 +363,13 @@ impl Draft<'_> {
         if let Some(message) = read_up_to {
             self.put(
                 key::participant(id, user, Cell::ReadUpTo),
-                record::encode_place(message.order_key()),
+                record::encode_position(message.order_key()),
             );
         }
         if let Some(message) = delivered_up_to {
             self.put(
                 key::participant(id, user, Cell::DeliveredUpTo),
-                record::encode_place(message.order_key()),
+                record::encode_position(message.order_key()),
             );
         }
         if flags != Flags::default() {

@@ -20,7 +20,9 @@ use crate::store::embedded::engine::record::{
 use crate::store::embedded::message::stored;
 use crate::store::embedded::read_context::ReadContext;
 use crate::store::embedded::{Embedded, TRIES_MAX, contended};
-use crate::store::{DAMAGED_MESSAGE, Error, Finding, Result, StoredMessage, Verified, VerifyPlace};
+use crate::store::{
+    DAMAGED_MESSAGE, Error, Finding, Result, StoredMessage, Verified, VerifyPosition,
+};
 
 /// Conversations of one piece. Each is checked whole.
 const CONVERSATIONS_MAX: usize = 20;
@@ -62,14 +64,14 @@ impl Stage {
 impl Embedded {
     pub(in crate::store::embedded) async fn verified(
         &self,
-        after: Option<&VerifyPlace>,
+        after: Option<&VerifyPosition>,
         repair: bool,
     ) -> Result<Verified> {
         for _ in 0..TRIES_MAX {
-            let place = after.cloned();
+            let position = after.cloned();
             let (mut verified, write) = self
                 .inner
-                .read(move |core| look(core, place.as_ref()))
+                .read(move |core| look(core, position.as_ref()))
                 .await?;
             if !repair || write.ops.is_empty() {
                 return Ok(verified);
@@ -86,8 +88,8 @@ impl Embedded {
     }
 }
 
-fn look(core: &ReadContext, after: Option<&VerifyPlace>) -> Result<(Verified, Write)> {
-    let (stage, from) = match after.and_then(|place| place.0.split_first()) {
+fn look(core: &ReadContext, after: Option<&VerifyPosition>) -> Result<(Verified, Write)> {
+    let (stage, from) = match after.and_then(|position| position.0.split_first()) {
         Some((stage, from)) => (
             Stage::ALL[usize::from(*stage).min(Stage::ALL.len() - 1)],
             Some(from.to_vec()),
@@ -108,9 +110,9 @@ fn look(core: &ReadContext, after: Option<&VerifyPlace>) -> Result<(Verified, Wr
     // The next piece begins after the last row, or with the next stage.
     let number = stage as u8;
     look.verified.next = match last {
-        Some(key) => Some(VerifyPlace([&[number], key.as_slice()].concat())),
+        Some(key) => Some(VerifyPosition([&[number], key.as_slice()].concat())),
         None if stage == Stage::Pairs => None,
-        None => Some(VerifyPlace(vec![number + 1])),
+        None => Some(VerifyPosition(vec![number + 1])),
     };
     let (states, touched) = (Arc::clone(&core.states), look.touched);
     look.write.applied = Some(Box::new(move || {

@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::model::{Content, Emoji, Membership, MessageKind, OrderKey, PageRequest, Timestamp};
 use crate::store::embedded::Options;
-use crate::store::{ImportPlaces, ImportRow, Imported, Store};
+use crate::store::{ImportPositions, ImportRow, Imported, Store};
 
 const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
@@ -61,7 +61,7 @@ fn rows() -> Vec<ImportRow> {
                     conversation,
                     user: user.clone(),
                     membership: Membership::joined(if n == 0 { Role::Owner } else { Role::Member }),
-                    places: ImportPlaces::default(),
+                    positions: ImportPositions::default(),
                 }),
         );
         rows.extend((1..=5).map(|micros| {
@@ -111,12 +111,12 @@ async fn open(folder: &tempfile::TempDir) -> Embedded {
 }
 
 async fn all(store: &Embedded, repair: bool) -> Vec<Finding> {
-    let (mut place, mut found) = (None, Vec::new());
+    let (mut position, mut found) = (None, Vec::new());
     loop {
-        let verified = store.verify(place.as_ref(), repair).await.unwrap();
+        let verified = store.verify(position.as_ref(), repair).await.unwrap();
         found.extend(verified.findings);
-        place = verified.next;
-        if place.is_none() {
+        position = verified.next;
+        if position.is_none() {
             return found;
         }
     }

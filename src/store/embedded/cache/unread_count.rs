@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::metrics::CacheCounts;
 use crate::model::{ConversationId, OrderKey, Unread, UserId};
-use crate::store::UnreadQuestion;
+use crate::store::UnreadQuery;
 use crate::store::embedded::engine::record::Head;
 
 const SHARDS: usize = 16;
@@ -47,7 +47,7 @@ impl Counts {
     pub(in crate::store::embedded) fn get(
         &self,
         user: &UserId,
-        question: &UnreadQuestion,
+        question: &UnreadQuery,
         cap: u32,
         head: &Head,
     ) -> Option<Unread> {
@@ -67,7 +67,7 @@ impl Counts {
     pub(in crate::store::embedded) fn put(
         &self,
         user: &UserId,
-        question: &UnreadQuestion,
+        question: &UnreadQuery,
         cap: u32,
         head: Head,
         unread: Unread,

@@ -245,18 +245,18 @@ fn split_name(bytes: &[u8]) -> Option<(UserId, &[u8])> {
 
 // Messages: conversation ‖ inverted order key, so that the newest comes first.
 
-pub(in crate::store::embedded) fn message(conversation: ConversationId, place: OrderKey) -> Key {
+pub(in crate::store::embedded) fn message(conversation: ConversationId, position: OrderKey) -> Key {
     Key {
         table: Table::Messages,
-        bytes: [*conversation.0.as_bytes(), turned(place.0)].concat(),
+        bytes: [*conversation.0.as_bytes(), turned(position.0)].concat(),
     }
 }
 
-pub(in crate::store::embedded) fn message_place(
+pub(in crate::store::embedded) fn message_position(
     conversation: ConversationId,
-    place: OrderKey,
+    position: OrderKey,
 ) -> Span {
-    Span::of_key(message(conversation, place))
+    Span::of_key(message(conversation, position))
 }
 
 pub(in crate::store::embedded) fn messages(conversation: ConversationId) -> Span {
@@ -421,8 +421,8 @@ pub(in crate::store::embedded) fn change_of_user(user: &UserId, change: OrderKey
 pub(in crate::store::embedded) fn changes_of_user_after(user: &UserId, after: OrderKey) -> Span {
     let mut prefix = vec![CHANGES_OF_USER];
     prefix.extend_from_slice(&name(user));
-    let place = Span::of_key(change_of_user(user, after));
-    Span::of_prefix(Table::Changes, prefix).behind(&place)
+    let position = Span::of_key(change_of_user(user, after));
+    Span::of_prefix(Table::Changes, prefix).behind(&position)
 }
 
 pub(in crate::store::embedded) fn change_id(bytes: &[u8]) -> Option<MessageId> {

@@ -14,7 +14,7 @@ fn conversations() -> impl Strategy<Value = ConversationId> {
         .prop_map(|bytes| ConversationId(uuid::Uuid::from_bytes(bytes)))
 }
 
-fn places() -> impl Strategy<Value = OrderKey> {
+fn positions() -> impl Strategy<Value = OrderKey> {
     prop_oneof![
         any::<[u8; 16]>().prop_map(OrderKey),
         Just(OrderKey::MIN),
@@ -28,15 +28,15 @@ fn moments() -> impl Strategy<Value = Timestamp> {
 
 proptest! {
     #[test]
-    fn messages_sort_by_conversation_and_then_the_newest_first(a in (conversations(), places()), b in (conversations(), places())) {
-        let bytes = |(conversation, place)| message(conversation, place).bytes;
+    fn messages_sort_by_conversation_and_then_the_newest_first(a in (conversations(), positions()), b in (conversations(), positions())) {
+        let bytes = |(conversation, position)| message(conversation, position).bytes;
         prop_assert_eq!(bytes(a).cmp(&bytes(b)), (a.0, b.1).cmp(&(b.0, a.1)));
     }
 
     #[test]
-    fn a_conversations_span_holds_its_messages_and_no_others(a in conversations(), b in conversations(), place in places()) {
+    fn a_conversations_span_holds_its_messages_and_no_others(a in conversations(), b in conversations(), position in positions()) {
         let span = messages(a);
-        let key = message(b, place).bytes;
+        let key = message(b, position).bytes;
         prop_assert_eq!(span.start <= key && key < span.end, a == b);
     }
 
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_after_a_place_are_the_later_ones_of_that_user(a in users(), b in users(), after in places(), change in places()) {
+    fn changes_after_a_place_are_the_later_ones_of_that_user(a in users(), b in users(), after in positions(), change in positions()) {
         let span = changes_of_user_after(&a, after);
         let key = change_of_user(&b, change).bytes;
         prop_assert_eq!(span.start <= key && key < span.end, a == b && change > after);

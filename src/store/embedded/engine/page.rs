@@ -4,27 +4,27 @@ use super::key::Span;
 use crate::model::{Direction, Page, PageRequest};
 use crate::store::Result;
 
-/// Reads a page of the rows in `list`. `place` maps a cursor to its own rows, `has` tests a range for rows,
+/// Reads a page of the rows in `list`. `position` maps a cursor to its own rows, `has` tests a range for rows,
 /// and `read` reads at most so many rows of a range in a direction.
 pub(in crate::store::embedded) fn read_page<T, K>(
     list: &Span,
     request: &PageRequest<K>,
-    place: impl Fn(&K) -> Span,
+    position: impl Fn(&K) -> Span,
     has: impl FnOnce(&K) -> Result<bool>,
     mut read: impl FnMut(Span, Direction, usize) -> Result<Vec<T>>,
 ) -> Result<Page<T>> {
     let mut window = list.clone();
     if let Some(after) = &request.after {
-        window = window.behind(&place(after));
+        window = window.behind(&position(after));
     }
     if let Some(before) = &request.before {
-        window = window.before(&place(before));
+        window = window.before(&position(before));
     }
     let rows = read(window, request.direction, request.overread())?;
     let has_behind = match request.begins_at() {
         None => false,
         Some(key) => {
-            let own = place(key);
+            let own = position(key);
             // The cursor's own row nearly always exists, and a point read is cheaper than a scan.
             let is_in_list = list.start <= own.start && own.start < list.end;
             (is_in_list && has(key)?) || {

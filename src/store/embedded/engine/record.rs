@@ -27,8 +27,8 @@ pub(in crate::store::embedded) enum DecodeError {
     Trailing,
     #[error("it has the wrong length")]
     Length,
-    #[error("it is the place of no message")]
-    Place,
+    #[error("it is the position of no message")]
+    Position,
     #[error(transparent)]
     Postcard(#[from] postcard::Error),
 }
@@ -65,11 +65,11 @@ fn message_body(bytes: &[u8]) -> Result<(&[u8], u8), DecodeError> {
     }
 }
 
-pub(in crate::store::embedded) fn encode_place(place: OrderKey) -> Vec<u8> {
-    [&[VERSION], place.0.as_slice()].concat()
+pub(in crate::store::embedded) fn encode_position(position: OrderKey) -> Vec<u8> {
+    [&[VERSION], position.0.as_slice()].concat()
 }
 
-pub(in crate::store::embedded) fn decode_place(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
+pub(in crate::store::embedded) fn decode_position(bytes: &[u8]) -> Result<OrderKey, DecodeError> {
     Ok(OrderKey(
         body(bytes)?.try_into().map_err(|_| DecodeError::Length)?,
     ))
@@ -78,7 +78,7 @@ pub(in crate::store::embedded) fn decode_place(bytes: &[u8]) -> Result<OrderKey,
 pub(in crate::store::embedded) fn decode_message_id(
     bytes: &[u8],
 ) -> Result<MessageId, DecodeError> {
-    MessageId::from_order_key(decode_place(bytes)?).ok_or(DecodeError::Place)
+    MessageId::from_order_key(decode_position(bytes)?).ok_or(DecodeError::Position)
 }
 
 pub(in crate::store::embedded) fn encode_marker(marker: ReadMarker) -> Vec<u8> {
@@ -298,7 +298,7 @@ impl Head {
 /// Membership version and owner count of a conversation. Defaults to no version and no owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(in crate::store::embedded) struct Roster {
-    /// See [`crate::store::Members::version`].
+    /// See [`crate::store::MembershipSnapshot::version`].
     pub(in crate::store::embedded) version: Option<TimeUuid>,
     /// Number of current participants whose stored role is OWNER.
     pub(in crate::store::embedded) owner_count: u64,
@@ -432,7 +432,7 @@ mod tests {
             decode::<CommitRecord>(&[1, 0, 0, 0]),
             Err(DecodeError::Trailing)
         ));
-        assert!(matches!(decode_place(&[1, 0]), Err(DecodeError::Length)));
+        assert!(matches!(decode_position(&[1, 0]), Err(DecodeError::Length)));
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
         };
         assert!(encode_marker(early) < encode_marker(late));
         assert_eq!(decode_marker(&encode_marker(late)).unwrap(), late);
-        assert!(encode_place(OrderKey::MIN) < encode_place(OrderKey::MAX));
+        assert!(encode_position(OrderKey::MIN) < encode_position(OrderKey::MAX));
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Embedded {
         let messages = if taken.is_empty() {
             messages
         } else {
-            let is_taken = |index: usize| taken.iter().any(|(place, _)| *place == index);
+            let is_taken = |index: usize| taken.iter().any(|(position, _)| *position == index);
             free = messages
                 .iter()
                 .enumerate()
@@ -150,7 +150,7 @@ fn append(core: &ReadContext, state: &State, messages: &[NewMessage]) -> Write {
     for (sender, last) in sent {
         ops.push(Op::Max(
             key::entry(sender, id, EntryCell::SentUpTo),
-            record::encode_place(last.order_key()),
+            record::encode_position(last.order_key()),
         ));
     }
     if let Some(people) = &state.people {

@@ -21,7 +21,10 @@ use crate::store::embedded::engine::record::{
 };
 use crate::store::embedded::inbox;
 use crate::store::embedded::read_context::ReadContext;
-use crate::store::{Audience, Members, MembershipChange, Renaming, Result, Turn, TurnKind};
+use crate::store::{
+    Audience, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming, Result,
+    TransitionKind,
+};
 
 impl Embedded {
     pub(in crate::store::embedded) async fn membership_changed(
@@ -45,11 +48,11 @@ impl Embedded {
     }
 }
 
-pub(in crate::store::embedded) fn members(
+pub(in crate::store::embedded) fn membership_snapshot(
     core: &ReadContext,
     id: ConversationId,
     users: &[UserId],
-) -> Result<Option<Members>> {
+) -> Result<Option<MembershipSnapshot>> {
     let Some(state) = core.state(id)? else {
         return Ok(None);
     };
@@ -66,7 +69,7 @@ pub(in crate::store::embedded) fn members(
     let counting = |(user, given): (&UserId, Option<Membership>)| {
         given.map(|given| state.as_it_counts(user, given))
     };
-    Ok(Some(Members {
+    Ok(Some(MembershipSnapshot {
         conversation: state.conversation.clone(),
         version: state.roster.version,
         participant_count: state.head.participant_count,
@@ -108,12 +111,17 @@ fn plan(
     }
     let view = core.view();
     let given = change
-        .turns
+        .transitions
         .iter()
-        .map(|turn| state.given(&view, &turn.user))
+        .map(|transition| state.given(&view, &transition.user))
         .collect::<Result<Vec<_>>>()?;
     let before: Vec<_> = given.into_iter().flatten().collect();
-    let after = || change.turns.iter().map(|turn| &turn.membership);
+    let after = || {
+        change
+            .transitions
+            .iter()
+            .map(|transition| &transition.membership)
+    };
     let joined = |memberships: &mut dyn Iterator<Item = &Membership>| {
         memberships.filter(|one| one.is_joined()).count() as u64
     };
@@ -150,26 +158,25 @@ fn plan(
     );
     ops.extend(
         change
-            .turns
+            .transitions
             .iter()
-            .flat_map(|turn| turned(turn, &change.message, from, to)),
+            .flat_map(|transition| turned(transition, &change.message, from, to)),
     );
     if let Some(people) = &state.people {
-        let turns = |user: &UserId| {
-            change
-                .turns
-                .iter()
-                .any(|turn| turn.user == *user && turn.kind != TurnKind::Stays)
+        let transitions = |user: &UserId| {
+            change.transitions.iter().any(|transition| {
+                transition.user == *user && transition.kind != TransitionKind::Stays
+            })
         };
         let staying: Vec<_> = people
             .joined
             .iter()
-            .filter(|user| !turns(user))
+            .filter(|user| !transitions(user))
             .cloned()
             .collect();
         ops.extend(inbox::relist(&staying, conversation.id, from, to));
     }
-    let (people, heir) = people_after(&view, state, &conversation, roster, &change.turns)?;
+    let (people, heir) = people_after(&view, state, &conversation, roster, &change.transitions)?;
     let told = Audience {
         users: state
             .people
@@ -192,19 +199,24 @@ fn plan(
 }
 
 /// Operations for one user of the change.
-fn turned(turn: &Turn, message: &Message, from: Listing, to: Listing) -> Vec<Op> {
-    let Turn {
+fn turned(
+    transition: &MembershipTransition,
+    message: &Message,
+    from: Listing,
+    to: Listing,
+) -> Vec<Op> {
+    let MembershipTransition {
         user,
         kind,
         membership,
-    } = turn;
+    } = transition;
     let id = message.conversation;
     let mut ops = vec![Op::Put(
         key::participant(id, user, Cell::Membership),
         record::encode(membership),
     )];
     match kind {
-        TurnKind::Joins => {
+        TransitionKind::Joins => {
             let marker = ReadMarker::at_joining(message.id);
             ops.push(Op::Max(
                 key::entry(user, id, EntryCell::Marker),
@@ -212,8 +224,8 @@ fn turned(turn: &Turn, message: &Message, from: Listing, to: Listing) -> Vec<Op>
             ));
             ops.push(Op::Put(key::listed(user, id, to), Vec::new()));
         }
-        TurnKind::Leaves => ops.push(Op::Delete(key::listed(user, id, from))),
-        TurnKind::Stays => return ops,
+        TransitionKind::Leaves => ops.push(Op::Delete(key::listed(user, id, from))),
+        TransitionKind::Stays => return ops,
     }
     ops.extend(inbox::change(
         user,
@@ -230,7 +242,7 @@ fn people_after(
     state: &State,
     conversation: &Conversation,
     roster: Roster,
-    turns: &[Turn],
+    transitions: &[MembershipTransition],
 ) -> Result<(Option<Arc<People>>, Option<UserId>)> {
     let mut all = match &state.people {
         Some(people) => people.memberships.clone(),
@@ -238,9 +250,9 @@ fn people_after(
         None => memberships(view, conversation.id)?,
     };
     all.extend(
-        turns
+        transitions
             .iter()
-            .map(|turn| (turn.user.clone(), turn.membership)),
+            .map(|transition| (transition.user.clone(), transition.membership)),
     );
     let heir = state::heir(conversation, &all);
     Ok((Some(Arc::new(People::new(all))), heir))

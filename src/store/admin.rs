@@ -23,7 +23,7 @@ pub enum ImportRow {
         conversation: ConversationId,
         user: UserId,
         membership: Membership,
-        places: ImportPlaces,
+        positions: ImportPositions,
     },
     Message(Arc<Message>),
     /// One that is on.
@@ -50,7 +50,7 @@ impl ImportRow {
 
 /// How far a participant has come, and how they have set their entry, as an import brings it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ImportPlaces {
+pub struct ImportPositions {
     /// The receipts' maximum.
     pub read_up_to: Option<MessageId>,
     /// From where on all is unread, where that is not just behind `read_up_to`: what was marked unread lies before that, what one joined
@@ -60,7 +60,7 @@ pub struct ImportPlaces {
     pub flags: Flags,
 }
 
-impl ImportPlaces {
+impl ImportPositions {
     /// The positions of a participant whose entry's marker is at `read`.
     pub fn of(participant: &Participant, read: OrderKey, flags: Flags) -> Self {
         Self {
@@ -147,7 +147,7 @@ pub enum Imported {
 
 /// The position of a verification, in the store's own terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifyPlace(pub(crate) Vec<u8>);
+pub struct VerifyPosition(pub(crate) Vec<u8>);
 
 /// Something that does not agree with history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub struct Verified {
     /// Rows.
     pub looked_at: u64,
     /// The position after which the next piece begins. `None` at the end.
-    pub next: Option<VerifyPlace>,
+    pub next: Option<VerifyPosition>,
 }
 
 #[cfg(test)]
@@ -198,8 +198,8 @@ mod tests {
             (nine, five.before()),
             (min, five.before()),
         ] {
-            let places = ImportPlaces::of(&participant(receipt), read, Flags::default());
-            let marker = places.marker().unwrap_or_default().up_to;
+            let positions = ImportPositions::of(&participant(receipt), read, Flags::default());
+            let marker = positions.marker().unwrap_or_default().up_to;
             for micros in 4..=10 {
                 assert_eq!(
                     id(micros).order_key() <= marker,
@@ -209,8 +209,8 @@ mod tests {
             }
             // Once more, it is the same.
             assert_eq!(
-                ImportPlaces::of(&participant(receipt), marker, Flags::default()),
-                places
+                ImportPositions::of(&participant(receipt), marker, Flags::default()),
+                positions
             );
         }
     }

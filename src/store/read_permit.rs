@@ -30,7 +30,7 @@ struct Reader {
 }
 
 /// A permit for one read of a user. It is held until the read ends, also where the reader has gone away.
-pub(super) struct OwnTurn {
+pub(super) struct UserReadPermit {
     reader: Reader,
     share: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
@@ -82,7 +82,7 @@ impl fmt::Debug for ReadShares {
     }
 }
 
-impl OwnTurn {
+impl UserReadPermit {
     /// Waits for a permit of the user of this task. `None` where the task reads for no user.
     pub(super) async fn wait() -> Option<Self> {
         let reader = READER.try_with(Clone::clone).ok()?;
@@ -102,7 +102,7 @@ impl OwnTurn {
     }
 }
 
-impl Drop for OwnTurn {
+impl Drop for UserReadPermit {
     fn drop(&mut self) {
         drop(self.permit.take());
         let Reader { user, shares } = &self.reader;
@@ -130,7 +130,13 @@ mod tests {
         let [alice, bob] = ["alice", "bob"].map(|name| UserId::parse(name).unwrap());
         let turn = |user: &UserId| {
             let (shares, user) = (Arc::clone(&shares), user.clone());
-            async move { shares.reading_for(&user, OwnTurn::wait()).await.unwrap() }.boxed()
+            async move {
+                shares
+                    .reading_for(&user, UserReadPermit::wait())
+                    .await
+                    .unwrap()
+            }
+            .boxed()
         };
         let held = [turn(&alice).await, turn(&alice).await];
         let mut third = turn(&alice);
@@ -140,7 +146,7 @@ mod tests {
         drop(third.await);
         assert!(shares.users().is_empty(), "nobody is remembered");
         assert!(
-            OwnTurn::wait().await.is_none(),
+            UserReadPermit::wait().await.is_none(),
             "what is read for nobody has no bound of its own"
         );
     }

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPlaces,
-    ImportRow, Imported, MarkerMove, Members, MembershipChange, NewConversation, NewMessage,
-    ProfileChange, Renaming, Result, Revised, Seat, Store, StoredMessage, UnreadQuestion, Verified,
-    VerifyPlace, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
+    ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
+    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage,
+    UnreadQuery, Verified, VerifyPosition, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
@@ -20,14 +20,14 @@ use crate::model::{
 };
 
 /// Answers as the store in it does.
-pub struct Measured {
+pub struct InstrumentedStore {
     store: Arc<dyn Store>,
     operations: Operations,
     seconds: HistogramVec,
     failures: IntCounterVec,
 }
 
-impl Measured {
+impl InstrumentedStore {
     pub fn new(store: Arc<dyn Store>) -> Self {
         let seconds = metrics::histograms(
             "wideroom_store_operation_seconds",
@@ -74,7 +74,7 @@ impl Measured {
     }
 }
 
-impl fmt::Display for Measured {
+impl fmt::Display for InstrumentedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.fmt(f)
     }
@@ -92,7 +92,7 @@ macro_rules! measured {
         }
 
         #[async_trait]
-        impl Store for Measured {
+        impl Store for InstrumentedStore {
             fn overlap_micros(&self) -> i64 {
                 self.store.overlap_micros()
             }
@@ -110,13 +110,13 @@ macro_rules! measured {
 
 measured! {
     newest_id() -> Option<TimeUuid>;
-    seats(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Seat>>;
+    participations(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Participation>>;
     direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId>;
     create_conversation(new: &NewConversation) -> Created;
     participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant>;
     participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>>;
     participant_counts(conversations: &[ConversationId]) -> Vec<u64>;
-    members(conversation: ConversationId, users: &[UserId]) -> Option<Members>;
+    membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot>;
     change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<Audience>;
     rename_conversation(conversation: ConversationId, to: &Renaming) -> Audience;
     append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended;
@@ -129,7 +129,7 @@ measured! {
     earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
     history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;
     messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
-    messages_at(places: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
+    messages_at(positions: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
     last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>>;
     newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>>;
     message_counts(conversations: &[ConversationId]) -> Vec<u64>;
@@ -139,7 +139,7 @@ measured! {
     inbox_log(user: &UserId, after: OrderKey) -> Option<Vec<(ChangeId, ConversationId)>>;
     conversation_count(user: &UserId, limit: usize) -> usize;
     large_conversations(user: &UserId) -> Vec<ConversationId>;
-    unread(user: &UserId, questions: &[UnreadQuestion], cap: u32) -> Vec<Unread>;
+    unread(user: &UserId, questions: &[UnreadQuery], cap: u32) -> Vec<Unread>;
     move_read_marker(user: &UserId, to: &MarkerMove) -> ();
     mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
     receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;
@@ -150,7 +150,7 @@ measured! {
     import(rows: &[ImportRow]) -> Vec<Imported>;
     all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
     all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
-    all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPlaces)>;
+    all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPositions)>;
     all_messages(conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Vec<StoredMessage>;
     all_reactions(
         conversation: ConversationId,
@@ -158,7 +158,7 @@ measured! {
         after: Option<&(Emoji, UserId)>,
         limit: usize
     ) -> Vec<(Emoji, UserId)>;
-    verify(after: Option<&VerifyPlace>, repair: bool) -> Verified;
+    verify(after: Option<&VerifyPosition>, repair: bool) -> Verified;
     note(name: &str) -> Option<String>;
     set_note(name: &str, value: Option<&str>) -> ();
     note_once(name: &str, value: &str) -> String;
