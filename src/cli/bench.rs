@@ -3,8 +3,8 @@
 use clap::Subcommand;
 
 use super::progress::Reporter;
-use super::settings::{DATA, Given};
-use super::stop;
+use super::settings::{DATA, SettingFlags};
+use super::signals;
 use super::{Error, print};
 use crate::auth::{Auth, KEY_FILE, TokenRules};
 use crate::config::{self, Config, Source};
@@ -161,7 +161,7 @@ struct BenchOptions {
     )]
     token_secret_file: Option<String>,
     #[command(flatten)]
-    given: Given<DATA>,
+    given: SettingFlags<DATA>,
 }
 
 pub(super) fn run(flags: &BenchFlags) -> Result<(), Error> {
@@ -195,7 +195,7 @@ impl<W: Workload + clap::Args> Bench<W> {
         }
         let target = Target::new(url, signing(config)?)?;
         let process = pid.map(Process::new).transpose()?;
-        stop::run(async move |stop| {
+        signals::run(async move |stop| {
             let mut bars = ProgressBars::default();
             let mut on_progress = |progress: &Progress<'_>| bars.show(progress);
             let result = self

@@ -1,15 +1,15 @@
-//! `wideroom check-config`: what would be in force, and from where. Looks at the files that it names, and opens nothing else.
+//! `wideroom check-config`: prints the settings in force and their sources. It reads the files that they name, and opens no store.
 
-use super::settings::{Given, SERVE};
+use super::settings::{SERVE, SettingFlags};
 use super::{Error, print};
 use crate::auth::Auth;
 use crate::server::TrustedDocuments;
 use crate::{config, telemetry};
 
-pub(super) fn run(given: &Given<SERVE>) -> Result<(), Error> {
+pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
     let (config, sources) = given.resolve()?;
     telemetry::check(&config.log)?;
-    // The key of the data folder is not made by looking: what is checked are the files of the operator.
+    // Checks the operator's files only, and does not create the key of the data folder.
     Auth::with_secret(&[]).with_rules(config.tokens.clone())?;
     if let Some(path) = &config.trusted_documents {
         TrustedDocuments::read(path).map_err(|source| Error::Trusted {

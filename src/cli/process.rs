@@ -1,4 +1,4 @@
-//! This process to the system: its time on the processor, its memory, its files, and the mode of the files it makes.
+//! Operating system's view of this process: CPU time, memory, open files, and the mode of new files.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::metrics::Metrics;
 
-/// Every file and folder that the program makes from now on is its user's alone: they hold messages and keys.
+/// Makes every new file and folder private to its user (umask 077): they hold messages and keys.
 pub(super) fn make_private_files() {
     umask(Mode::RWXG | Mode::RWXO);
 }
@@ -16,17 +16,17 @@ pub(super) fn make_private_files() {
 pub(super) fn register(metrics: &Metrics) {
     metrics.read_counter(
         "process_cpu_seconds_total",
-        "Time on the processor, of user and system.",
+        "CPU time of the process, user and system.",
         cpu_seconds,
     );
     metrics.read(
         "process_resident_memory_bytes",
-        "Memory that is in use.",
+        "Resident memory of the process.",
         || resident_bytes().unwrap_or(0.0),
     );
     metrics.read(
         "process_open_fds",
-        "Files and sockets that are open.",
+        "Open files and sockets of the process.",
         || open_files().unwrap_or(0.0),
     );
 }
@@ -36,7 +36,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// `None` on a system that keeps it elsewhere.
+/// Resident memory; `None` on a system without /proc.
 fn resident_bytes() -> Option<f64> {
     let pages: f64 = fs::read_to_string("/proc/self/statm")
         .ok()?

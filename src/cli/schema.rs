@@ -1,4 +1,4 @@
-//! `wideroom schema`: prints the API's schema, as it is committed.
+//! `wideroom schema`: prints the schema of the API.
 
 use super::{Error, print};
 

@@ -1,6 +1,6 @@
-//! The flags of a command, made from the table of settings: nothing is written twice.
+//! Flags of a command, derived from the table of settings.
 //!
-//! Flag over environment over file over default. An empty variable is one that is not set.
+//! A flag overrides the environment, which overrides the file, which overrides the default. An empty variable counts as unset.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(super) const SERVE: u8 = Scope::Serve as u8;
 
 /// Flags of a command of this scope, as text.
 #[derive(Default)]
-pub(super) struct Given<const SCOPE: u8> {
+pub(super) struct SettingFlags<const SCOPE: u8> {
     file: Option<PathBuf>,
     values: Vec<(&'static Setting, Source, String)>,
 }
@@ -25,13 +25,13 @@ const CONFIG: &str = "config";
 /// Heading of the bounds in the help of a command.
 pub(super) const BOUNDS_HEADING: &str = "Bounds";
 
-impl<const SCOPE: u8> Given<SCOPE> {
-    /// Everything put together, and validated.
+impl<const SCOPE: u8> SettingFlags<SCOPE> {
+    /// Merges all sources and validates the result.
     pub(super) fn config(&self) -> Result<Config, Error> {
         Ok(self.resolve()?.0)
     }
 
-    /// The same, and where each value is from.
+    /// Merges all sources, and names the source of each value.
     pub(super) fn resolve(&self) -> Result<(Config, Sources), Error> {
         let (mut config, mut sources) = (Config::default(), Sources::new());
         if let Some(path) = &self.file {
@@ -85,7 +85,7 @@ fn argument(setting: &'static Setting) -> Arg {
     }
 }
 
-impl<const SCOPE: u8> clap::Args for Given<SCOPE> {
+impl<const SCOPE: u8> clap::Args for SettingFlags<SCOPE> {
     fn augment_args(command: Command) -> Command {
         let file = Arg::new(CONFIG)
             .long(CONFIG)
@@ -95,7 +95,7 @@ impl<const SCOPE: u8> clap::Args for Given<SCOPE> {
             .value_parser(ValueParser::path_buf())
             .action(ArgAction::Set)
             .help(
-                "A TOML file with a key for each of these flags; flags and environment go over it",
+                "TOML file with a key for each of these flags; flags and environment override it",
             );
         command.args(settings::<SCOPE>().map(argument)).arg(file)
     }
@@ -105,7 +105,7 @@ impl<const SCOPE: u8> clap::Args for Given<SCOPE> {
     }
 }
 
-impl<const SCOPE: u8> clap::FromArgMatches for Given<SCOPE> {
+impl<const SCOPE: u8> clap::FromArgMatches for SettingFlags<SCOPE> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let value = |setting: &'static Setting| {
             let text = matches.get_one::<String>(setting.name)?.clone();

@@ -1,15 +1,36 @@
 //! `wideroom token`: prints one signed token. Never opens the store.
 
-use super::{Error, TokenFlags, print};
+use std::time::Duration;
+
+use super::settings::{DATA, SettingFlags};
+use super::{Error, print};
 use crate::auth::{Auth, TokenRules};
 use crate::clock::{Clock as _, SystemClock};
+use crate::config;
+use crate::model::{UserId, UserIdError};
+
+#[derive(clap::Args)]
+pub(super) struct TokenFlags {
+    /// Username in the token: 1 to 128 bytes of text without control characters
+    #[arg(long, env = "WIDEROOM_USER", hide_env_values = true, value_name = "NAME", value_parser = parse_user)]
+    user: UserId,
+    /// Lifetime of the token
+    #[arg(long, env = "WIDEROOM_TTL", hide_env_values = true, value_name = "TIME", default_value = "24h", value_parser = config::parse_duration)]
+    ttl: Duration,
+    #[command(flatten)]
+    given: SettingFlags<DATA>,
+}
+
+fn parse_user(text: &str) -> Result<UserId, UserIdError> {
+    UserId::parse(text)
+}
 
 pub(super) fn run(flags: &TokenFlags) -> Result<(), Error> {
     let config = flags.given.config()?;
     if let Some(max) = config.tokens.life_max.filter(|max| flags.ttl > *max) {
         return Err(Error::LongLife(max));
     }
-    // The files of other keys are the server's: this signs with the one of the data folder.
+    // The server reads the other key files; this command signs with the key of the data folder.
     let rules = TokenRules {
         secret: None,
         keys: None,

@@ -110,8 +110,8 @@ pub const ACCESS: &[Setting] = &[
         value_name: Some("ORIGINS"),
         help: "Origins whose pages may use the API and open sockets, with commas between them, or *; the server's own always may",
         beyond: None,
-        get: |config| config.doors.origins.to_string(),
-        set: |config, text| value::set_parsed(&mut config.doors.origins, text),
+        get: |config| config.server.origins.to_string(),
+        set: |config, text| value::set_parsed(&mut config.server.origins, text),
     },
     Setting {
         name: "trusted-proxies",
@@ -120,8 +120,8 @@ pub const ACCESS: &[Setting] = &[
         value_name: Some("NETWORKS"),
         help: "Proxies whose X-Forwarded-For says who is asking, as 10.0.0.0/8,::1; without it everybody behind a proxy is one address",
         beyond: None,
-        get: |config| config.doors.proxies.to_string(),
-        set: |config, text| value::set_parsed(&mut config.doors.proxies, text),
+        get: |config| config.server.proxies.to_string(),
+        set: |config, text| value::set_parsed(&mut config.server.proxies, text),
     },
     Setting {
         name: "introspection",
@@ -166,10 +166,10 @@ pub const ACCESS: &[Setting] = &[
         value_name: Some("on|off"),
         help: "Off: no rates of users and addresses, and no bounds of their sockets; for load tests",
         beyond: None,
-        get: |config| value::show_switch(config.doors.rates.is_on),
+        get: |config| value::show_switch(config.server.rates.is_on),
         set: |config, text| {
             let is_on = value::switch(text)?;
-            (config.doors.rates.is_on, config.chat.rates.is_on) = (is_on, is_on);
+            (config.server.rates.is_on, config.chat.rates.is_on) = (is_on, is_on);
             Ok(())
         },
     },

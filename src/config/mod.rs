@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bus::NatsAddress;
 use crate::model::Unread;
-use crate::server::DoorBounds;
+use crate::server::ServerBounds;
 use crate::store::cql::Address;
 use crate::{auth, chat, graphql};
 
@@ -48,7 +48,7 @@ pub struct Config {
     pub tokens: auth::TokenRules,
     pub chat: chat::Bounds,
     pub documents: graphql::DocumentBounds,
-    pub doors: DoorBounds,
+    pub server: ServerBounds,
 }
 
 impl Default for Config {
@@ -70,7 +70,7 @@ impl Default for Config {
             tokens: auth::TokenRules::default(),
             chat: chat::Bounds::default(),
             documents: graphql::DocumentBounds::default(),
-            doors: DoorBounds::default(),
+            server: ServerBounds::default(),
         }
     }
 }
@@ -221,10 +221,10 @@ impl Config {
     /// Checks the values against each other, before the program opens anything.
     pub fn validate(&self, scope: Scope) -> Result<(), Error> {
         let room = self
-            .doors
+            .server
             .variables_bytes
-            .min(self.doors.body_bytes)
-            .min(self.doors.sockets.message_bytes);
+            .min(self.server.body_bytes)
+            .min(self.server.sockets.message_bytes);
         if self.chat.body_bytes_max >= room {
             return Err(Error::MessageBody);
         }
@@ -351,7 +351,7 @@ mod tests {
         let mut config = Config::default();
         let rates = settings().find(|setting| setting.name == "rates").unwrap();
         config.set(rates, "off", &Source::Flag).unwrap();
-        assert!(!config.chat.rates.is_on && !config.doors.rates.is_on);
+        assert!(!config.chat.rates.is_on && !config.server.rates.is_on);
         assert_eq!((rates.get)(&config), "off");
     }
 

@@ -153,9 +153,9 @@ pub const SETTINGS: &[Setting] = &[
         value_name: Some("TIME"),
         help: "How long requests under way may take to finish after SIGTERM",
         beyond: None,
-        get: |config| value::show_duration(config.doors.drain),
+        get: |config| value::show_duration(config.server.drain),
         set: |config, text| {
-            config.doors.drain = parse_duration(text)?;
+            config.server.drain = parse_duration(text)?;
             Ok(())
         },
     },

@@ -23,9 +23,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::PaceBounds;
-use super::accept::{Terms, accept};
-use super::transport::HeadBounds;
+use super::connection::{HeadBounds, ListenerConfig, PaceBounds, accept};
 use crate::auth::Auth;
 use crate::metrics::{Metrics, TEXT_FORMAT};
 
@@ -40,7 +38,7 @@ const END_MAX: Duration = Duration::from_secs(1);
 
 /// What is looked after.
 #[async_trait]
-pub trait Operated: Send + Sync + 'static {
+pub trait AdminBackend: Send + Sync + 'static {
     /// `Err` says in one sentence what only a restart heals.
     fn alive(&self) -> Result<(), String>;
 
@@ -51,15 +49,15 @@ pub trait Operated: Send + Sync + 'static {
     fn warning(&self) -> Option<String>;
 
     /// The store as it is now, in pieces that end with an error or say that they were all.
-    fn backup(&self) -> Result<Pieces, NoBackup>;
+    fn backup(&self) -> Result<BackupStream, BackupRefusal>;
 }
 
 /// Of a backup.
-pub type Pieces = BoxStream<'static, io::Result<Bytes>>;
+pub type BackupStream = BoxStream<'static, io::Result<Bytes>>;
 
 /// Why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoBackup {
+pub enum BackupRefusal {
     #[error(
         "this server keeps its messages on a cluster: back them up with the tools of the cluster, or by `wideroom export`"
     )]
@@ -69,15 +67,15 @@ pub enum NoBackup {
 }
 
 /// What the operator's door needs.
-pub struct Admin {
-    pub operated: Arc<dyn Operated>,
+pub struct AdminContext {
+    pub backend: Arc<dyn AdminBackend>,
     pub metrics: Metrics,
     /// Good for backups and nothing else.
     pub auth: Auth,
 }
 
-/// Serves until `stop`, beyond the drain of the other doors: that a server drains is to be seen.
-pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
+/// Serves until `stop`, beyond the drain of the other server: that a server drains is to be seen.
+pub async fn run(listener: TcpListener, admin: AdminContext, stop: CancellationToken) {
     // A page that a browser loaded under a name of its own may make that name stand for this machine (DNS rebinding). Its requests still say it.
     let is_loopback = listener
         .local_addr()
@@ -93,7 +91,7 @@ pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     } else {
         router
     };
-    let terms = Terms {
+    let config = ListenerConfig {
         connections: CONNECTIONS_MAX,
         head: HeadBounds::default(),
         write: WRITE_MAX,
@@ -103,7 +101,7 @@ pub async fn run(listener: TcpListener, admin: Admin, stop: CancellationToken) {
     let connections = TaskTracker::new();
     tokio::select! {
         () = stop.cancelled() => {}
-        () = accept(&listener, &router, &connections, &terms, |_| Ok(())) => {}
+        () = accept(&listener, &router, &connections, &config, |_| Ok(())) => {}
     }
     drop(listener);
     connections.close();
@@ -144,7 +142,7 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+async fn metrics(State(admin): State<Arc<AdminContext>>) -> Response {
     // What the disk is asked for may block.
     match tokio::task::spawn_blocking(move || admin.metrics.text()).await {
         Ok(text) => (
@@ -159,17 +157,17 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     }
 }
 
-async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
-    match admin.operated.alive() {
+async fn healthz(State(admin): State<Arc<AdminContext>>) -> Response {
+    match admin.backend.alive() {
         Ok(()) => told(StatusCode::OK, "alive"),
         Err(why) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
 }
 
-async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    match timeout(READY_MAX, admin.operated.ready()).await {
+async fn readyz(State(admin): State<Arc<AdminContext>>) -> Response {
+    match timeout(READY_MAX, admin.backend.ready()).await {
         // Still 200: a load balancer that took every server away would make an outage of a broken rotation.
-        Ok(Ok(())) => match admin.operated.warning() {
+        Ok(Ok(())) => match admin.backend.warning() {
             None => told(StatusCode::OK, "ready"),
             Some(warning) => told(StatusCode::OK, &format!("ready, but {warning}")),
         },
@@ -181,7 +179,7 @@ async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
     }
 }
 
-async fn backup(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
+async fn backup(State(admin): State<Arc<AdminContext>>, headers: HeaderMap) -> Response {
     let authorization = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
@@ -194,7 +192,7 @@ async fn backup(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response
             &format!("not with the key of this server's data folder: {why}"),
         );
     }
-    match admin.operated.backup() {
+    match admin.backend.backup() {
         Ok(pieces) => {
             tracing::info!("a backup has started");
             Body::from_stream(pieces).into_response()

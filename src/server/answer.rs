@@ -8,7 +8,7 @@ use async_graphql::parser::types::OperationType;
 use async_graphql::{ErrorExtensionValues, Pos, Response, ServerError, Value};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 
-use super::pieces::Pieces;
+use super::chunks::ChunkedText;
 pub(super) use crate::graphql::Code;
 use crate::graphql::{
     AnswerBudget, Exceeded, HeldBytes, Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal,
@@ -122,7 +122,7 @@ impl EventText {
 }
 
 /// The answer to one query or mutation, whose text is still to be made.
-pub(super) struct Executed {
+pub(super) struct ExecutionResult {
     pub(super) answer: Answer,
     pub(super) operation: OperationType,
     pub(super) budget: Arc<AnswerBudget>,
@@ -130,21 +130,21 @@ pub(super) struct Executed {
     pub(super) spent_before: usize,
 }
 
-impl Executed {
+impl ExecutionResult {
     /// Writes the text. Where it goes over a bound the error that says so is written in its place. What is left of the answer has no data.
-    pub(super) fn write(self, pieces: &mut Pieces) -> Answer {
+    pub(super) fn write(self, chunks: &mut ChunkedText) -> Answer {
         let Self {
             mut answer,
             operation,
             budget,
             spent_before,
         } = self;
-        let mark = pieces.mark();
+        let mark = chunks.mark();
         let written = match budget.exceeded() {
             Some(exceeded) => Err(exceeded),
             None => answer
-                .write(pieces)
-                .and_then(|()| budget.settle(pieces.bytes())),
+                .write(chunks)
+                .and_then(|()| budget.settle(chunks.bytes())),
         };
         let Err(exceeded) = written else {
             answer.data = answer.data.map(|_| Value::Null);
@@ -156,8 +156,8 @@ impl Executed {
             answer = answer.with_extension("outcome", "UNKNOWN");
         }
         budget.rewind(spent_before);
-        pieces.rewind(&mark);
-        pieces.frame(&answer.json());
+        chunks.rewind(&mark);
+        chunks.push_framing(&answer.json());
         answer
     }
 }
@@ -222,9 +222,9 @@ impl Answer {
         }
     }
 
-    /// Writes its JSON, within the bound of the pieces.
-    pub(super) fn write(&self, pieces: &mut Pieces) -> Result<(), Exceeded> {
-        serde_json::to_writer(pieces, self).map_err(|_| Exceeded::Answer)
+    /// Writes its JSON, within the bound of the chunks.
+    pub(super) fn write(&self, chunks: &mut ChunkedText) -> Result<(), Exceeded> {
+        serde_json::to_writer(chunks, self).map_err(|_| Exceeded::Answer)
     }
 
     /// True where nothing was executed.

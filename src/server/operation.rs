@@ -16,15 +16,14 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::Doors;
-use super::account::Account;
-use super::address::{Address, Peer};
-use super::answer::{Answer, Code, Delivery, EventText, Executed, Problem};
-use super::gate::{Caller, TooMany};
-use super::meter::{Meter, Open};
-use super::networks::CountedAddress;
-use super::phase::ConnectionPhase;
-use super::pieces::Pieces;
+use super::admission::{
+    AddressPermit, AnswerQuota, Caller, ClientAddress, Peer, TooManyConnections,
+};
+use super::answer::{Answer, Code, Delivery, EventText, ExecutionResult, Problem};
+use super::chunks::ChunkedText;
+use super::connection::ConnectionState;
+use super::context::Server;
+use super::metrics::{OpenSubscription, ServerMetrics};
 use crate::auth::{self, Identity};
 use crate::graphql::{AnswerBudget, Prepared, Ready, Terms, Told};
 use crate::model::UserId;
@@ -32,22 +31,26 @@ use crate::model::UserId;
 /// A name in the log is cut to so many characters: a client may choose it.
 const NAME_CHARS_MAX: usize = 64;
 
-impl Doors {
+impl Server {
     /// Whose request this is, as long as no user is known.
-    pub(super) fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Address {
+    pub(super) fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> ClientAddress {
         // Without a connection there is nobody to tell from others: as in a test of the router alone.
         let peer = extensions
-            .get::<Arc<ConnectionPhase>>()
+            .get::<Arc<ConnectionState>>()
             .map_or(Peer(Ipv4Addr::UNSPECIFIED.into()), |phase| phase.peer());
-        Address::of(peer, headers, &self.bounds.proxies)
+        ClientAddress::of(peer, headers, &self.bounds.proxies)
     }
 
     /// A place for a connection. A proxy may have all of them, for whom it speaks.
-    pub(super) fn connection_of(&self, peer: IpAddr) -> Result<Option<CountedAddress>, TooMany> {
+    pub(super) fn connection_of(
+        &self,
+        peer: IpAddr,
+    ) -> Result<Option<AddressPermit>, TooManyConnections> {
         if self.bounds.proxies.trust(peer.to_canonical()) {
             Ok(None)
         } else {
-            self.gate.connection_at(Address::from(peer.to_canonical()))
+            self.admission
+                .connection_at(ClientAddress::from(peer.to_canonical()))
         }
     }
 
@@ -56,17 +59,17 @@ impl Doors {
         &self,
         authorization: &str,
         admit: impl FnOnce() -> Result<(), Problem>,
-    ) -> Result<Identity, Unidentified> {
+    ) -> Result<Identity, IdentifyError> {
         let token = match authorization.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
             _ => {
-                return Err(Unidentified::Token(
+                return Err(IdentifyError::Token(
                     "The authorization must be `Bearer` and a token.".to_owned(),
                 ));
             }
         };
         self.auth
-            .verify_after(token, || admit().map_err(Unidentified::NotAdmitted))
+            .verify_after(token, || admit().map_err(IdentifyError::NotAdmitted))
     }
 
     /// Executes a query or a mutation. It ends with the deadline, whatever it waits for.
@@ -77,7 +80,7 @@ impl Doors {
         viewer: Option<UserId>,
         deadline: Instant,
         budget: Arc<AnswerBudget>,
-    ) -> Executed {
+    ) -> ExecutionResult {
         let (operation, spent_before) = (prepared.operation, budget.spent());
         let execution = AssertUnwindSafe(self.executor.execute(
             prepared,
@@ -91,7 +94,7 @@ impl Doors {
             Ok(Err(panic)) => panicked(panic.as_ref()),
             Err(_) => overdue(operation, self.bounds.request),
         };
-        Executed {
+        ExecutionResult {
             answer,
             operation,
             budget,
@@ -105,49 +108,49 @@ impl Doors {
         prepared: Prepared,
         ready: Ready,
         caller: &Caller,
-    ) -> Deliveries {
+    ) -> SubscriptionDeliveries {
         let (executor, viewer) = (Arc::clone(&self.executor), caller.viewer.clone());
-        let (account, budget) = (self.accounts.of(caller), self.accounts.event_budget());
+        let (account, budget) = (self.quotas.of(caller), self.quotas.event_budget());
         let terms = Terms {
             budget: Arc::clone(&budget),
-            pace: self.gate.pace(viewer.as_ref(), ready.cost),
+            pace: self.admission.pace(viewer.as_ref(), ready.cost),
         };
         let opening = async move {
             executor
                 .subscribe(&prepared, ready.variables, viewer, terms)
                 .await
         };
-        Deliveries {
-            phase: Phase::Opening(opening.boxed()),
+        SubscriptionDeliveries {
+            phase: SubscriptionPhase::Opening(opening.boxed()),
             account,
             budget,
-            open: Open::new(&self.meter),
+            open: OpenSubscription::new(&self.metrics),
         }
     }
 }
 
 /// What one subscription tells.
-pub(super) struct Deliveries {
-    phase: Phase,
-    account: Option<Arc<Account>>,
+pub(super) struct SubscriptionDeliveries {
+    phase: SubscriptionPhase,
+    account: Option<Arc<AnswerQuota>>,
     /// Of one event.
     budget: Arc<AnswerBudget>,
-    open: Open,
+    open: OpenSubscription,
 }
 
 /// What opening it needs is given back when it is open.
-enum Phase {
+enum SubscriptionPhase {
     Opening(BoxFuture<'static, BoxStream<'static, Told>>),
-    Open(BoxStream<'static, Told>),
+    OpenSubscription(BoxStream<'static, Told>),
     Over,
 }
 
-impl Phase {
+impl SubscriptionPhase {
     fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
         if let Self::Opening(opening) = self {
-            *self = Self::Open(ready!(opening.poll_unpin(cx)));
+            *self = Self::OpenSubscription(ready!(opening.poll_unpin(cx)));
         }
-        if let Self::Open(told) = self {
+        if let Self::OpenSubscription(told) = self {
             told.poll_next_unpin(cx)
         } else {
             Poll::Ready(None)
@@ -155,7 +158,7 @@ impl Phase {
     }
 }
 
-impl Deliveries {
+impl SubscriptionDeliveries {
     /// Makes the text of an event, and counts it.
     fn delivery(&self, told: Told) -> Delivery {
         let text = match told {
@@ -177,17 +180,17 @@ impl Deliveries {
     }
 
     fn text(&self, answer: &Answer) -> String {
-        let mut pieces = Pieces::new(usize::MAX, self.budget.bytes_max(), self.budget.spent());
-        let is_whole = self.budget.exceeded().is_none() && answer.write(&mut pieces).is_ok();
+        let mut chunks = ChunkedText::new(usize::MAX, self.budget.bytes_max(), self.budget.spent());
+        let is_whole = self.budget.exceeded().is_none() && answer.write(&mut chunks).is_ok();
         if is_whole {
-            pieces.into_text()
+            chunks.into_text()
         } else {
             Answer::event_exceeded(&self.budget).json()
         }
     }
 }
 
-impl Stream for Deliveries {
+impl Stream for SubscriptionDeliveries {
     type Item = Delivery;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
@@ -202,7 +205,7 @@ impl Stream for Deliveries {
         let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_told(cx))) {
             Ok(told) => ready!(told).map(|told| self.delivery(told)),
             Err(panic) => {
-                self.phase = Phase::Over;
+                self.phase = SubscriptionPhase::Over;
                 Some(Delivery::Refused(panicked(panic.as_ref())))
             }
         };
@@ -214,14 +217,14 @@ impl Stream for Deliveries {
 }
 
 /// Why an authorization names no user.
-pub(super) enum Unidentified {
+pub(super) enum IdentifyError {
     /// The token is not in order: a sentence for its client.
     Token(String),
     /// Its signature was not even verified.
     NotAdmitted(Problem),
 }
 
-impl From<auth::Error> for Unidentified {
+impl From<auth::Error> for IdentifyError {
     fn from(error: auth::Error) -> Self {
         let said = error.to_string();
         let mut rest = said.chars();
@@ -264,7 +267,7 @@ fn overdue(operation: OperationType, after: Duration) -> Answer {
 ///
 /// One that is dropped without an end was left by its client.
 pub(super) struct LogLine {
-    meter: Arc<Meter>,
+    metrics: Arc<ServerMetrics>,
     started: Instant,
     door: &'static str,
     kind: Option<OperationType>,
@@ -274,10 +277,10 @@ pub(super) struct LogLine {
 }
 
 impl LogLine {
-    pub(super) fn start(doors: &Doors, door: &'static str) -> Self {
-        let meter = Arc::clone(&doors.meter);
+    pub(super) fn start(server: &Server, door: &'static str) -> Self {
+        let metrics = Arc::clone(&server.metrics);
         Self {
-            meter,
+            metrics,
             started: Instant::now(),
             door,
             kind: None,
@@ -306,7 +309,7 @@ impl LogLine {
     pub(super) fn end(&mut self, code: &str) {
         self.is_ended = true;
         let took = self.started.elapsed();
-        self.meter.ended(self.door, self.kind, code, took);
+        self.metrics.ended(self.door, self.kind, code, took);
         tracing::info!(
             door = self.door,
             operation.name = self.operation.as_deref(),

@@ -11,8 +11,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use super::TrustedDocuments;
 use super::answer::{Code, Problem};
+use super::trusted_documents::TrustedDocuments;
 
 /// What one asks. Borrowed from the text it came in; its variables are read when the document is known to be good.
 #[derive(Debug, serde::Deserialize)]
@@ -73,12 +73,12 @@ struct PersistedQuery {
 
 /// What a body holds.
 #[derive(Debug)]
-pub(super) enum Asked<'a> {
+pub(super) enum ParsedBody<'a> {
     One(GraphqlRequest<'a>),
     Batch(Vec<GraphqlRequest<'a>>),
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ParsedBody<'a> {
     /// A batch has at most so many requests; 0 is for no batch at all.
     pub(super) fn from_json(text: &'a [u8], batch_max: usize) -> Result<Self, Problem> {
         let text = readable(text)?;
@@ -126,9 +126,9 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
 impl<'a> GraphqlRequest<'a> {
     /// One request. An array is none, though its elements could be taken for the fields of one.
     pub(super) fn from_json(text: &'a [u8]) -> Result<Self, Problem> {
-        match Asked::from_json(text, 0)? {
-            Asked::One(request) => Ok(request),
-            Asked::Batch(_) => Err(not_a_request("it is a batch")),
+        match ParsedBody::from_json(text, 0)? {
+            ParsedBody::One(request) => Ok(request),
+            ParsedBody::Batch(_) => Err(not_a_request("it is a batch")),
         }
     }
 

@@ -448,7 +448,7 @@ async fn from_a_laptop_to_a_cluster_and_back_nothing_is_another_one() {
     assert!(
         ended
             .stderr
-            .contains("what servers write meanwhile may be missing"),
+            .contains("the file can miss what servers write"),
         "{}",
         ended.stderr
     );
@@ -536,11 +536,7 @@ fn an_export_that_is_killed_goes_on_and_comes_out_the_same() {
             .unwrap();
         let ended = program.run(&["export", "killed.jsonl"]);
         ended.succeeded();
-        assert!(
-            ended.stderr.contains("going on after line"),
-            "{}",
-            ended.stderr
-        );
+        assert!(ended.stderr.contains("after line"), "{}", ended.stderr);
     }
     assert!(partial().is_none(), "nothing is left of it");
     let text = |name: &str| std::fs::read_to_string(file(name)).unwrap();

@@ -81,7 +81,7 @@ fn kill_many_times(program: &Program, path: &str, takes: Duration) -> usize {
 }
 
 fn goes_on(stderr: &str) -> bool {
-    stderr.contains("going on after line")
+    stderr.contains("after line")
 }
 
 /// Rows of each kind, whether they were new or not.

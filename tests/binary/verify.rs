@@ -150,7 +150,7 @@ async fn each_damage_of_a_cluster_is_found_and_repaired() {
         assert!(said.contains(kind), "{kind} is not found: {said}");
     }
     assert!(
-        said.contains("`wideroom verify --repair` repairs it"),
+        said.contains("`wideroom verify --repair` repairs them"),
         "{said}"
     );
     let (code, said) = verify(&program, &["--repair"]);

@@ -184,7 +184,11 @@ fn pages_stay_on_this_machine_unless_they_are_asked_for() {
         server.signal("-TERM");
         let (_, stdout, log) = server.end();
         assert_eq!(stdout.contains("  open  "), is_served, "{stdout}");
-        assert_eq!(log.contains("--pages on serves them"), !is_served, "{log}");
+        assert_eq!(
+            log.contains("set --pages on to serve them"),
+            !is_served,
+            "{log}"
+        );
     }
 }
 

@@ -89,7 +89,7 @@ fn a_broken_line_is_named_and_the_rest_goes_on() {
         "line 2: expected ident at column 2",
         "line 4: `emoji` must be one emoji of Unicode, as 👍",
         "line 6: the file is not whole: 99 lines should stand before this one, and 5 do",
-        "wideroom: broken lines left out: 3; the rest is imported",
+        "wideroom: broken lines skipped: 3; the rest is imported",
     ];
     assert_eq!(said, expected);
 }
@@ -233,7 +233,7 @@ fn an_interrupted_import_goes_on_where_it_was() {
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         // The first thing it says, the broken line or that it goes on, is said once it is under way.
         stderr.read_line(&mut first).unwrap();
-        resumed += u32::from(first.contains("going on after line"));
+        resumed += u32::from(first.contains("after line"));
         Command::new("kill")
             .args([signal, &child.id().to_string()])
             .status()
@@ -242,7 +242,7 @@ fn an_interrupted_import_goes_on_where_it_was() {
     }
     let ended = program.run(&["import", &path]);
     assert!(
-        resumed > 0 || ended.stderr.contains("going on after line"),
+        resumed > 0 || ended.stderr.contains("after line"),
         "{}",
         ended.stderr
     );

@@ -13,11 +13,11 @@ fn a_sound_store_is_said_to_be_one() {
     // Two conversations, six participants, fifteen messages, and a row for each participant's inbox and for the pair.
     assert_eq!(
         program.run(&["verify"]).succeeded(),
-        "sound: 30 rows looked at\n"
+        "sound: 30 rows checked\n"
     );
     assert_eq!(
         program.run(&["verify", "--repair"]).succeeded(),
-        "sound: 30 rows looked at\n"
+        "sound: 30 rows checked\n"
     );
 }
 

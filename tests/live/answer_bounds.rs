@@ -1,4 +1,4 @@
-//! Bounds of answers, through the doors: the bytes of one, the number and bytes of those under way, and the pace of their reader.
+//! Bounds of answers, through the server: the bytes of one, the number and bytes of those under way, and the pace of their reader.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use wideroom::server::{DoorBounds, PaceBounds, RateBounds, SocketBounds};
+use wideroom::server::{AdmissionBounds, PaceBounds, ServerBounds, SocketBounds};
 
 use super::streams::{EVENTS, Reading};
 use super::world::{World, soon};
@@ -18,15 +18,15 @@ const LIFE: Duration = Duration::from_secs(600);
 const UNREAD: usize = 30_000_000;
 
 /// Answers of any size, and so much of them under way.
-async fn world(fit: impl FnOnce(&mut DoorBounds)) -> World {
-    let rates = RateBounds {
+async fn world(fit: impl FnOnce(&mut ServerBounds)) -> World {
+    let rates = AdmissionBounds {
         user_answer_bytes: UNREAD + 1_000_000,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     };
-    let mut bounds = DoorBounds {
+    let mut bounds = ServerBounds {
         answer_bytes: usize::MAX,
         rates,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     };
     fit(&mut bounds);
     World::with(bounds).await
@@ -81,9 +81,9 @@ fn assert_too_large(error: &Value, bytes: usize) {
 
 #[tokio::test]
 async fn an_answer_has_a_bound_whichever_door_it_takes() {
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         answer_bytes: 10_000,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     assert_eq!(
@@ -112,9 +112,9 @@ async fn an_answer_has_a_bound_whichever_door_it_takes() {
 
 #[tokio::test]
 async fn a_mutation_whose_answer_is_too_large_does_not_say_that_it_was_not_done() {
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         answer_bytes: 1_000,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let mutation = format!("mutation {{ say(text: \"{}\") }}", "x".repeat(1_000));
@@ -130,9 +130,9 @@ async fn a_mutation_whose_answer_is_too_large_does_not_say_that_it_was_not_done(
 
 #[tokio::test]
 async fn an_event_that_is_too_large_is_left_out_with_an_error_and_the_stream_goes_on() {
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         answer_bytes: 1_000,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let mut socket = world.open().await;
@@ -152,10 +152,10 @@ async fn an_event_that_is_too_large_is_left_out_with_an_error_and_the_stream_goe
 
 #[tokio::test]
 async fn the_answers_of_a_batch_share_the_bound_of_one() {
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         answer_bytes: 10_000,
         batch: 5,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let queries = [
@@ -338,7 +338,7 @@ async fn a_subscription_waits_until_its_user_has_read_what_is_under_way() {
 }
 
 /// Faster than anybody who does not read, and long before the deadline of a write.
-fn paced(bounds: &mut DoorBounds) {
+fn paced(bounds: &mut ServerBounds) {
     bounds.pace = PaceBounds {
         bytes_per_second: 1_000_000,
         window: Duration::from_millis(300),

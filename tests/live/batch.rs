@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wideroom::server::DoorBounds;
+use wideroom::server::ServerBounds;
 
 use super::world::{Reply, World, soon};
 
@@ -15,9 +15,9 @@ async fn post(world: &World, accept: &str, body: &Value) -> Reply {
 }
 
 async fn world() -> World {
-    World::with(DoorBounds {
+    World::with(ServerBounds {
         batch: 3,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await
 }
@@ -98,10 +98,10 @@ async fn a_batch_is_bounded_and_off_unless_asked_for() {
 
 #[tokio::test]
 async fn a_batch_has_one_deadline() {
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         batch: 3,
         request: Duration::from_millis(50),
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let reply = soon(post(

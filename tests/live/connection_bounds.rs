@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use wideroom::server::{DoorBounds, HeadBounds};
+use wideroom::server::{HeadBounds, ServerBounds};
 
 use super::world::{World, soon};
 
@@ -13,8 +13,8 @@ const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(600);
 const REQUEST: &str = "GET /graphql?query=%7Bnumber(n:1)%7D HTTP/1.1\r\nhost: x\r\n\r\n";
 
-async fn world(change: impl FnOnce(&mut DoorBounds)) -> World {
-    let mut bounds = DoorBounds::default();
+async fn world(change: impl FnOnce(&mut ServerBounds)) -> World {
+    let mut bounds = ServerBounds::default();
     change(&mut bounds);
     World::with(bounds).await
 }

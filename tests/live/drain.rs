@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
-use wideroom::server::{DoorBounds, SocketBounds};
+use wideroom::server::{ServerBounds, SocketBounds};
 
 use super::world::{World, soon};
 
@@ -50,10 +50,10 @@ async fn the_drain_cuts_off_operations_that_do_not_end() {
         close: Duration::from_millis(50),
         ..SocketBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         drain: Duration::from_millis(200),
         sockets,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let mut socket = world.open().await;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wideroom::server::{DoorBounds, HeadBounds, RateBounds, SocketBounds};
+use wideroom::server::{AdmissionBounds, HeadBounds, ServerBounds, SocketBounds};
 
 use super::world::{Reply, World, soon};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-fn brief() -> DoorBounds {
-    DoorBounds {
+fn brief() -> ServerBounds {
+    ServerBounds {
         request: Duration::from_millis(50),
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     }
 }
 
@@ -431,9 +431,9 @@ async fn a_client_that_never_sends_a_head_is_disconnected() {
         wait: short,
         ..HeadBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         head,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     for start in ["", "POST /graphql HTTP/1.1\r\nhost: x\r\n"] {
@@ -450,16 +450,16 @@ async fn a_client_that_does_not_read_a_large_answer_is_disconnected() {
         write: Duration::from_millis(50),
         ..SocketBounds::default()
     };
-    let rates = RateBounds {
+    let rates = AdmissionBounds {
         user_answer_bytes: usize::MAX,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         connections: 1,
         sockets,
         rates,
         answer_bytes: usize::MAX,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let mut stream = world.tcp().await;

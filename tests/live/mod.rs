@@ -1,4 +1,4 @@
-//! Over real sockets: the doors with a small schema of their own behind them.
+//! Over real sockets: the server with a small schema of their own behind them.
 
 mod answer_bounds;
 mod batch;

@@ -1,7 +1,7 @@
 //! Pages of other origins: what a browser is told, and which sockets are opened.
 
 use serde_json::json;
-use wideroom::server::DoorBounds;
+use wideroom::server::ServerBounds;
 
 use super::world::World;
 use crate::support::client::Reply;
@@ -10,9 +10,9 @@ const LISTED: &str = "https://chat.example";
 const OTHER: &str = "https://evil.example";
 
 async fn world(origins: &str) -> World {
-    World::with(DoorBounds {
+    World::with(ServerBounds {
         origins: origins.parse().unwrap(),
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wideroom::server::{DoorBounds, RateBounds};
+use wideroom::server::{AdmissionBounds, ServerBounds};
 
 use super::world::{Reply, World};
 
@@ -12,21 +12,21 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const BURST: u32 = 8;
 
 /// So many at once, and then one in a second.
-fn slow() -> RateBounds {
-    RateBounds {
+fn slow() -> AdmissionBounds {
+    AdmissionBounds {
         queries_per_second: 1,
         queries_burst: BURST,
         address_per_second: 1,
         address_burst: BURST,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     }
 }
 
 async fn world() -> World {
-    World::with(DoorBounds {
+    World::with(ServerBounds {
         rates: slow(),
         batch: 10,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await
 }
@@ -251,14 +251,14 @@ async fn what_a_socket_asks_for_is_paid_before_it_is_read() {
 /// A dear operation is let in when the client comes back as late as it was told.
 #[tokio::test]
 async fn what_costs_as_much_as_a_bucket_holds_is_let_in() {
-    let rates = RateBounds {
+    let rates = AdmissionBounds {
         queries_per_second: 100,
         queries_burst: 20,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         rates,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let authorization = format!("Bearer {}", world.token("alice", LIFE));

@@ -1,11 +1,11 @@
-//! Rates and counts, through the doors: what is refused, how it is said, and that it ends.
+//! Rates and counts, through the server: what is refused, how it is said, and that it ends.
 
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
-use wideroom::server::{DoorBounds, RateBounds};
+use wideroom::server::{AdmissionBounds, ServerBounds};
 
 use super::world::{World, soon};
 use crate::support::client::Reply;
@@ -13,20 +13,20 @@ use crate::support::client::Reply;
 const LIFE: Duration = Duration::from_secs(600);
 
 /// One more a second, which is slower than anybody here asks.
-fn slow() -> RateBounds {
-    RateBounds {
+fn slow() -> AdmissionBounds {
+    AdmissionBounds {
         queries_per_second: 1,
         queries_burst: 3,
         mutations_per_second: 1,
         mutations_burst: 3,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     }
 }
 
-async fn world(rates: RateBounds) -> World {
-    World::with(DoorBounds {
+async fn world(rates: AdmissionBounds) -> World {
+    World::with(ServerBounds {
         rates,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await
 }
@@ -110,7 +110,7 @@ async fn queries_of_a_user_have_a_rate_whichever_door_they_take() {
 
 #[tokio::test]
 async fn a_client_that_waits_for_retry_after_is_let_in() {
-    let rates = RateBounds {
+    let rates = AdmissionBounds {
         queries_per_second: 4,
         queries_burst: 1,
         ..slow()
@@ -135,7 +135,7 @@ async fn a_client_that_waits_for_retry_after_is_let_in() {
 
 #[tokio::test]
 async fn a_query_for_much_costs_more() {
-    let world = world(RateBounds {
+    let world = world(AdmissionBounds {
         queries_per_second: 1,
         queries_burst: 100,
         ..slow()
@@ -150,7 +150,7 @@ async fn a_query_for_much_costs_more() {
 
 #[tokio::test]
 async fn each_field_of_a_mutation_counts_and_none_is_done_when_one_is_too_many() {
-    let world = world(RateBounds {
+    let world = world(AdmissionBounds {
         mutations_burst: 4,
         ..slow()
     })
@@ -167,7 +167,7 @@ async fn each_field_of_a_mutation_counts_and_none_is_done_when_one_is_too_many()
 
 #[tokio::test]
 async fn an_address_has_a_rate_while_no_user_is_known() {
-    let world = world(RateBounds {
+    let world = world(AdmissionBounds {
         address_per_second: 1,
         address_burst: 4,
         ..slow()
@@ -192,14 +192,14 @@ async fn an_address_has_a_rate_while_no_user_is_known() {
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_each_client_is_an_address() {
-    let rates = RateBounds {
+    let rates = AdmissionBounds {
         address_sockets: 1,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         rates,
         proxies: "127.0.0.0/8".parse().unwrap(),
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let from = |client: &'static str| [("x-forwarded-for", client)];
@@ -230,23 +230,23 @@ async fn is_answered(world: &World) -> bool {
 
 #[tokio::test]
 async fn one_address_cannot_take_all_connections() {
-    let rates = RateBounds {
+    let rates = AdmissionBounds {
         address_connections: 2,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         rates: rates.clone(),
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let held = [world.tcp().await, world.tcp().await];
     assert!(!is_answered(&world).await, "it is hung up on");
     drop(held);
     soon(async { while !is_answered(&world).await {} }).await;
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         rates,
         proxies: "127.0.0.0/8".parse().unwrap(),
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let _held = [world.tcp().await, world.tcp().await];
@@ -259,9 +259,9 @@ async fn one_address_cannot_take_all_connections() {
 
 #[tokio::test]
 async fn without_a_trusted_proxy_nobody_makes_up_an_address() {
-    let world = world(RateBounds {
+    let world = world(AdmissionBounds {
         address_sockets: 1,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     })
     .await;
     let _one = world
@@ -281,9 +281,9 @@ async fn without_a_trusted_proxy_nobody_makes_up_an_address() {
 
 #[tokio::test]
 async fn a_user_has_only_so_many_sockets() {
-    let world = world(RateBounds {
+    let world = world(AdmissionBounds {
         user_sockets: 2,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     })
     .await;
     let (alice, bob) = (world.token("alice", LIFE), world.token("bob", LIFE));
@@ -315,9 +315,9 @@ async fn a_user_has_only_so_many_sockets() {
 
 #[tokio::test]
 async fn a_user_has_only_so_many_streams() {
-    let world = world(RateBounds {
+    let world = world(AdmissionBounds {
         user_streams: 1,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     })
     .await;
     let (alice, bob) = (
@@ -345,7 +345,7 @@ async fn a_user_has_only_so_many_streams() {
 
 #[tokio::test]
 async fn rates_that_are_off_bound_nobody() {
-    let none = RateBounds {
+    let none = AdmissionBounds {
         is_on: false,
         address_per_second: 1,
         address_burst: 1,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use wideroom::server::{DoorBounds, HeadBounds};
+use wideroom::server::{HeadBounds, ServerBounds};
 
 use super::world::{World, soon};
 use crate::support::node::Node;
@@ -150,9 +150,9 @@ async fn the_lingering_close_has_an_end() {
             ..HeadBounds::default()
         },
     ] {
-        let world = World::with(DoorBounds {
+        let world = World::with(ServerBounds {
             head: bounds,
-            ..DoorBounds::default()
+            ..ServerBounds::default()
         })
         .await;
         let mut stream = world.tcp().await;

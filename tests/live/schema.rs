@@ -1,4 +1,4 @@
-//! A small schema for the doors: it echoes, fails, waits, counts and panics on demand.
+//! A small schema for the server: it echoes, fails, waits, counts and panics on demand.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wideroom::server::{DoorBounds, SocketBounds, StreamBounds};
+use wideroom::server::{ServerBounds, SocketBounds, StreamBounds};
 
 use super::streams::{EVENTS, PART, PARTS, Reading};
 use super::world::{World, soon};
@@ -16,9 +16,9 @@ async fn a_silent_stream_has_heartbeats() {
         heartbeat: SHORT,
         ..StreamBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         streams,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let mut events = Reading::of(&world, EVENTS, "subscription { forever }").await;
@@ -107,9 +107,9 @@ async fn a_client_that_does_not_read_its_stream_is_cut_off() {
         write: SHORT,
         ..SocketBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         sockets,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     for accept in [EVENTS, PARTS] {
@@ -129,12 +129,12 @@ async fn a_client_that_does_not_read_its_stream_is_cut_off() {
 
 #[tokio::test]
 async fn there_are_only_so_many_streams_and_queries_need_no_place() {
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         streams: StreamBounds {
             total: 1,
             ..StreamBounds::default()
         },
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let mut first = Reading::of(&world, EVENTS, "subscription { forever }").await;

@@ -1,4 +1,4 @@
-//! The running doors, and who knocks at them.
+//! The running server, and who knocks at them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use wideroom::auth::Auth;
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::UserId;
-use wideroom::server::{self, DoorBounds, Doors, TrustedDocuments};
+use wideroom::server::{self, Server, ServerBounds, TrustedDocuments};
 
 use super::schema::TestApi;
 use crate::support::client;
@@ -30,7 +30,7 @@ const SECRET: &[u8] = b"thirty-two bytes for a test key.";
 
 pub(super) struct World {
     address: SocketAddr,
-    pub(super) doors: Arc<Doors>,
+    pub(super) server: Arc<Server>,
     alive: watch::Receiver<usize>,
     stop: CancellationToken,
     serving: JoinHandle<std::io::Result<()>>,
@@ -38,23 +38,23 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn start() -> Self {
-        Self::with(DoorBounds::default()).await
+        Self::with(ServerBounds::default()).await
     }
 
-    pub(super) async fn with(bounds: DoorBounds) -> Self {
-        Self::with_doors(bounds, |doors| doors).await
+    pub(super) async fn with(bounds: ServerBounds) -> Self {
+        Self::with_doors(bounds, |server| server).await
     }
 
     /// Only the documents of this list are run.
     pub(super) async fn trusting(list: &Value) -> Self {
         let list = TrustedDocuments::parse(list.to_string().as_bytes()).unwrap();
-        Self::with_doors(DoorBounds::default(), |doors| doors.with_trusted(list)).await
+        Self::with_doors(ServerBounds::default(), |server| server.with_trusted(list)).await
     }
 
-    async fn with_doors(bounds: DoorBounds, fit: impl FnOnce(Doors) -> Doors) -> Self {
+    async fn with_doors(bounds: ServerBounds, fit: impl FnOnce(Server) -> Server) -> Self {
         let (alive, watched) = watch::channel(0);
         let api = Arc::new(TestApi::new(Arc::new(alive)));
-        let doors = Arc::new(fit(Doors::new(
+        let server = Arc::new(fit(Server::new(
             api,
             Arc::new(Auth::with_secret(SECRET)),
             Arc::new(SystemClock),
@@ -65,13 +65,13 @@ impl World {
         let stop = CancellationToken::new();
         let serving = tokio::spawn(server::run(
             listener,
-            Arc::clone(&doors),
+            Arc::clone(&server),
             Router::new(),
             stop.clone().cancelled_owned(),
         ));
         Self {
             address,
-            doors,
+            server,
             alive: watched,
             stop,
             serving,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::SinkExt as _;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::{self, Message};
-use wideroom::server::{DoorBounds, RateBounds, SocketBounds};
+use wideroom::server::{AdmissionBounds, ServerBounds, SocketBounds};
 
 use super::world::{World, soon};
 
@@ -18,9 +18,9 @@ async fn world(change: impl FnOnce(&mut SocketBounds)) -> World {
         ..SocketBounds::default()
     };
     change(&mut sockets);
-    World::with(DoorBounds {
+    World::with(ServerBounds {
         sockets,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await
 }
@@ -106,16 +106,16 @@ fn from(net: usize) -> String {
 
 #[tokio::test]
 async fn networks_of_ipv6_are_bounded_too() {
-    let rates = RateBounds {
+    let rates = AdmissionBounds {
         address_sockets: 1,
         address_per_second: 1,
         address_burst: 3,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     };
-    let world = World::with(DoorBounds {
+    let world = World::with(ServerBounds {
         rates,
         proxies: "127.0.0.0/8".parse().unwrap(),
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await;
     let mut held = Vec::new();

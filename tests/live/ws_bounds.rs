@@ -6,7 +6,7 @@ use futures_util::SinkExt;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::{self, Message};
-use wideroom::server::{DoorBounds, RateBounds, SocketBounds};
+use wideroom::server::{AdmissionBounds, ServerBounds, SocketBounds};
 
 use super::world::{World, soon};
 
@@ -16,15 +16,15 @@ async fn world(change: impl FnOnce(&mut SocketBounds)) -> World {
         ..SocketBounds::default()
     };
     change(&mut sockets);
-    let rates = RateBounds {
+    let rates = AdmissionBounds {
         user_answer_bytes: usize::MAX,
-        ..RateBounds::default()
+        ..AdmissionBounds::default()
     };
-    World::with(DoorBounds {
+    World::with(ServerBounds {
         sockets,
         rates,
         answer_bytes: usize::MAX,
-        ..DoorBounds::default()
+        ..ServerBounds::default()
     })
     .await
 }
@@ -209,7 +209,7 @@ async fn there_are_only_so_many_sockets() {
     }
     drop(first);
     let freed = async {
-        while world.doors.open_sockets() > 0 {
+        while world.server.open_sockets() > 0 {
             tokio::task::yield_now().await;
         }
     };

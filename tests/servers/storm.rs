@@ -1,4 +1,4 @@
-//! A crowd that is cut off at once and comes back with its cursors, through the real doors, while sends go on: nothing is lost, nothing
+//! A crowd that is cut off at once and comes back with its cursors, through the real server, while sends go on: nothing is lost, nothing
 //! comes twice, and it costs reads for the conversation, not for each client.
 
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use wideroom::chat::{Bounds, Chat, Draft, DraftInput, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::model::{ConversationId, UserId};
-use wideroom::server::{self, DoorBounds, Doors};
+use wideroom::server::{self, ServerBounds};
 use wideroom::store::Store;
 use wideroom::store::embedded::{Embedded, Options};
 
@@ -94,14 +94,14 @@ impl Server {
             .as_str()
             .unwrap()
             .to_owned();
-        let bounds = DoorBounds {
-            rates: server::RateBounds {
+        let bounds = ServerBounds {
+            rates: server::AdmissionBounds {
                 is_on: false,
-                ..server::RateBounds::default()
+                ..server::AdmissionBounds::default()
             },
-            ..DoorBounds::default()
+            ..ServerBounds::default()
         };
-        let doors = Arc::new(Doors::new(
+        let server = Arc::new(server::Server::new(
             Arc::clone(&api) as Arc<_>,
             Arc::new(Auth::with_secret(SECRET)),
             clock,
@@ -111,7 +111,7 @@ impl Server {
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         tokio::spawn(server::run(
             listener,
-            doors,
+            server,
             Router::new(),
             stop.clone().cancelled_owned(),
         ));

@@ -1,10 +1,10 @@
-//! Media types: what is read, and which of ours a client would rather have.
+//! Content negotiation: media types of requests, and the answer format that `Accept` prefers.
 
 use axum::http::{HeaderMap, header};
 
-use super::wire::Wire;
+use super::stream_format::StreamFormat;
 
-/// The two forms of an answer. The JSON is the same; what the status means is not.
+/// Media types of a single answer. The JSON is the same; the meaning of the HTTP status differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Media {
     GraphqlResponse,
@@ -20,18 +20,18 @@ impl Media {
     }
 }
 
-/// What `Accept` allows.
+/// Formats that `Accept` allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Accepted {
-    /// The better of the two forms of one answer. Plain JSON where it does not care: whoever says nothing may know nothing newer.
+pub(super) struct AcceptedMedia {
+    /// Preferred media type of a single answer. Plain JSON without a preference, for clients that know no newer one.
     pub(super) media: Option<Media>,
-    /// The better stream, for a subscription. No wildcard asks for one.
-    pub(super) stream: Option<Wire>,
-    /// A query or a mutation is wanted as a stream of one answer.
+    /// Preferred format of a stream. A wildcard never selects one.
+    pub(super) stream: Option<StreamFormat>,
+    /// Whether the client prefers a stream also for a query or a mutation.
     is_stream_preferred: bool,
 }
 
-impl Accepted {
+impl AcceptedMedia {
     pub(super) fn by(headers: &HeaderMap) -> Self {
         let mut ranges = headers
             .get_all(header::ACCEPT)
@@ -45,9 +45,9 @@ impl Accepted {
                 ..Self::default()
             };
         }
-        let [mut graphql, mut json, mut events, mut parts] = [Wish::default(); 4];
+        let [mut graphql, mut json, mut events, mut parts] = [Preference::default(); 4];
         for range in ranges {
-            let range = Range::parse(range);
+            let range = MediaRange::parse(range);
             graphql.consider(
                 range.specificity("application", "graphql-response+json"),
                 &range,
@@ -61,7 +61,7 @@ impl Accepted {
                 &range,
             );
         }
-        // What both come to by a wildcard alone is plain JSON's; where both are named and wished for alike, it is the form that tells more.
+        // A wildcard alone selects plain JSON. With equal preferences the named GraphQL media type wins: its status says more.
         let is_named = graphql.specificity == NAMED || graphql.specificity > json.specificity;
         let is_ours = graphql.quality > json.quality || graphql.quality == json.quality && is_named;
         let (media_quality, media) = if is_ours {
@@ -70,11 +70,11 @@ impl Accepted {
             (json.quality, Media::Json)
         };
         let (stream_quality, stream) = if parts.quality > events.quality {
-            (parts.quality, Wire::Parts)
+            (parts.quality, StreamFormat::Parts)
         } else {
-            (events.quality, Wire::Events)
+            (events.quality, StreamFormat::Events)
         };
-        // Apollo's clients ask for parts and mean: if it is a subscription.
+        // Apollo's clients accept `multipart/mixed` with every request, but expect it for subscriptions only.
         let is_stream_preferred = media_quality == 0 || events.quality > media_quality;
         Self {
             media: (media_quality > 0).then_some(media),
@@ -94,8 +94,8 @@ impl Accepted {
         self.media.is_none() && self.stream.is_none()
     }
 
-    /// The stream that a query or a mutation is answered in, if it is one.
-    pub(super) fn stream_of_one(&self) -> Option<Wire> {
+    /// Format of a query's or mutation's answer, where the client prefers a stream.
+    pub(super) fn stream_of_one(&self) -> Option<StreamFormat> {
         if self.is_stream_preferred {
             self.stream
         } else {
@@ -104,19 +104,19 @@ impl Accepted {
     }
 }
 
-/// How closely a range describes the one media type that it names.
+/// Specificity of a range that names one media type.
 const NAMED: u8 = 3;
 
-/// One range of `Accept`.
-struct Range<'a> {
+/// One media range of `Accept`.
+struct MediaRange<'a> {
     main: &'a str,
     subtype: &'a str,
-    /// In thousandths. `None` where it cannot be read.
+    /// Weight in thousandths. `None` if it is malformed.
     quality: Option<u16>,
     is_for_subscriptions: bool,
 }
 
-impl<'a> Range<'a> {
+impl<'a> MediaRange<'a> {
     fn parse(range: &'a str) -> Self {
         let mut parts = range.split(';').map(str::trim);
         let (main, subtype) = parts
@@ -149,7 +149,7 @@ impl<'a> Range<'a> {
             .then_some(NAMED)
     }
 
-    /// How closely it describes this media type, if it does.
+    /// Specificity for this media type, or `None` without a match.
     fn specificity(&self, main: &str, subtype: &str) -> Option<u8> {
         match (self.main, self.subtype) {
             ("*", "*") => Some(1),
@@ -159,15 +159,15 @@ impl<'a> Range<'a> {
     }
 }
 
-/// How much one media type is wished for, in thousandths, by the most specific range that describes it.
+/// Weight of one media type, in thousandths, from the most specific range that matches.
 #[derive(Clone, Copy, Default)]
-struct Wish {
+struct Preference {
     quality: u16,
     specificity: u8,
 }
 
-impl Wish {
-    fn consider(&mut self, specificity: Option<u8>, range: &Range<'_>) {
+impl Preference {
+    fn consider(&mut self, specificity: Option<u8>, range: &MediaRange<'_>) {
         if let (Some(specificity), Some(quality)) = (specificity, range.quality)
             && specificity >= self.specificity
         {
@@ -179,7 +179,7 @@ impl Wish {
     }
 }
 
-/// `application/json`, with UTF-8 or no charset.
+/// Whether the body is `application/json`, with UTF-8 or no charset.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers
         .get(header::CONTENT_TYPE)
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_greatest_wish_wins_and_ours_wins_a_tie_of_names() {
         use Media::{GraphqlResponse, Json};
-        assert_eq!(Accepted::by(&HeaderMap::new()).media, Some(Json));
+        assert_eq!(AcceptedMedia::by(&HeaderMap::new()).media, Some(Json));
         for (accept, media) in [
             ("*/*", Some(Json)),
             ("application/*", Some(Json)),
@@ -245,14 +245,14 @@ mod tests {
             ("application/json;q=0", None),
             ("", None),
         ] {
-            let accepted = Accepted::by(&headers(header::ACCEPT, accept));
+            let accepted = AcceptedMedia::by(&headers(header::ACCEPT, accept));
             assert_eq!((accepted.media, accepted.stream), (media, None), "{accept}");
         }
     }
 
     #[test]
     fn a_stream_is_for_those_who_name_it() {
-        use Wire::{Events, Parts};
+        use StreamFormat::{Events, Parts};
         let apollo = "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/graphql-response+json,application/json;q=0.9";
         for (accept, stream, of_one) in [
             ("text/event-stream", Some(Events), Some(Events)),
@@ -298,7 +298,7 @@ mod tests {
                 Some(Events),
             ),
         ] {
-            let accepted = Accepted::by(&headers(header::ACCEPT, accept));
+            let accepted = AcceptedMedia::by(&headers(header::ACCEPT, accept));
             assert_eq!(
                 (accepted.stream, accepted.stream_of_one()),
                 (stream, of_one),

@@ -1,7 +1,7 @@
-//! A subscription over HTTP: one answer that goes on until somebody ends it.
+//! Subscriptions over HTTP: one streamed response body that lasts until the client, the server or the subscription ends it.
 //!
-//! It is asked for its next words when there is room for them, and so the subscription waits for its reader: whoever reads slowly costs a
-//! buffer, whoever does not read at all is cut off by the deadline of writes. Whoever goes away takes the stream along, at once.
+//! hyper polls the body when it has room, so the subscription follows its reader (backpressure). A slow reader costs one
+//! buffer; the write timeout cuts a reader that takes nothing. A client that disconnects drops the stream at once.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,40 +13,44 @@ use futures_util::stream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-use super::wire::Wire;
+use super::stream_format::StreamFormat;
 use crate::graphql::{Here, Prepared, Ready};
 use crate::model::{Timestamp, UserId};
-use crate::server::Doors;
+use crate::server::admission::{Caller, ConcurrencyPermit};
 use crate::server::answer::{Code, Delivery, Problem};
-use crate::server::expiry::Expiry;
-use crate::server::gate::{Caller, Counted};
-use crate::server::operation::{Deliveries, LogLine};
+use crate::server::context::Server;
+use crate::server::operation::{LogLine, SubscriptionDeliveries};
+use crate::server::token_expiry::TokenExpiry;
 
-pub(super) struct Feed {
-    doors: Arc<Doors>,
-    pub(super) wire: Wire,
-    deliveries: Deliveries,
-    expiry: Option<Expiry>,
-    _place: OwnedSemaphorePermit,
-    _own: Option<Counted<UserId>>,
+pub(super) struct SubscriptionResponse {
+    server: Arc<Server>,
+    pub(super) format: StreamFormat,
+    deliveries: SubscriptionDeliveries,
+    expiry: Option<TokenExpiry>,
+    _server_permit: OwnedSemaphorePermit,
+    _user_permit: Option<ConcurrencyPermit<UserId>>,
     _here: Option<Here>,
 }
 
-impl Feed {
-    /// Where there is still a place for it.
+impl SubscriptionResponse {
+    /// Acquires the permits of a stream and opens its subscription.
     pub(super) fn open(
-        doors: &Arc<Doors>,
-        wire: Wire,
+        server: &Arc<Server>,
+        format: StreamFormat,
         prepared: Prepared,
         ready: Ready,
         caller: &Caller,
         expires_at: Option<Timestamp>,
     ) -> Result<Self, Problem> {
-        if doors.stop.is_cancelled() {
+        if server.stop.is_cancelled() {
             return Err(stopping());
         }
-        let Ok(place) = Arc::clone(&doors.stream_places).try_acquire_owned() else {
-            doors.meter.refusals.with_label_values(&["streams"]).inc();
+        let Ok(server_permit) = Arc::clone(&server.stream_permits).try_acquire_owned() else {
+            server
+                .metrics
+                .refusals
+                .with_label_values(&["streams"])
+                .inc();
             let sentence = "There are too many open streams here; try again later.";
             return Err(Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -55,107 +59,107 @@ impl Feed {
             ));
         };
         let viewer = &caller.viewer;
-        let own = viewer
+        let user_permit = viewer
             .as_ref()
-            .map(|viewer| doors.gate.stream_of(viewer))
+            .map(|viewer| server.admission.stream_of(viewer))
             .transpose()?
             .flatten();
         let expiry = expires_at
-            .map(|expires_at| Expiry::new(expires_at, doors.clock.as_ref(), Instant::now()));
-        let here = viewer.as_ref().map(|viewer| doors.executor.arrive(viewer));
-        let deliveries = doors.subscribe(prepared, ready, caller);
+            .map(|expires_at| TokenExpiry::new(expires_at, server.clock.as_ref(), Instant::now()));
+        let here = viewer.as_ref().map(|viewer| server.executor.arrive(viewer));
+        let deliveries = server.subscribe(prepared, ready, caller);
         Ok(Self {
-            doors: Arc::clone(doors),
-            wire,
+            server: Arc::clone(server),
+            format,
             deliveries,
             expiry,
-            _place: place,
-            _own: own,
+            _server_permit: server_permit,
+            _user_permit: user_permit,
             _here: here,
         })
     }
 
     pub(super) fn body(self, mut line: LogLine) -> Body {
-        line.door(self.wire.door());
-        let telling = Telling {
-            feed: self,
-            phase: Phase::Starting,
-            said: Instant::now(),
+        line.door(self.format.door());
+        let stream = RunningStream {
+            response: self,
+            phase: StreamPhase::Starting,
+            last_write: Instant::now(),
             line,
             code: "OK".to_owned(),
         };
-        let words = stream::unfold(telling, async |mut telling| {
-            telling
+        let chunks = stream::unfold(stream, async |mut stream| {
+            stream
                 .next()
                 .await
-                .map(|words| (Ok::<_, Infallible>(words), telling))
+                .map(|bytes| (Ok::<_, Infallible>(bytes), stream))
         });
-        Body::from_stream(words)
+        Body::from_stream(chunks)
     }
 }
 
-/// A stream that is being told. Dropped, which is how clients end it, it is over.
-struct Telling {
-    feed: Feed,
-    phase: Phase,
-    /// When it last said something.
-    said: Instant,
+/// Running subscription. A client ends it by disconnecting, which drops it.
+struct RunningStream {
+    response: SubscriptionResponse,
+    phase: StreamPhase,
+    /// Time of the last event or heartbeat.
+    last_write: Instant,
     line: LogLine,
-    /// What the log will say of it.
+    /// Code for the log line.
     code: String,
 }
 
 #[derive(Clone, Copy)]
-enum Phase {
+enum StreamPhase {
     Starting,
     Running,
     Over,
 }
 
-enum Woken {
+enum StreamEvent {
     Stopping,
     Alarm,
-    Told(Option<Delivery>),
+    Delivered(Option<Delivery>),
 }
 
-impl Telling {
+impl RunningStream {
     async fn next(&mut self) -> Option<Bytes> {
-        let words = match self.phase {
-            Phase::Over => return None,
-            Phase::Starting => {
-                self.phase = Phase::Running;
-                self.feed.wire.start().into()
+        let bytes = match self.phase {
+            StreamPhase::Over => return None,
+            StreamPhase::Starting => {
+                self.phase = StreamPhase::Running;
+                self.response.format.start().into()
             }
-            Phase::Running => self.wait().await,
+            StreamPhase::Running => self.wait().await,
         };
-        self.said = Instant::now();
-        Some(words)
+        self.last_write = Instant::now();
+        Some(bytes)
     }
 
     async fn wait(&mut self) -> Bytes {
-        let heartbeat_at = self.said + self.feed.doors.bounds.streams.heartbeat;
+        let heartbeat_at = self.last_write + self.response.server.bounds.streams.heartbeat;
         loop {
-            let look_at = self.feed.expiry.as_ref().map(Expiry::look_at);
-            let alarm_at = look_at.map_or(heartbeat_at, |look_at| look_at.min(heartbeat_at));
-            let woken = tokio::select! {
+            let check_at = self.response.expiry.as_ref().map(TokenExpiry::check_at);
+            let alarm_at = check_at.map_or(heartbeat_at, |check_at| check_at.min(heartbeat_at));
+            let event = tokio::select! {
                 biased;
-                () = self.feed.doors.stop.cancelled() => Woken::Stopping,
-                () = sleep_until(alarm_at) => Woken::Alarm,
-                delivery = self.feed.deliveries.next() => Woken::Told(delivery),
+                () = self.response.server.stop.cancelled() => StreamEvent::Stopping,
+                () = sleep_until(alarm_at) => StreamEvent::Alarm,
+                delivery = self.response.deliveries.next() => StreamEvent::Delivered(delivery),
             };
-            match woken {
-                Woken::Stopping => return self.cut(stopping()),
-                Woken::Told(delivery) => return self.told(delivery),
-                Woken::Alarm => {
+            match event {
+                StreamEvent::Stopping => return self.cut(stopping()),
+                StreamEvent::Delivered(delivery) => return self.deliver(delivery),
+                StreamEvent::Alarm => {
                     let now = Instant::now();
-                    let clock = self.feed.doors.clock.as_ref();
+                    let clock = self.response.server.clock.as_ref();
                     if self
-                        .feed
+                        .response
                         .expiry
                         .as_mut()
                         .is_some_and(|expiry| expiry.is_over(clock, now))
                     {
-                        let sentence = "The token has expired; come back with another one.";
+                        let sentence = "The token has expired; connect again with a new one.";
                         return self.cut(Problem::new(
                             StatusCode::UNAUTHORIZED,
                             Code::Unauthenticated,
@@ -163,37 +167,37 @@ impl Telling {
                         ));
                     }
                     if heartbeat_at <= now {
-                        return self.feed.wire.heartbeat().into();
+                        return self.response.format.heartbeat().into();
                     }
                 }
             }
         }
     }
 
-    fn told(&mut self, delivery: Option<Delivery>) -> Bytes {
-        let wire = self.feed.wire;
+    fn deliver(&mut self, delivery: Option<Delivery>) -> Bytes {
+        let format = self.response.format;
         match delivery {
-            Some(Delivery::Event(text, held)) => wire.deliver(&text, held),
+            Some(Delivery::Event(text, held)) => format.deliver(&text, held),
             Some(Delivery::Refused(answer)) => {
-                self.phase = Phase::Over;
+                self.phase = StreamPhase::Over;
                 answer.code().clone_into(&mut self.code);
-                (wire.next(&answer) + wire.complete()).into()
+                (format.next(&answer) + format.complete()).into()
             }
             None => {
-                self.phase = Phase::Over;
-                wire.complete().into()
+                self.phase = StreamPhase::Over;
+                format.complete().into()
             }
         }
     }
 
     fn cut(&mut self, problem: Problem) -> Bytes {
-        self.phase = Phase::Over;
+        self.phase = StreamPhase::Over;
         problem.code.as_str().clone_into(&mut self.code);
-        self.feed.wire.cut(problem)
+        self.response.format.cut(problem)
     }
 }
 
-impl Drop for Telling {
+impl Drop for RunningStream {
     fn drop(&mut self) {
         self.line.end(&self.code);
     }

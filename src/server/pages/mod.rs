@@ -1,6 +1,6 @@
 //! The page at `/`: GraphiQL with our defaults around it, and what it loads. Plain files, embedded. `demo` is the one beside it.
 //!
-//! Nothing here knows the API: the page uses it over its public doors. With `demo_users` the page offers those people to sign in as, and
+//! Nothing here knows the API: the page uses it over its public server. With `demo_users` the page offers those people to sign in as, and
 //! `POST /demo/token` hands out tokens for them and for nobody else; without, that door does not exist.
 
 mod demo;

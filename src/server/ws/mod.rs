@@ -1,12 +1,13 @@
 //! GraphQL over WebSocket: the protocol `graphql-transport-ws`, with every close code of its own.
 
-mod admission;
-mod connection;
+mod events;
+mod message_rate;
+mod messages;
 mod operations;
-mod outbox;
 mod protocol;
-mod rate;
-mod source;
+mod send_queue;
+mod socket;
+mod socket_permit;
 mod timers;
 
 use std::sync::Arc;
@@ -19,115 +20,131 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use tokio::time::timeout;
 
-use self::admission::Admission;
-use self::connection::Connection;
 use self::protocol::Close;
-use super::answer::{Code, Problem};
-use super::gate::Caller;
-use super::operation::LogLine;
-use super::phase::ConnectionPhase;
-use super::{Doors, SocketBounds, http};
+use self::socket::Socket;
+use self::socket_permit::SocketPermit;
+use crate::server::admission::{AddressPermit, Caller, ClientAddress};
+use crate::server::answer::{Code, Problem};
+use crate::server::bounds::SocketBounds;
+use crate::server::connection::{ConnectionState, Permit};
+use crate::server::context::Server;
+use crate::server::http;
+use crate::server::operation::LogLine;
 
 const SUBPROTOCOL: &str = "graphql-transport-ws";
 
-/// Small, because there are many sockets: the library would take 128 KiB for each, at once.
+/// Small, because there are many sockets: the library would reserve 128 KiB for each at once.
 const READ_BUFFER_BYTES: usize = 1024;
 const WRITE_BUFFER_BYTES: usize = 8 * 1024;
-/// A frame may be by so much larger than a message, so that who goes over is told so; beyond that the socket is cut.
+/// Factor by which a frame may exceed the bound of a message, so that the client reads a close code. A larger frame cuts
+/// the socket.
 const OVERSIZE_FACTOR: usize = 2;
 
-/// How long a newcomer waits for a socket without a viewer to be closed for it.
+/// Longest wait of a new socket for the close of an evicted one.
 const EVICTION_WAIT: Duration = Duration::from_secs(5);
 
-/// Opens a socket, where there is still a place for it.
+/// Opens a WebSocket within the limits of the address and the server.
 pub(super) async fn upgrade(
-    State(doors): State<Arc<Doors>>,
+    State(server): State<Arc<Server>>,
     extensions: Extensions,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let address = doors.address(&extensions, &headers);
-    // It covers the verification of the one token that a socket shows, too.
-    if let Err(problem) = doors.gate.enter(&Caller {
+    let address = server.address(&extensions, &headers);
+    // The token also pays for the verification of the one signature that a socket shows.
+    if let Err(problem) = server.admission.enter(&Caller {
         viewer: None,
         address,
     }) {
-        return refused(&doors, problem);
+        return refused(&server, problem);
     }
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => return not_a_socket(&rejection),
     };
-    if !doors.bounds.origins.may_open(&headers) {
-        let sentence =
-            "Pages of this origin may not open sockets here: the operator lists those that may.";
-        return refused(
-            &doors,
-            Problem::new(StatusCode::FORBIDDEN, Code::Forbidden, sentence),
-        );
-    }
-    if doors.stop.is_cancelled() {
-        let sentence = "This server is stopping; connect again.";
-        return refused(
-            &doors,
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence),
-        );
-    }
-    let counted = match doors.gate.socket_at(address) {
-        Ok(counted) => counted,
-        Err(problem) => return refused(&doors, problem),
+    let (address_permit, permit) = match admit(&server, address, &headers).await {
+        Ok(permits) => permits,
+        Err(problem) => return refused(&server, problem),
     };
-    // Asked last, so that a client over a bound of its own evicts nobody.
-    let Some(permit) = doors.socket_permits.acquire_within(EVICTION_WAIT).await else {
-        doors.meter.refusals.with_label_values(&["sockets"]).inc();
-        let sentence = "There are too many open sockets here; try again later.";
-        return refused(
-            &doors,
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence),
-        );
-    };
-    let bytes_max = doors
+    let bytes_max = server
         .bounds
         .sockets
         .message_bytes
         .saturating_mul(OVERSIZE_FACTOR);
-    // The write buffer has no bound of its own, because an answer larger than it could then never be sent. It holds one message at most: the
-    // next one is handed over when the last one is with the system.
+    // The write buffer is unbounded: a bound would also refuse an answer larger than it. It holds at most one message,
+    // because the send queue hands over the next one after the flush of the last.
     let upgrade = upgrade
         .protocols([SUBPROTOCOL])
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max);
-    let is_spoken = upgrade.selected_protocol().is_some();
-    // Without a connection there are no bytes to count: as in a test of the router alone.
-    let phase = extensions.get::<Arc<ConnectionPhase>>().cloned();
-    if let Some(phase) = &phase {
-        phase.upgrade(doors.bounds.sockets.init_bytes);
+    let has_subprotocol = upgrade.selected_protocol().is_some();
+    // A test of the router alone has no connection, and counts no bytes.
+    let connection = extensions.get::<Arc<ConnectionState>>().cloned();
+    if let Some(connection) = &connection {
+        connection.upgrade(server.bounds.sockets.init_bytes);
     }
-    let counted = (counted, doors.sockets.token());
+    let counted = (address_permit, server.sockets.token());
     upgrade.on_upgrade(move |socket| async move {
-        if is_spoken {
-            Connection::open(doors, socket, address, Admission { permit, phase })
+        if has_subprotocol {
+            Socket::open(server, socket, address, SocketPermit { permit, connection })
                 .run()
                 .await;
         } else {
-            Box::pin(refuse(socket, doors)).await;
+            Box::pin(refuse(socket, server)).await;
             drop(permit);
         }
         drop(counted);
     })
 }
 
-/// A socket that is not opened has its line in the log.
-fn refused(doors: &Doors, problem: Problem) -> Response {
-    LogLine::start(doors, "ws").end(problem.code.as_str());
+/// Acquires the permits of a socket: of its address, then of the server.
+async fn admit(
+    server: &Server,
+    address: ClientAddress,
+    headers: &HeaderMap,
+) -> Result<(Option<AddressPermit>, Permit), Problem> {
+    let unavailable =
+        |sentence| Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, sentence);
+    if !server.bounds.origins.may_open(headers) {
+        let sentence =
+            "Pages of this origin may not open sockets here: the operator lists those that may.";
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            Code::Forbidden,
+            sentence,
+        ));
+    }
+    if server.stop.is_cancelled() {
+        return Err(unavailable("This server is stopping; connect again."));
+    }
+    let address_permit = server.admission.socket_at(address)?;
+    // Last, so that a client over a limit of its own evicts no other socket.
+    match server.socket_permits.acquire_within(EVICTION_WAIT).await {
+        Some(permit) => Ok((address_permit, permit)),
+        None => {
+            server
+                .metrics
+                .refusals
+                .with_label_values(&["sockets"])
+                .inc();
+            Err(unavailable(
+                "There are too many open sockets here; try again later.",
+            ))
+        }
+    }
+}
+
+/// Logs and answers a refused upgrade.
+fn refused(server: &Server, problem: Problem) -> Response {
+    LogLine::start(server, "ws").end(problem.code.as_str());
     http::refuse(problem)
 }
 
 fn not_a_socket(rejection: &WebSocketUpgradeRejection) -> Response {
     let sentence = format!(
-        "This is the place of a WebSocket of the subprotocol {SUBPROTOCOL}: {}.",
+        "This path serves WebSockets of the subprotocol {SUBPROTOCOL}: {}.",
         rejection.body_text()
     );
     let mut response = http::refuse(Problem::new(
@@ -141,9 +158,9 @@ fn not_a_socket(rejection: &WebSocketUpgradeRejection) -> Response {
     response
 }
 
-/// Whoever does not speak our subprotocol is let in to be told so: a browser shows close codes, and no answers to a failed upgrade.
-async fn refuse(mut socket: WebSocket, doors: Arc<Doors>) {
-    let (close, bounds) = (Close::subprotocol(), &doors.bounds.sockets);
+/// Closes a socket without our subprotocol. A browser shows a close code, but not the response to a failed upgrade.
+async fn refuse(mut socket: WebSocket, server: Arc<Server>) {
+    let (close, bounds) = (Close::subprotocol(), &server.bounds.sockets);
     if timeout(
         bounds.write,
         socket.send(Message::Close(Some(close.frame()))),
@@ -159,8 +176,8 @@ async fn refuse(mut socket: WebSocket, doors: Arc<Doors>) {
     }
 }
 
-/// Reads on until the other side closes too. Going away with bytes unread would reset the connection, and with it what was just sent.
+/// Reads on until the client closes too. A close with unread bytes resets the connection, and loses the last message.
 async fn linger(read_on: impl Future<Output = ()>, bounds: &SocketBounds) {
-    // Whoever does not close in time is left behind.
+    // A client that does not close in time is cut.
     let _ = timeout(bounds.close, read_on).await;
 }

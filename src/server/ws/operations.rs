@@ -1,27 +1,29 @@
-//! What one socket has running: queries, mutations and subscriptions, by their ids.
+//! Running operations of one socket, by id: queries, mutations and subscriptions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::source::{Id, Operation, Source, Sources};
-use crate::server::answer::Executed;
-use crate::server::operation::{Deliveries, LogLine};
+use super::events::{EventSource, EventSources, OperationId, RunningOperation};
+use crate::server::answer::ExecutionResult;
+use crate::server::operation::{LogLine, SubscriptionDeliveries};
 
 #[derive(Default)]
-pub(super) struct Operations(HashMap<Id, Running>);
+pub(super) struct Operations(HashMap<OperationId, OperationEntry>);
 
-struct Running {
+struct OperationEntry {
     line: Box<LogLine>,
     is_request: bool,
 }
 
 impl Operations {
-    /// Whether there may be no more. Those that were stopped are there until the socket's task next looks at its sources, which it does not
-    /// where nothing is read of what it says: of these there may be as many again.
-    pub(super) fn are_full(&self, sources: &Sources, most: usize) -> bool {
-        self.0.len() >= most || sources.len() >= most * 2 + Source::FIXED
+    /// Whether the socket may start no more operations.
+    ///
+    /// A stopped operation stays in the sources until the task polls them, which it does not do while the client reads
+    /// nothing. The second bound limits those.
+    pub(super) fn are_full(&self, sources: &EventSources, max: usize) -> bool {
+        self.0.len() >= max || sources.len() >= max * 2 + EventSource::FIXED
     }
 
     pub(super) fn contains(&self, id: &str) -> bool {
@@ -34,31 +36,35 @@ impl Operations {
 
     pub(super) fn request(
         &mut self,
-        sources: &mut Sources,
+        sources: &mut EventSources,
         id: &str,
         line: LogLine,
-        answer: BoxFuture<'static, Executed>,
+        answer: BoxFuture<'static, ExecutionResult>,
     ) {
         let id = self.start(id, line, true);
-        sources.push(Source::Operation(Operation::request(id, answer)));
+        sources.push(EventSource::RunningOperation(RunningOperation::request(
+            id, answer,
+        )));
     }
 
     pub(super) fn subscription(
         &mut self,
-        sources: &mut Sources,
+        sources: &mut EventSources,
         id: &str,
         line: LogLine,
-        deliveries: Deliveries,
+        deliveries: SubscriptionDeliveries,
     ) {
         let id = self.start(id, line, false);
-        sources.push(Source::Operation(Operation::subscription(id, deliveries)));
+        sources.push(EventSource::RunningOperation(
+            RunningOperation::subscription(id, deliveries),
+        ));
     }
 
-    fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> Id {
-        let id = Id::from(id);
+    fn start(&mut self, id: &str, line: LogLine, is_request: bool) -> OperationId {
+        let id = OperationId::from(id);
         self.0.insert(
             Arc::clone(&id),
-            Running {
+            OperationEntry {
                 line: Box::new(line),
                 is_request,
             },
@@ -66,22 +72,22 @@ impl Operations {
         id
     }
 
-    /// It has ended.
+    /// Removes an operation that has ended, and writes its log line.
     pub(super) fn ended(&mut self, id: &str, code: &str) {
         if let Some(mut running) = self.0.remove(id) {
             running.line.end(code);
         }
     }
 
-    /// Ends it: nothing more is heard of it.
-    pub(super) fn stop(&mut self, sources: &mut Sources, id: &str) {
+    /// Stops an operation: the client receives no more messages of it.
+    pub(super) fn stop(&mut self, sources: &mut EventSources, id: &str) {
         if self.contains(id) {
             drop_work(sources, id);
             self.ended(id, "OK");
         }
     }
 
-    pub(super) fn stop_subscriptions(&mut self, sources: &mut Sources) {
+    pub(super) fn stop_subscriptions(&mut self, sources: &mut EventSources) {
         self.0.retain(|id, running| {
             if !running.is_request {
                 drop_work(sources, id);
@@ -91,8 +97,8 @@ impl Operations {
         });
     }
 
-    /// Nobody is there to be told any more.
-    pub(super) fn stop_all(&mut self, sources: &mut Sources) {
+    /// Stops every operation, because the client is gone.
+    pub(super) fn stop_all(&mut self, sources: &mut EventSources) {
         self.stop_subscriptions(sources);
         for (id, mut running) in self.0.drain() {
             drop_work(sources, &id);
@@ -101,9 +107,9 @@ impl Operations {
     }
 }
 
-fn drop_work(sources: &mut Sources, id: &str) {
+fn drop_work(sources: &mut EventSources, id: &str) {
     for source in sources.iter_mut() {
-        if let Source::Operation(operation) = source {
+        if let EventSource::RunningOperation(operation) = source {
             operation.stop(id);
         }
     }

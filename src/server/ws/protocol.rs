@@ -1,4 +1,4 @@
-//! The words of `graphql-transport-ws`: what clients send, what we send, and why a socket is closed.
+//! Messages and close codes of the protocol `graphql-transport-ws`.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use axum::extract::ws::{CloseFrame, Utf8Bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The longest id of an operation. Each is kept as long as the operation runs.
+/// Longest id of an operation. The server stores each while the operation runs.
 const ID_BYTES_MAX: usize = 256;
-/// What a control frame has room for, beside the code.
+/// Bytes of a control frame beside the code.
 const REASON_BYTES_MAX: usize = 123;
 
-/// Why a socket is closed, for a program and for a person.
+/// Close code and reason of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Close {
     pub(super) code: u16,
@@ -62,7 +62,7 @@ impl Close {
         Self::new(4403, "Forbidden: the token has expired")
     }
 
-    /// After the same time as [`Close::init_timeout`], for a `connection_init` that named nobody.
+    /// Close of a socket whose `connection_init` showed no token, after the same time as [`Close::init_timeout`].
     pub(super) fn no_viewer() -> Self {
         Self::new(
             4403,
@@ -77,7 +77,7 @@ impl Close {
         )
     }
 
-    /// The usual client comes back from it (RFC 6455's registry: try again later).
+    /// The usual client reconnects after it (RFC 6455's registry: try again later).
     pub(super) fn evicted() -> Self {
         Self::new(
             1013,
@@ -96,7 +96,7 @@ impl Close {
         Self::new(4408, "Connection initialisation timeout")
     }
 
-    /// Not in the protocol; a client comes back from it, as from the other 4408.
+    /// Not in the protocol; a client reconnects after it, as after the other 4408.
     pub(super) fn pong_timeout() -> Self {
         Self::new(4408, "Pong timeout")
     }
@@ -109,7 +109,7 @@ impl Close {
         Self::new(4429, "Too many initialisation requests")
     }
 
-    /// The usual client does not come back from 4429, which is right for one that floods.
+    /// The usual client does not reconnect after 4429, which is right for one that floods.
     pub(super) fn too_fast(per_second: u32) -> Self {
         Self::new(
             4429,
@@ -117,12 +117,12 @@ impl Close {
         )
     }
 
-    /// A client comes back from it: the socket that is in the way may be one of its own that nobody has found dead yet.
-    pub(super) fn too_many_sockets(most: usize) -> Self {
+    /// A client reconnects after it: the limit may count a dead socket of its own that no ping has found yet.
+    pub(super) fn too_many_sockets(max: usize) -> Self {
         Self::new(
             4291,
             format!(
-                "Too many sockets: a user has at most {most}; close another one and connect again"
+                "Too many sockets: a user has at most {max}; close another one and connect again"
             ),
         )
     }
@@ -143,7 +143,7 @@ impl Close {
     }
 }
 
-/// What a client says.
+/// Message of a client.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
     Init {
@@ -213,7 +213,7 @@ impl<'a> Incoming<'a> {
                 })
             }
             "complete" => Ok(Self::Complete { id: checked(id)? }),
-            _ => Err(Close::invalid("its `type` is none of a client's")),
+            _ => Err(Close::invalid("its `type` is no message of a client")),
         }
     }
 }
@@ -237,7 +237,7 @@ fn checked(id: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, Close> {
     }
 }
 
-/// What we say.
+/// Message of the server.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Outgoing<'a> {
@@ -262,7 +262,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// How a `next` begins for this operation: its payload is JSON already.
+/// Start of a `next` message. Its payload is JSON already.
 pub(super) fn next_head(id: &str) -> Box<str> {
     let id = serde_json::to_string(id).expect("a text is one in JSON");
     [r#"{"type":"next","id":"#, &id, r#","payload":"#]
@@ -270,10 +270,10 @@ pub(super) fn next_head(id: &str) -> Box<str> {
         .into()
 }
 
-/// How it ends.
+/// End of a `next` message.
 pub(super) const NEXT_TAIL: &str = "}";
 
-/// A `next` around an answer.
+/// `next` message around an answer.
 pub(super) fn next(head: &str, payload: &str) -> String {
     [head, payload, NEXT_TAIL].concat()
 }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_around_bytes_is_the_frame_around_what_they_stand_for() {
+    fn a_next_around_text_is_valid_json() {
         for id in ["1", "6f8a \"quoted\" \\ \u{1}ä"] {
             let frame: serde_json::Value =
                 serde_json::from_str(&next(&next_head(id), "{\"data\":null}")).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_a_client_says_why() {
+    fn a_malformed_message_is_refused_with_its_reason() {
         for (text, part) in [
             ("", "EOF"),
             ("{", "EOF"),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_may_stand_under_either_spelling() {
+    fn a_token_has_either_spelling() {
         for text in [
             r#"{"type":"connection_init","payload":{"Authorization":"Bearer x"}}"#,
             r#"{"type":"connection_init","payload":{"authorization":"Bearer x","other":[1]}}"#,

@@ -1,24 +1,24 @@
-//! Everything one socket waits for, and for how long: its first word, its viewer, pongs, the end of its token, the end of the server.
+//! Deadlines of one socket: `connection_init`, the viewer, pings and pongs, the end of the token, the drain.
 
 use tokio::time::Instant;
 
 use super::protocol::Close;
 use crate::clock::Clock;
 use crate::model::Timestamp;
-use crate::server::SocketBounds;
-use crate::server::expiry::Expiry;
+use crate::server::bounds::SocketBounds;
+use crate::server::token_expiry::TokenExpiry;
 
 pub(super) struct Timers {
     init_by: Option<Instant>,
-    /// A socket that was opened without a token is closed.
+    /// Deadline of a socket whose `connection_init` showed no token.
     viewer_by: Option<Instant>,
     ping_at: Option<Instant>,
     pong_by: Option<Instant>,
-    expiry: Option<Expiry>,
+    expiry: Option<TokenExpiry>,
     drain_by: Option<Instant>,
 }
 
-/// What is to be done now.
+/// Action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
@@ -38,7 +38,7 @@ impl Timers {
         }
     }
 
-    /// From `connection_init` on there are pings, and a token that may end.
+    /// Starts pings and the check of the token, after `connection_init`.
     pub(super) fn open(
         &mut self,
         bounds: &SocketBounds,
@@ -49,11 +49,11 @@ impl Timers {
     ) {
         self.viewer_by = self.init_by.take().filter(|_| !has_viewer);
         self.ping_at = Some(now + bounds.ping);
-        self.expiry = expires_at.map(|expires_at| Expiry::new(expires_at, clock, now));
+        self.expiry = expires_at.map(|expires_at| TokenExpiry::new(expires_at, clock, now));
     }
 
-    /// Any word of the other side shows that it is there.
-    pub(super) fn heard(&mut self) {
+    /// Any frame of the client shows that it is alive.
+    pub(super) fn received(&mut self) {
         self.pong_by = None;
     }
 
@@ -65,9 +65,9 @@ impl Timers {
         self.drain_by.is_some()
     }
 
-    /// When there is next something due.
+    /// Time of the next action.
     pub(super) fn next(&self) -> Option<Instant> {
-        let expiry = self.expiry.as_ref().map(Expiry::look_at);
+        let expiry = self.expiry.as_ref().map(TokenExpiry::check_at);
         [
             self.init_by,
             self.viewer_by,
@@ -131,13 +131,13 @@ mod tests {
         let expires_at = Timestamp::from_micros(10_000_000);
         let mut timers = Timers::new(&bounds, now);
         timers.open(&bounds, true, Some(expires_at), &clock, now);
-        let look = timers.next().unwrap();
-        assert!(look > now + Duration::from_secs(10) && look < now + Duration::from_secs(11));
-        assert_eq!(timers.due(&bounds, &clock, look), Due::Nothing);
+        let check = timers.next().unwrap();
+        assert!(check > now + Duration::from_secs(10) && check < now + Duration::from_secs(11));
+        assert_eq!(timers.due(&bounds, &clock, check), Due::Nothing);
         clock.set(expires_at);
-        let look = timers.next().unwrap();
+        let check = timers.next().unwrap();
         assert_eq!(
-            timers.due(&bounds, &clock, look),
+            timers.due(&bounds, &clock, check),
             Due::Close(Close::expired())
         );
     }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(ping, now + bounds.ping);
         assert_eq!(timers.due(&bounds, &clock, ping), Due::Ping);
         assert_eq!(timers.next(), Some(ping + bounds.pong));
-        timers.heard();
+        timers.received();
         assert_eq!(timers.next(), Some(ping + bounds.ping));
         assert_eq!(timers.due(&bounds, &clock, ping + bounds.ping), Due::Ping);
         let late = timers.next().unwrap();

@@ -1,0 +1,173 @@
+//! `wideroom import`: loads a file or a pipe into the store, with progress.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::cli::error::Error;
+use crate::cli::progress::Reporter;
+use crate::cli::settings::{STORE, SettingFlags};
+use crate::cli::signals::{self, Stop};
+use crate::cli::{RESUMABLE, print, storage};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::telemetry;
+use crate::transfer::import::{Counts, Import, Outcome, Told};
+
+enum ImportInput {
+    File(File),
+    /// Standard input or a named pipe, which can be read once.
+    Pipe(Box<dyn io::Read + Send>),
+}
+
+#[derive(clap::Args)]
+pub(in crate::cli) struct ImportFlags {
+    /// File, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    given: SettingFlags<STORE>,
+}
+
+pub(in crate::cli) fn run(flags: &ImportFlags) -> Result<(), Error> {
+    let config = flags.given.config()?;
+    // Only warnings and errors of the store are logged.
+    telemetry::init("warn", config.log_format)?;
+    // Opened before the store, so that a wrong name changes nothing.
+    let input = input(&flags.file)?;
+    storage::create_folder(&config)?;
+    signals::run(|stop| import(config, input, stop))
+}
+
+fn input(path: &Path) -> Result<ImportInput, Error> {
+    if path.as_os_str() == "-" {
+        return Ok(ImportInput::Pipe(Box::new(io::stdin())));
+    }
+    let unreadable = |source| Error::Input {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let kind = file.metadata().map_err(unreadable)?.file_type();
+    if kind.is_dir() {
+        return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(if kind.is_file() {
+        ImportInput::File(file)
+    } else {
+        ImportInput::Pipe(Box::new(file))
+    })
+}
+
+async fn import(config: Config, input: ImportInput, stop: Stop) -> Result<(), Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = storage::open(&config, clock.clone()).await?;
+    let import = Import {
+        store: store.clone(),
+        clock,
+        dir: config.data,
+        stop,
+    };
+    let is_file = matches!(input, ImportInput::File(_));
+    let outcome = match input {
+        ImportInput::File(file) => {
+            let mut progress =
+                ImportProgress::new(file.metadata().ok().map(|metadata| metadata.len()));
+            let outcome = import.file(file, &mut |told| progress.show(&told)).await;
+            progress.reporter.end();
+            outcome
+        }
+        ImportInput::Pipe(pipe) => {
+            let mut progress = ImportProgress::new(None);
+            let outcome = import.pipe(pipe, &mut |told| progress.show(&told)).await;
+            progress.reporter.end();
+            outcome
+        }
+    };
+    let closed = store.close().await;
+    let Outcome {
+        counts,
+        is_interrupted,
+    } = outcome?;
+    closed?;
+    print(&summary(&counts))?;
+    match counts.broken_lines {
+        _ if is_interrupted => Err(Error::Interrupted(if is_file {
+            RESUMABLE
+        } else {
+            "imported data stays"
+        })),
+        0 => Ok(()),
+        count => Err(Error::BrokenLines(count)),
+    }
+}
+
+fn summary(counts: &Counts) -> String {
+    let Counts {
+        users,
+        conversations,
+        participants,
+        messages,
+        reactions,
+        broken_lines,
+    } = counts;
+    let kinds = [
+        ("users", users),
+        ("conversations", conversations),
+        ("participants", participants),
+        ("messages", messages),
+        ("reactions", reactions),
+    ];
+    let kinds = kinds.map(|(name, count)| format!("{name} {} / {}", count.added, count.unchanged));
+    format!(
+        "added / unchanged: {}; broken lines: {broken_lines}",
+        kinds.join(", ")
+    )
+}
+
+/// Progress of an import on stderr.
+struct ImportProgress {
+    reporter: Reporter,
+    /// Rows of an earlier run, which the rate of this one leaves out.
+    rows_before: u64,
+}
+
+impl ImportProgress {
+    fn new(bytes: Option<u64>) -> Self {
+        let template = match bytes {
+            Some(_) => "{bar:40} {bytes}/{total_bytes}, {msg}, {eta} to go",
+            None => "{spinner} {bytes}, {msg}",
+        };
+        Self {
+            reporter: Reporter::new(bytes, template),
+            rows_before: 0,
+        }
+    }
+
+    fn show(&mut self, told: &Told<'_>) {
+        match told {
+            Told::Resumed(progress) => {
+                self.rows_before = progress.counts.rows();
+                let lines = progress.lines;
+                self.reporter.line(&format!(
+                    "wideroom: resuming an interrupted import of this file after line {lines}"
+                ));
+            }
+            Told::Broken(fault) => self
+                .reporter
+                .line(&format!("line {}: {}", fault.line, fault.reason)),
+            Told::Progress(progress) => {
+                let rate = self
+                    .reporter
+                    .rate(progress.counts.rows().saturating_sub(self.rows_before));
+                let bar = format!("{rate} rows/s");
+                self.reporter.progress(
+                    progress.offset,
+                    &bar,
+                    &format!("{} lines read, {bar}", progress.lines),
+                );
+            }
+        }
+    }
+}

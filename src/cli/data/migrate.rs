@@ -1,0 +1,61 @@
+//! `wideroom migrate`: creates the tables on a cluster.
+
+use crate::cli::error::Error;
+use crate::cli::settings::{STORE, SettingFlags};
+use crate::cli::signals::{self, Stop};
+use crate::cli::{RESUMABLE, print};
+use crate::clock::SystemClock;
+use crate::config::{Config, StoreChoice};
+use crate::store::cql::{self, Migrated};
+use crate::telemetry;
+
+#[derive(clap::Args)]
+pub(in crate::cli) struct MigrateFlags {
+    /// Replicas of each row in a new keyspace [default: 3, or the number of nodes if it is smaller]
+    #[arg(long, env = "WIDEROOM_REPLICATION", hide_env_values = true, value_name = "COUNT", value_parser = parse_replication)]
+    replication: Option<usize>,
+    #[command(flatten)]
+    given: SettingFlags<STORE>,
+}
+
+fn parse_replication(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|count| (1..=9).contains(count))
+        .ok_or_else(|| "must be a number from 1 to 9".to_owned())
+}
+
+pub(in crate::cli) fn run(flags: &MigrateFlags) -> Result<(), Error> {
+    let config = flags.given.config()?;
+    telemetry::init("warn", config.log_format)?;
+    let replication = flags.replication;
+    signals::run(move |stop| migrate(config, replication, stop))
+}
+
+async fn migrate(config: Config, replication: Option<usize>, stop: Stop) -> Result<(), Error> {
+    let StoreChoice::Cql(address) = &config.store else {
+        return Err(Error::NothingToMigrate);
+    };
+    // A cluster agrees on each table in turn, which takes seconds.
+    eprintln!(
+        "wideroom: creating the tables in {address}; a cluster takes some seconds to agree on them"
+    );
+    let migrated = tokio::select! {
+        migrated = cql::migrate(address, replication, &SystemClock) => migrated?,
+        () = stop.cancelled() => return Err(Error::Interrupted(RESUMABLE)),
+    };
+    let Migrated {
+        data_centre,
+        replication,
+        applied,
+        version,
+    } = migrated;
+    let done = if applied.is_empty() {
+        "existed already"
+    } else {
+        "is ready"
+    };
+    print(&format!(
+        "{address}: version {version} {done}, {replication} replicas in {data_centre}"
+    ))
+}

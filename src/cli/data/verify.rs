@@ -1,0 +1,142 @@
+//! `wideroom verify`: compares derived data with messages and participants, and repairs it with `--repair`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cli::error::Error;
+use crate::cli::progress::Reporter;
+use crate::cli::settings::{STORE, SettingFlags};
+use crate::cli::signals::{self, Stop};
+use crate::cli::{print, storage};
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::store::{DAMAGED_MESSAGE, Finding, Store};
+use crate::telemetry;
+
+#[derive(clap::Args)]
+pub(in crate::cli) struct VerifyFlags {
+    /// Rebuild derived data that disagrees
+    #[arg(long, env = "WIDEROOM_REPAIR", hide_env_values = true)]
+    repair: bool,
+    #[command(flatten)]
+    given: SettingFlags<STORE>,
+}
+
+pub(in crate::cli) fn run(flags: &VerifyFlags) -> Result<(), Error> {
+    let config = flags.given.config()?;
+    telemetry::init("warn", config.log_format)?;
+    storage::require_existing(&config)?;
+    let repair = flags.repair;
+    signals::run(move |stop| verify(config, repair, stop))
+}
+
+async fn verify(config: Config, repair: bool, stop: Stop) -> Result<(), Error> {
+    let store = storage::open(&config, Arc::new(SystemClock)).await?;
+    let mut report = VerifyReport::default();
+    let checked = check(&*store, repair, &stop, &mut report).await;
+    let closed = store.close().await;
+    let is_complete = checked?;
+    closed?;
+    for (what, kind) in &report.kinds {
+        print(&kind.line(what))?;
+    }
+    match report.left() {
+        _ if !is_complete => Err(Error::Interrupted("part of the store was not checked")),
+        0 => print(&format!("sound: {} rows checked", report.checked)),
+        left if repair => Err(Error::NotRepaired(left)),
+        left => Err(Error::NotSound(left)),
+    }
+}
+
+/// Checks the store range by range. Returns whether it reached the end.
+async fn check(
+    store: &dyn Store,
+    repair: bool,
+    stop: &Stop,
+    report: &mut VerifyReport,
+) -> Result<bool, Error> {
+    let mut reporter = Reporter::new(None, "{spinner} {pos} rows, {msg}");
+    let mut position = None;
+    let is_complete = loop {
+        if stop.is_cancelled() {
+            break false;
+        }
+        let verified = store.verify(position.as_ref(), repair).await?;
+        report.checked += verified.looked_at;
+        for finding in &verified.findings {
+            if finding.what == DAMAGED_MESSAGE {
+                reporter.line(&format!("wideroom: damaged: message {}", finding.example));
+            }
+            report.add(finding);
+        }
+        let rate = reporter.rate(report.checked);
+        let beside = format!("{rate} rows/s, {} findings", report.findings());
+        reporter.progress(
+            report.checked,
+            &beside,
+            &format!("{} rows checked, {beside}", report.checked),
+        );
+        position = verified.next;
+        if position.is_none() {
+            break true;
+        }
+    };
+    reporter.end();
+    Ok(is_complete)
+}
+
+/// Findings by kind.
+#[derive(Default)]
+struct VerifyReport {
+    kinds: BTreeMap<&'static str, FindingCount>,
+    checked: u64,
+}
+
+struct FindingCount {
+    found: u64,
+    repaired: u64,
+    example: String,
+}
+
+impl FindingCount {
+    fn line(&self, what: &str) -> String {
+        let Self {
+            found,
+            repaired,
+            example,
+        } = self;
+        let repaired = match *repaired {
+            0 => String::new(),
+            repaired if repaired == *found => ", repaired".to_owned(),
+            repaired => format!(", {repaired} of them repaired"),
+        };
+        format!("{found} × {what} (as {example}){repaired}")
+    }
+}
+
+impl VerifyReport {
+    fn add(&mut self, finding: &Finding) {
+        let kind = self
+            .kinds
+            .entry(finding.what)
+            .or_insert_with(|| FindingCount {
+                found: 0,
+                repaired: 0,
+                example: finding.example.clone(),
+            });
+        kind.found += 1;
+        kind.repaired += u64::from(finding.is_repaired);
+    }
+
+    fn findings(&self) -> u64 {
+        self.kinds.values().map(|kind| kind.found).sum()
+    }
+
+    /// Number of findings that are not repaired.
+    fn left(&self) -> u64 {
+        self.kinds
+            .values()
+            .map(|kind| kind.found - kind.repaired)
+            .sum()
+    }
+}

@@ -1,0 +1,94 @@
+//! Errors of the commands: each is one line on stderr.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::data::BackupError;
+use crate::bus::NatsError;
+use crate::server::TrustedError;
+use crate::store::{self, cql, embedded};
+use crate::{auth, config, load, telemetry, transfer};
+
+/// Reason for the failure of a command.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    #[error(transparent)]
+    Key(#[from] auth::KeyError),
+    #[error(transparent)]
+    Log(#[from] telemetry::Error),
+    #[error("{0}{hint}", hint = if matches!(.0, embedded::OpenError::Lost { .. }) { " (--accept-loss)" } else { "" })]
+    Open(#[from] embedded::OpenError),
+    #[error(transparent)]
+    Cluster(#[from] cql::OpenError),
+    #[error("--nats: {0}")]
+    Nats(#[from] NatsError),
+    #[error("migrate needs a cluster: name it, as in --store cql://127.0.0.1/wideroom")]
+    NothingToMigrate,
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("{0}; imported data stays, and the same command can be repeated")]
+    Import(#[from] transfer::import::Error),
+    #[error(transparent)]
+    Export(#[from] transfer::export::Error),
+    #[error("there is no store in {}", .0.display())]
+    NoStore(PathBuf),
+    #[error("--ttl: the server accepts tokens with a life of at most {} (--token-life-max)", config::show_duration(*.0))]
+    LongLife(Duration),
+    #[error("inconsistencies: {0}; `wideroom verify --repair` repairs them")]
+    NotSound(u64),
+    #[error("inconsistencies that could not be repaired: {0}")]
+    NotRepaired(u64),
+    #[error("{} cannot be written: {source}", path.display())]
+    Output { path: PathBuf, source: io::Error },
+    #[error("{} cannot be read: {source}", path.display())]
+    Input { path: PathBuf, source: io::Error },
+    #[error("the data folder {} cannot be created: {source}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("broken lines skipped: {0}; the rest is imported")]
+    BrokenLines(u64),
+    #[error("damaged messages left out: {0}; the rest is exported")]
+    LeftOut(u64),
+    #[error("interrupted; {0}")]
+    Interrupted(&'static str),
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error("--admin-listen: cannot listen on {address}: {source}; name another address, or `off`")]
+    AdminListen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    #[error("{} holds no key of a server: name the server's data folder with --data, or its token secret with --token-secret-file", .0.display())]
+    NoKey(PathBuf),
+    #[error(transparent)]
+    Load(#[from] load::Error),
+    #[error("--trusted-documents: {}: {source}", path.display())]
+    Trusted { path: PathBuf, source: TrustedError },
+    #[error("the server failed: {0}")]
+    Serve(#[source] io::Error),
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(#[source] io::Error),
+    #[error("stopped at once by a second signal")]
+    Left,
+    #[error("cannot write: {0}")]
+    Write(#[source] io::Error),
+}
+
+impl Error {
+    pub(super) fn exit_code(&self) -> ExitCode {
+        let is_usage = matches!(
+            self,
+            Self::Config(config::Error::Value { is_usage: true, .. })
+        );
+        ExitCode::from(if is_usage { 2 } else { 1 })
+    }
+}

@@ -1,0 +1,140 @@
+//! Help texts of the commands.
+
+pub(super) const EXAMPLES: &str = "\
+Without a command the program serves. `wideroom serve --help` also lists the limits.
+
+Examples:
+  wideroom --demo                        try it: a server with sample data, on http://127.0.0.1:8080
+  wideroom token --user alice            print a token that signs in as alice
+  wideroom import chats.jsonl            load conversations from a file
+  wideroom export chats.jsonl            write the whole store to a file
+  wideroom migrate --store cql://…       create the tables on a cluster
+
+`wideroom COMMAND --help` explains each command.";
+
+pub(super) const BACKUP: &str = "\
+Copy the store of a running server into a folder. Another server can then start on that folder.
+
+The copy holds everything that was acknowledged before the backup began, as of one moment, and the key of the data folder. With --new-key \
+the copy has a key of its own: use that for a copy that you try out beside the original. Only your own user can read the copy.
+
+The command asks the server at its --admin-listen, and authenticates with the key in --data. The server keeps running. DIR must be empty or \
+missing. Every server refuses an incomplete copy. A cluster has backup tools of its own.";
+
+pub(super) const BACKUP_EXAMPLES: &str = "\
+Examples:
+  wideroom backup /backup/2026-11-21 --data /var/lib/wideroom
+  wideroom backup /srv/staging --new-key --data /var/lib/wideroom      today's tokens do not open this copy
+  wideroom serve --data /backup/2026-11-21 --listen 127.0.0.1:8081 --admin-listen off    serve the copy";
+
+pub(super) const CHECK_CONFIG: &str = "\
+Print the settings that `wideroom serve` would use with the same flags, environment and file, and the source of each.
+
+The command reads the files that the settings name (keys, trusted documents), so that it finds errors in them. It opens no store and creates \
+nothing. The output is a configuration file itself. It leaves out the user and password of a cluster.";
+
+pub(super) const CHECK_CONFIG_EXAMPLES: &str = "\
+Examples:
+  wideroom check-config --config wideroom.toml
+  wideroom check-config --config wideroom.toml | grep -v '# default'";
+
+pub(super) const DEFAULT_CONFIG: &str = "\
+Print a configuration file with every setting, its meaning and its default. Every setting is commented out; uncomment one to override its default.";
+
+pub(super) const DEFAULT_CONFIG_EXAMPLES: &str = "\
+Examples:
+  wideroom default-config > wideroom.toml";
+
+pub(super) const SCHEMA: &str = "\
+Print the schema of the API in GraphQL's schema language, as in schema.graphql. The command opens no store.";
+
+pub(super) const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  wideroom schema > schema.graphql";
+
+pub(super) const SERVE: &str = "\
+Run the server until SIGTERM or SIGINT.
+
+The server needs no configuration: it stores messages in the data folder, and listens on this machine only. After a signal it accepts no \
+new work, finishes running requests, and closes the store; a second signal stops it at once. One server at a time uses a data folder.";
+
+pub(super) const SERVE_EXAMPLES: &str = "\
+Examples:
+  wideroom serve --demo
+  wideroom serve --listen 0.0.0.0:8080 --data /var/lib/wideroom --log-format json
+  WIDEROOM_LISTEN=127.0.0.1:9000 wideroom serve --config wideroom.toml";
+
+pub(super) const TOKEN: &str = "\
+Print a signed token for a user.
+
+Any name is valid: a user exists once a token names it. The command signs with the key in the data folder, and creates that key if it is \
+missing. It does not open the store, so it works beside a running server. Anyone with the token is that user until the token expires: \
+protect it like a password.";
+
+pub(super) const TOKEN_EXAMPLES: &str = "\
+Examples:
+  wideroom token --user alice
+  wideroom token --user alice@example.org --ttl 15m --data /var/lib/wideroom
+  curl -H \"Authorization: Bearer $(wideroom token --user alice)\" …";
+
+pub(super) const IMPORT: &str = "\
+Load conversations and their history into the store, from JSON lines.
+
+Each line is one JSON object for one fact, with `type` first. Lines have any order. Ids and times are preserved. \
+Facts that the store already has stay unchanged, so a repeated import changes nothing. The import of a file resumes after an interruption. \
+The command names a broken line by its number and skips it; the exit code is then 1. No server may use the store meanwhile.";
+
+pub(super) const IMPORT_EXAMPLES: &str = "\
+Lines and their fields; fields before the bar are required:
+  user          username | displayName avatarUrl lastSeenAt
+  conversation  id | kind name createdAt createdBy lastActivityAt inputHash participants
+  participant   conversationId username | state role joinedAt leftAt readUpTo unreadFrom deliveredUpTo
+                muted pinned archivedAt
+  message       conversationId id sender | kind body attachments metadata replyTo clientKey editedAt deletedAt
+  reaction      conversationId messageId emoji username
+  header, end   first and last line of an export: format exportedAt; lines (number of lines before it)
+`participants` is a list of {username, role, readUpTo, …}. Message ids are timeuuids and hold the time. `unreadFrom` is the first unread
+message, where it does not directly follow `readUpTo`.
+
+Examples:
+  wideroom import chats.jsonl
+  zcat chats.jsonl.gz | wideroom import - --data /var/lib/wideroom";
+
+pub(super) const EXPORT: &str = "\
+Write the whole store as JSON lines, which `wideroom import` reads into any store: users, conversations, \
+participants with their roles, markers and flags, messages with edits, deletions and replies, and reactions. The command names a message \
+that it cannot read on standard error and leaves it out; the exit code is then 1.
+
+Only your own user can read FILE; run `chmod` to share it, or write to a pipe. The export writes to FILE.partial, which becomes FILE once it \
+is complete. The same command resumes an interrupted export; remove the partial file to start anew. Stop the server of an embedded store \
+first. Servers of a cluster may run, but the file can then miss writes of that time: stop them for a move.";
+
+pub(super) const EXPORT_EXAMPLES: &str = "\
+Examples:
+  wideroom export chats.jsonl --data /var/lib/wideroom
+  wideroom export - --store cql://10.0.0.1/wideroom | gzip > chats.jsonl.gz
+  wideroom export - | wideroom import - --store cql://10.0.0.1/wideroom";
+
+pub(super) const VERIFY: &str = "\
+Read the whole store and compare derived data with messages and participants: the heads of conversations, counts, \
+the entries of inboxes, direct pairs and, on a cluster, the index of buckets. The command counts each kind of disagreement and shows an example.
+
+The command names each message that it cannot read on standard error. It cannot repair such a message; delete it instead. \
+`--repair` rebuilds derived data and never changes messages or participants. The exit code is 0 if the store is consistent or repaired, else \
+1. Stop the servers first: on a cluster the command can otherwise report writes that are under way.";
+
+pub(super) const VERIFY_EXAMPLES: &str = "\
+Examples:
+  wideroom verify --data /var/lib/wideroom
+  wideroom verify --repair --store cql://10.0.0.1/wideroom";
+
+pub(super) const MIGRATE: &str = "\
+Create the keyspace and its tables on a cluster of Cassandra or ScyllaDB, or upgrade them to the version of this program.
+
+Run it before the first server starts on a cluster, and with each new version before its servers. It is safe to repeat, \
+and safe to run twice at once. An existing keyspace keeps its replication. Servers refuse a keyspace of another version.";
+
+pub(super) const MIGRATE_EXAMPLES: &str = "\
+Examples:
+  wideroom migrate --store cql://10.0.0.1,10.0.0.2/wideroom
+  wideroom migrate --store 'cql://wideroom:secret@db.internal/wideroom?dc=north&tls=on' --replication 3";

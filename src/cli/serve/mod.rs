@@ -1,0 +1,233 @@
+//! `wideroom serve`: assembles all parts of the server, and shuts them down in order.
+
+mod admin;
+mod sample;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+use self::admin::{AdminListener, RunningServer};
+use crate::auth::exposure::{self, Content};
+use crate::auth::{Auth, KEY_FILE};
+use crate::bus::Bus;
+use crate::chat::Chat;
+use crate::cli::error::Error;
+use crate::cli::settings::{SERVE, SettingFlags};
+use crate::cli::signals::{self, Stop};
+use crate::cli::{print, process, storage};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{ADMIN_LISTEN, Config, PageChoice, StoreChoice};
+use crate::graphql::{Api, Executor};
+use crate::metrics::Metrics;
+use crate::model::UserId;
+use crate::server::pages::{self, PageOptions};
+use crate::server::{self, Server, TrustedDocuments};
+use crate::store::{InstrumentedStore, Store};
+use crate::telemetry;
+const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
+
+pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
+    let (config, sources) = given.resolve()?;
+    let is_admin_given = sources.contains_key(ADMIN_LISTEN);
+    telemetry::init(&config.log, config.log_format)?;
+    storage::create_folder(&config)?;
+    let auth = Auth::open(&config.data)?.with_rules(config.tokens.clone())?;
+    let auth = Arc::new(if config.demo { auth.with_demo() } else { auth });
+    exposure::warn(&config.data, Content::DataFolder);
+    exposure::warn(&config.data.join(KEY_FILE), Content::Secret);
+    signals::run(move |stop| serve(config, is_admin_given, auth, stop))
+}
+
+async fn serve(
+    config: Config,
+    is_admin_given: bool,
+    auth: Arc<Auth>,
+    stop: Stop,
+) -> Result<(), Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let metrics = Metrics::default();
+    let (store, embedded): (Arc<dyn Store>, _) = match &config.store {
+        StoreChoice::Embedded => {
+            let store = Arc::new(storage::open_embedded(&config, clock.clone()).await?);
+            store.register(&metrics);
+            (store.clone(), Some(store))
+        }
+        StoreChoice::Cql(address) => (
+            Arc::new(storage::open_cluster(address, clock.clone()).await?),
+            None,
+        ),
+    };
+    let measured = Arc::new(InstrumentedStore::new(store));
+    measured.register(&metrics);
+    process::register(&metrics);
+    let store: Arc<dyn Store> = measured;
+    let running = Arc::new(RunningServer {
+        store: store.clone(),
+        embedded,
+        auth: auth.clone(),
+        stop: stop.clone(),
+    });
+    let admin = AdminListener {
+        running,
+        metrics,
+        is_given: is_admin_given,
+    };
+    let served = serve_store(&config, &store, auth, clock, admin, stop).await;
+    let closed = store.close().await;
+    served?;
+    closed?;
+    tracing::info!("the server has shut down cleanly");
+    Ok(())
+}
+
+async fn serve_store(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    auth: Arc<Auth>,
+    clock: Arc<dyn Clock>,
+    admin: AdminListener,
+    stop: Stop,
+) -> Result<(), Error> {
+    if config.demo {
+        sample::load(store, clock.clone(), &config.data).await?;
+    }
+    let listen = |source| Error::Listen {
+        address: config.listen,
+        source,
+    };
+    let listener = server::listen(config.listen).map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let admin_socket = admin.bind(config)?;
+    let chat = Chat::open(
+        store.clone(),
+        bus(config).await?,
+        clock.clone(),
+        config.chat.clone(),
+    )
+    .await?;
+    if !chat.ahead_of_clock().is_zero() {
+        tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
+    }
+    chat.register(&admin.metrics);
+    let server = build(config, &chat, auth.clone(), clock.clone(), &admin.metrics)?;
+    let end = CancellationToken::new();
+    let admin_task = admin_socket
+        .map(|listener| admin.serve(listener, &config.data, end.clone()))
+        .transpose()?;
+    let pages = page_router(config, auth, clock);
+    print(&greeting(address, config))?;
+    let drain = config.server.drain;
+    let stopping = async move {
+        stop.cancelled().await;
+        tracing::info!(?drain, "the server is stopping");
+    };
+    let served = server::run(listener, server, pages, stopping).await;
+    chat.finish().await;
+    end.cancel();
+    if let Some(admin_task) = admin_task {
+        // The runtime's hook logs a panic of this task.
+        let _ = admin_task.await;
+    }
+    served.map_err(Error::Serve)
+}
+
+/// Builds the API and the server around it, and registers their metrics.
+fn build(
+    config: &Config,
+    chat: &Chat,
+    auth: Arc<Auth>,
+    clock: Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> Result<Arc<Server>, Error> {
+    let api = Arc::new(Api::new(chat.clone(), config.documents.clone()));
+    api.register(metrics);
+    let trusted = config
+        .trusted_documents
+        .as_deref()
+        .map(|path| trusted(path, api.as_ref()))
+        .transpose()?;
+    let server = Server::new(api, auth, clock, config.server.clone());
+    let server = match trusted {
+        Some(trusted) => server.with_trusted(trusted),
+        None => server,
+    };
+    server.register(metrics);
+    Ok(Arc::new(server))
+}
+
+fn page_router(config: &Config, auth: Arc<Auth>, clock: Arc<dyn Clock>) -> Router {
+    if config.has_pages() {
+        let demo_users = if config.demo {
+            sample::users()
+        } else {
+            Vec::new()
+        };
+        return pages::router(PageOptions {
+            demo_users,
+            issue: issue(auth, clock),
+        });
+    }
+    if config.pages == PageChoice::Auto {
+        tracing::info!(
+            "the server does not serve its pages on an address that others can reach; set --pages on to serve them"
+        );
+    }
+    Router::new()
+}
+
+/// Opens the bus: in this process, or also over NATS, which may be down at the start.
+async fn bus(config: &Config) -> Result<Bus, Error> {
+    match (&config.nats, &config.store) {
+        (Some(nats), StoreChoice::Cql(store)) => Ok(Bus::with_nats(nats, &store.keyspace).await?),
+        _ => Ok(Bus::default()),
+    }
+}
+
+/// Reads the list of trusted documents. A list also holds old documents: one that the server would refuse is only logged.
+fn trusted(path: &Path, executor: &dyn Executor) -> Result<TrustedDocuments, Error> {
+    let trusted = TrustedDocuments::read(path).map_err(|source| Error::Trusted {
+        path: path.to_owned(),
+        source,
+    })?;
+    for text in trusted.texts() {
+        if let Err(refused) = executor.prepare(text, None) {
+            let start: String = text.chars().take(60).collect();
+            tracing::warn!(document = start, %refused, "the server would refuse a trusted document; remove it from the list or raise the limit");
+        }
+    }
+    tracing::info!(
+        documents = trusted.count(),
+        "the server runs trusted documents only"
+    );
+    Ok(trusted)
+}
+
+/// Issues tokens for the users of the sample. Only a server with `--demo` accepts them.
+fn issue(auth: Arc<Auth>, clock: Arc<dyn Clock>) -> pages::Issue {
+    Arc::new(move |name| {
+        Some(auth.issue_demo(&UserId::parse(name).ok()?, DEMO_TOKEN_LIFE, clock.now()))
+    })
+}
+
+/// Greeting on stdout: the address of the server and the next steps.
+fn greeting(address: SocketAddr, config: &Config) -> String {
+    let mut lines = vec![format!("Wideroom listens on http://{address}")];
+    if config.has_pages() {
+        lines.push(format!("  open    http://{address}/"));
+    }
+    if address.ip().is_loopback() && !config.tokens.has_keys_of_its_own() {
+        let data = if config.data == Config::default().data {
+            String::new()
+        } else {
+            format!(" --data {}", config.data.display())
+        };
+        let user = if config.demo { "alice" } else { "NAME" };
+        lines.push(format!("  token   wideroom token --user {user}{data}"));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,71 @@
+//! Data folder and store of a configuration.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::sync::Arc;
+
+use super::Error;
+use crate::clock::Clock;
+use crate::config::{Config, StoreChoice};
+use crate::store::Store;
+use crate::store::cql::{Address, Cql};
+use crate::store::embedded::{Embedded, Options};
+
+/// Creates a missing data folder, private to its owner. Blocks.
+pub(super) fn create_folder(config: &Config) -> Result<(), Error> {
+    let created = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data);
+    created.map_err(|source| Error::Folder {
+        path: config.data.clone(),
+        source,
+    })
+}
+
+/// Refuses a folder without a store: a command that reads must not create one. Blocks.
+pub(super) fn require_existing(config: &Config) -> Result<(), Error> {
+    match &config.store {
+        StoreChoice::Embedded if !Embedded::is_in(&config.data) => {
+            Err(Error::NoStore(config.data.clone()))
+        }
+        StoreChoice::Embedded | StoreChoice::Cql(_) => Ok(()),
+    }
+}
+
+/// Name that identifies a store. Blocks.
+pub(super) fn name(config: &Config) -> String {
+    match &config.store {
+        StoreChoice::Cql(address) => address.to_string(),
+        StoreChoice::Embedded => config
+            .data
+            .canonicalize()
+            .unwrap_or_else(|_| config.data.clone())
+            .display()
+            .to_string(),
+    }
+}
+
+pub(super) async fn open(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
+    Ok(match &config.store {
+        StoreChoice::Embedded => Arc::new(open_embedded(config, clock).await?),
+        StoreChoice::Cql(address) => Arc::new(open_cluster(address, clock).await?),
+    })
+}
+
+pub(super) async fn open_cluster(address: &Address, clock: Arc<dyn Clock>) -> Result<Cql, Error> {
+    Ok(Cql::open(address.clone(), clock).await?)
+}
+
+pub(super) async fn open_embedded(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+) -> Result<Embedded, Error> {
+    let options = Options {
+        path: config.data.clone(),
+        cache_bytes: config.cache_bytes,
+        free_bytes_min: config.free_bytes_min,
+        accept_loss: config.accept_loss,
+    };
+    Ok(Embedded::open(options, clock).await?)
+}

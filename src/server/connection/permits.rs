@@ -1,0 +1,285 @@
+//! Permits: a bounded number of connections or sockets, where the one that has been idle longest is evicted for a newcomer (LRU).
+//!
+//! A permit is idle or busy. A connection is idle while no request is under way, a socket while it has no viewer. Busy permits are never
+//! evicted. Nothing is evicted before a newcomer waits: an idle connection keeps its full time while there are permits.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Keys of permits that are not idle.
+const BUSY: u64 = 0;
+const RELEASED: u64 = u64::MAX;
+
+pub(crate) struct Permits {
+    most: usize,
+    state: Mutex<PermitState>,
+    /// A permit was released, or became idle.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct PermitState {
+    taken: usize,
+    /// Newcomers that wait for a permit, and holders that were evicted for them and have not released theirs yet.
+    waiting: usize,
+    evicting: usize,
+    /// Key of the next permit that becomes idle. Lower keys have been idle for longer.
+    next: u64,
+    idle: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// One of them. It starts idle, and is released when it is dropped.
+pub(crate) struct Permit {
+    pool: Arc<Permits>,
+    /// The key in the map of idle permits.
+    key: Mutex<u64>,
+    evicted: Arc<Notify>,
+}
+
+/// The permit was given to a newcomer; its holder has to end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Evicted;
+
+impl Permits {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            state: Mutex::new(PermitState {
+                next: BUSY + 1,
+                ..PermitState::default()
+            }),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Waits for a permit. Where all are taken, the idlest holder is evicted; where all are busy, for the first that is not.
+    pub(crate) async fn acquire(self: &Arc<Self>) -> Permit {
+        if let Some(permit) = self.try_acquire() {
+            return permit;
+        }
+        let _waiting = Waiter::new(self);
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(permit) = self.try_acquire() {
+                return permit;
+            }
+            self.evict();
+            changed.await;
+        }
+    }
+
+    /// The same for callers that are refused instead where all are busy, or where the evicted holder takes too long to end.
+    pub(crate) async fn acquire_within(self: &Arc<Self>, wait: Duration) -> Option<Permit> {
+        match self.try_acquire() {
+            Some(permit) => Some(permit),
+            None if self.lock().idle.is_empty() => None,
+            None => timeout(wait, self.acquire()).await.ok(),
+        }
+    }
+
+    fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+        let mut state = self.lock();
+        if state.taken >= self.most {
+            return None;
+        }
+        state.taken += 1;
+        let evicted = Arc::new(Notify::new());
+        let key = state.insert(&evicted);
+        Some(Permit {
+            pool: Arc::clone(self),
+            key: Mutex::new(key),
+            evicted,
+        })
+    }
+
+    /// Evicts the idlest holder, unless one is on its way out for each newcomer.
+    fn evict(&self) {
+        let mut state = self.lock();
+        if state.evicting < state.waiting
+            && let Some((_, idlest)) = state.idle.pop_first()
+        {
+            state.evicting += 1;
+            idlest.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PermitState> {
+        self.state.lock()
+    }
+}
+
+impl PermitState {
+    fn insert(&mut self, evicted: &Arc<Notify>) -> u64 {
+        let key = self.next;
+        self.next += 1;
+        self.idle.insert(key, Arc::clone(evicted));
+        key
+    }
+}
+
+/// A newcomer that waits until it is dropped.
+struct Waiter<'a>(&'a Permits);
+
+impl<'a> Waiter<'a> {
+    fn new(permits: &'a Permits) -> Self {
+        permits.lock().waiting += 1;
+        Self(permits)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
+    }
+}
+
+impl Permit {
+    /// Protects it from eviction. Fails where that came first: then nothing new may begin.
+    pub(crate) fn busy(&self) -> Result<(), Evicted> {
+        let mut key = self.key();
+        if *key == BUSY {
+            return Ok(());
+        }
+        self.pool.lock().idle.remove(&*key).ok_or(Evicted)?;
+        *key = BUSY;
+        Ok(())
+    }
+
+    /// Makes it the last in line for eviction.
+    pub(crate) fn idle(&self) {
+        let mut key = self.key();
+        if *key == BUSY {
+            let mut state = self.pool.lock();
+            *key = state.insert(&self.evicted);
+            let is_awaited = state.waiting > 0;
+            drop(state);
+            if is_awaited {
+                self.pool.changed.notify_waiters();
+            }
+        }
+    }
+
+    /// Notified when its holder has to end.
+    pub(crate) fn eviction(&self) -> Arc<Notify> {
+        Arc::clone(&self.evicted)
+    }
+
+    fn key(&self) -> MutexGuard<'_, u64> {
+        self.key.lock()
+    }
+}
+
+impl Permit {
+    /// Gives it back before its holder ends.
+    pub(crate) fn release(&self) {
+        let key = mem::replace(&mut *self.key(), RELEASED);
+        if key == RELEASED {
+            return;
+        }
+        let mut state = self.pool.lock();
+        if key != BUSY && state.idle.remove(&key).is_none() {
+            state.evicting -= 1;
+        }
+        state.taken -= 1;
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.pool.changed.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_idlest_makes_room_for_a_newcomer_and_a_busy_one_does_not() {
+        let permits = Permits::new(3);
+        let [first, second, third] = [
+            permits.acquire().await,
+            permits.acquire().await,
+            permits.acquire().await,
+        ];
+        first.busy().unwrap();
+        let mut newcomer = Box::pin(permits.acquire());
+        assert!(newcomer.as_mut().now_or_never().is_none());
+        assert!(
+            second.eviction().notified().now_or_never().is_some(),
+            "it has been idle longer than the third"
+        );
+        assert_eq!(second.busy(), Err(Evicted));
+        assert!(
+            newcomer.as_mut().now_or_never().is_none(),
+            "one is on its way out"
+        );
+        assert!(third.eviction().notified().now_or_never().is_none());
+        drop(second);
+        let newcomer = newcomer.await;
+        first.idle();
+        // The third is the idlest now, then the newcomer, then the first.
+        let mut busy = Vec::new();
+        for oldest in [third, newcomer, first] {
+            let mut next = Box::pin(permits.acquire());
+            assert!(next.as_mut().now_or_never().is_none());
+            oldest
+                .eviction()
+                .notified()
+                .now_or_never()
+                .expect("it is evicted");
+            drop(oldest);
+            let next = next.await;
+            next.busy().unwrap();
+            busy.push(next);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_waits_where_all_are_busy() {
+        let permits = Permits::new(1);
+        let only = permits.acquire().await;
+        only.busy().unwrap();
+        let mut newcomer = Box::pin(permits.acquire());
+        assert!(newcomer.as_mut().now_or_never().is_none());
+        only.idle();
+        assert!(newcomer.as_mut().now_or_never().is_none());
+        only.eviction()
+            .notified()
+            .now_or_never()
+            .expect("it is evicted as soon as it is idle");
+        drop(only);
+        newcomer.await;
+        let state = permits.lock();
+        assert_eq!(
+            (state.taken, state.waiting, state.evicting, state.idle.len()),
+            (0, 0, 0, 0)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_that_gives_up_leaves_nothing_behind() {
+        let permits = Permits::new(1);
+        let only = permits.acquire().await;
+        let mut newcomer = Box::pin(permits.acquire());
+        assert!(newcomer.as_mut().now_or_never().is_none());
+        drop(newcomer);
+        drop(only);
+        assert!(permits.acquire().now_or_never().is_some());
+    }
+}

@@ -1,0 +1,116 @@
+//! Context that every request handler of the server shares.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::admission::{Admission, AnswerQuotas};
+use super::bounds::ServerBounds;
+use super::connection::Permits;
+use super::metrics::ServerMetrics;
+use super::trusted_documents::TrustedDocuments;
+use crate::auth::Auth;
+use crate::clock::Clock;
+use crate::graphql::Executor;
+use crate::metrics::Metrics;
+
+/// Shared state of all request handlers.
+pub struct Server {
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) auth: Arc<Auth>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) bounds: ServerBounds,
+    pub(super) admission: Admission,
+    pub(super) quotas: AnswerQuotas,
+    pub(super) socket_permits: Arc<Permits>,
+    pub(super) stream_permits: Arc<Semaphore>,
+    pub(super) sockets: TaskTracker,
+    pub(super) stop: CancellationToken,
+    pub(super) trusted_documents: Option<TrustedDocuments>,
+    pub(super) metrics: Arc<ServerMetrics>,
+    pub(super) connections: TaskTracker,
+}
+
+impl Server {
+    pub fn new(
+        executor: Arc<dyn Executor>,
+        auth: Arc<Auth>,
+        clock: Arc<dyn Clock>,
+        bounds: ServerBounds,
+    ) -> Self {
+        let socket_permits = Permits::new(bounds.sockets.total);
+        let stream_permits = Arc::new(Semaphore::new(
+            bounds.streams.total.min(Semaphore::MAX_PERMITS),
+        ));
+        let metrics = Arc::new(ServerMetrics::default());
+        let admission = Admission::new(bounds.rates.clone(), metrics.refusals.clone());
+        let most = bounds
+            .rates
+            .is_on
+            .then_some((bounds.rates.user_answers, bounds.rates.user_answer_bytes));
+        let quotas = AnswerQuotas::new(
+            bounds.answer_bytes,
+            most,
+            metrics.refusals.with_label_values(&["user_answers"]),
+        );
+        let (sockets, connections, stop) = (
+            TaskTracker::new(),
+            TaskTracker::new(),
+            CancellationToken::new(),
+        );
+        Self {
+            executor,
+            auth,
+            clock,
+            bounds,
+            admission,
+            quotas,
+            socket_permits,
+            stream_permits,
+            sockets,
+            stop,
+            trusted_documents: None,
+            metrics,
+            connections,
+        }
+    }
+
+    /// Restricts every transport to the documents of this list.
+    pub fn with_trusted(self, documents: TrustedDocuments) -> Self {
+        Self {
+            trusted_documents: Some(documents),
+            ..self
+        }
+    }
+
+    /// Registers the metrics of the server.
+    pub fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
+        self.admission.register(metrics);
+        let (sockets, connections, stop) = (
+            self.sockets.clone(),
+            self.connections.clone(),
+            self.stop.clone(),
+        );
+        metrics.read("wideroom_sockets", "Open WebSockets.", move || {
+            sockets.len() as f64
+        });
+        metrics.read(
+            "wideroom_connections",
+            "Open HTTP connections.",
+            move || connections.len() as f64,
+        );
+        metrics.read(
+            "wideroom_draining",
+            "1 while the server drains and accepts no new work, else 0.",
+            move || f64::from(u8::from(stop.is_cancelled())),
+        );
+    }
+
+    /// Number of open WebSockets.
+    pub fn open_sockets(&self) -> usize {
+        self.sockets.len()
+    }
+}

@@ -1,0 +1,238 @@
+//! Messages of a client: `connection_init`, `subscribe`, `complete`, and the answer to each operation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_graphql::parser::types::OperationType;
+use axum::extract::ws::Message;
+use futures_util::FutureExt;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::protocol::{self, Close, Incoming, Outgoing};
+use super::send_queue::HeldBudget;
+use super::socket::{Socket, SocketEnd, SocketSession};
+use crate::graphql::{AnswerBudget, Prepared, Ready};
+use crate::server::admission::Caller;
+use crate::server::answer::{Answer, Code, ExecutionResult, Problem};
+use crate::server::chunks::ChunkedText;
+use crate::server::operation::{IdentifyError, LogLine};
+use crate::server::request::GraphqlRequest;
+
+/// Admitted operation and the budget of its answer; a subscription has a budget for each event instead.
+type AdmittedOperation = (Prepared, Ready, Option<Arc<AnswerBudget>>);
+
+impl Socket {
+    pub(super) fn read(
+        &mut self,
+        frame: Option<Result<Message, axum::Error>>,
+        over_for: Duration,
+    ) -> Result<(), SocketEnd> {
+        if over_for > self.bounds().rate_patience {
+            return Err(Close::too_fast(self.bounds().rate_per_second).into());
+        }
+        self.timers.received();
+        match frame {
+            None => Err(SocketEnd::Gone),
+            Some(Ok(Message::Close(_))) => Err(SocketEnd::Closed),
+            // Either the connection is lost, and the close fails too, or the frame was malformed.
+            Some(Err(_)) => Err(Close::broken().into()),
+            // The library answers pings.
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
+            Some(Ok(Message::Binary(_))) => Err(Close::invalid("messages are text").into()),
+            Some(Ok(Message::Text(text))) if text.len() > self.bounds().message_bytes => {
+                Err(Close::too_big(self.bounds().message_bytes).into())
+            }
+            Some(Ok(Message::Text(text))) => match Incoming::parse(&text)? {
+                Incoming::Init { authorization } => self.init(authorization.as_deref()),
+                Incoming::Ping { payload } => self.send(&Outgoing::Pong { payload }),
+                Incoming::Pong => Ok(()),
+                Incoming::Subscribe { id, payload } => self.subscribe(&id, payload),
+                Incoming::Complete { id } => {
+                    self.operations.stop(&mut self.sources, &id);
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn init(&mut self, authorization: Option<&str>) -> Result<(), SocketEnd> {
+        if matches!(self.session, SocketSession::Open { .. }) {
+            return Err(Close::too_many_inits().into());
+        }
+        // The address paid for this verification when the socket was opened.
+        let identity = authorization
+            .map(|authorization| self.server.identify(authorization, || Ok(())))
+            .transpose();
+        let identity = identity.map_err(|error| match error {
+            IdentifyError::Token(sentence) => Close::forbidden(&sentence),
+            IdentifyError::NotAdmitted(problem) => Close::forbidden(&problem.sentence),
+        })?;
+        let user_permit = identity
+            .as_ref()
+            .map(|identity| self.server.admission.socket_of(&identity.user))
+            .transpose();
+        let user_permit = user_permit.map_err(Close::too_many_sockets)?.flatten();
+        if identity.is_some() {
+            self.permit.admit()?;
+            self.eviction = None;
+        }
+        self.permit.accept();
+        let expires_at = identity.as_ref().and_then(|identity| identity.expires_at);
+        self.timers.open(
+            &self.server.bounds.sockets,
+            identity.is_some(),
+            expires_at,
+            self.server.clock.as_ref(),
+            Instant::now(),
+        );
+        let viewer = identity.map(|identity| identity.user);
+        let here = viewer
+            .as_ref()
+            .map(|viewer| self.server.executor.arrive(viewer));
+        self.session = SocketSession::Open {
+            viewer,
+            _user_permit: user_permit,
+            _here: here,
+        };
+        self.send(&Outgoing::ConnectionAck)
+    }
+
+    fn subscribe(&mut self, id: &str, payload: &RawValue) -> Result<(), SocketEnd> {
+        let SocketSession::Open { viewer, .. } = &self.session else {
+            return Err(Close::unauthorized().into());
+        };
+        let viewer = viewer.clone();
+        if self.operations.contains(id) {
+            return Err(Close::duplicate(id).into());
+        }
+        if self.timers.is_draining() {
+            // The client repeats it on the next server.
+            return Ok(());
+        }
+        let mut line = LogLine::start(&self.server, "ws");
+        line.viewer(viewer.as_ref());
+        let caller = Caller {
+            viewer,
+            address: self.address,
+        };
+        if let Err(problem) = self.server.admission.enter(&caller) {
+            return self.refuse(id, problem, line);
+        }
+        let request = GraphqlRequest::from_json(payload.get().as_bytes())
+            .map_err(|problem| Close::invalid(problem.sentence))?;
+        if let Err(problem) = request.document(self.server.trusted_documents.as_ref())
+            && problem.code == Code::BadUserInput
+        {
+            return Err(Close::invalid(problem.sentence).into());
+        }
+        match self.prepare(&request, &caller, &mut line) {
+            Ok((prepared, ready, budget)) => {
+                self.start(id, prepared, ready, &caller, budget, line);
+                Ok(())
+            }
+            Err(problem) => self.refuse(id, problem, line),
+        }
+    }
+
+    /// Refuses an operation before its start.
+    fn refuse(&mut self, id: &str, problem: Problem, mut line: LogLine) -> Result<(), SocketEnd> {
+        line.end(problem.code.as_str());
+        let answer = Answer::from(problem);
+        self.send(&Outgoing::Error {
+            id,
+            payload: &answer.errors,
+        })
+    }
+
+    fn prepare(
+        &self,
+        request: &GraphqlRequest<'_>,
+        caller: &Caller,
+        line: &mut LogLine,
+    ) -> Result<AdmittedOperation, Problem> {
+        let most = self.bounds().operations;
+        if self.operations.are_full(&self.sources, most) {
+            let sentence = format!("A socket runs at most {most} operations at once.");
+            return Err(Problem::too_many(sentence));
+        }
+        let document = request.document(self.server.trusted_documents.as_ref())?;
+        let prepared = self
+            .server
+            .executor
+            .prepare(document, request.operation_name.as_deref());
+        let prepared = prepared.map_err(Problem::from)?;
+        line.operation(&prepared);
+        let variables = request.variables(self.server.bounds.variables_bytes)?;
+        let ready = prepared.accept(variables).map_err(Problem::from)?;
+        self.server
+            .admission
+            .admit(caller, prepared.operation, ready.cost)?;
+        let budget = match prepared.operation {
+            OperationType::Subscription => None,
+            OperationType::Query | OperationType::Mutation => {
+                Some(self.server.quotas.admit(caller)?)
+            }
+        };
+        Ok((prepared, ready, budget))
+    }
+
+    fn start(
+        &mut self,
+        id: &str,
+        prepared: Prepared,
+        ready: Ready,
+        caller: &Caller,
+        budget: Option<Arc<AnswerBudget>>,
+        line: LogLine,
+    ) {
+        match budget {
+            None => self.operations.subscription(
+                &mut self.sources,
+                id,
+                line,
+                self.server.subscribe(prepared, ready, caller),
+            ),
+            Some(budget) => {
+                let (server, deadline) = (
+                    Arc::clone(&self.server),
+                    Instant::now() + self.server.bounds.request,
+                );
+                let viewer = caller.viewer.clone();
+                let answer = async move {
+                    server
+                        .execute(&prepared, ready.variables, viewer, deadline, budget)
+                        .await
+                };
+                self.operations
+                    .request(&mut self.sources, id, line, answer.boxed());
+            }
+        }
+    }
+
+    /// Queues the answer of a query or a mutation.
+    pub(super) fn answer(&mut self, id: &str, result: ExecutionResult) {
+        let budget = Arc::clone(&result.budget);
+        // One chunk: the library writes a message as one frame.
+        let mut text = ChunkedText::new(usize::MAX, budget.bytes_max(), budget.spent());
+        text.push_framing(&protocol::next_head(id));
+        let answer = result.write(&mut text);
+        self.operations.ended(id, answer.code());
+        if answer.is_refusal() {
+            self.send_queue.push_answer(
+                Outgoing::Error {
+                    id,
+                    payload: &answer.errors,
+                }
+                .json(),
+                None,
+            );
+        } else {
+            text.push_framing(protocol::NEXT_TAIL);
+            self.send_queue
+                .push_answer(text.into_text(), Some(HeldBudget::Answer(budget)));
+            self.send_queue
+                .push_answer(Outgoing::Complete { id }.json(), None);
+        }
+    }
+}

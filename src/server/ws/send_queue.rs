@@ -1,0 +1,323 @@
+//! Send queue of one WebSocket: bounded in messages and bytes, with the time since its last progress.
+//!
+//! Answers and events enter only while the queue has room (backpressure): a client that asks for many large pages, or
+//! missed many events, receives them as fast as it reads. A client that reads nothing for a while is a slow consumer.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::extract::ws::{Message, Utf8Bytes};
+use futures_util::{Sink, SinkExt};
+use tokio::time::{Instant, timeout};
+
+use super::protocol::Close;
+use crate::graphql::{AnswerBudget, HeldBytes};
+use crate::metrics::IntGauge;
+
+/// Capacity that an idle queue retains.
+const IDLE_CAPACITY: usize = 4;
+
+/// Error of a full queue: the client reads too slowly.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+pub(super) struct SendQueue<S> {
+    sink: S,
+    queue: VecDeque<Queued>,
+    /// Bytes of all messages.
+    bytes: usize,
+    /// Load of messages that are not answers.
+    events: QueueLoad,
+    bound: QueueLoad,
+    /// The sink may hold bytes that the system has not taken.
+    is_unflushed: bool,
+    /// Budgets of those bytes, held until the system has taken them.
+    unflushed: Vec<HeldBudget>,
+    /// Time since when a write waits without progress.
+    stuck_since: Option<Instant>,
+    waiting: QueueGauge,
+}
+
+struct Queued {
+    text: Utf8Bytes,
+    is_event: bool,
+    held: Option<HeldBudget>,
+}
+
+/// Budget that a message holds until it is written.
+#[expect(dead_code, reason = "held for its Drop")]
+pub(super) enum HeldBudget {
+    Answer(Arc<AnswerBudget>),
+    Event(HeldBytes),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct QueueLoad {
+    messages: usize,
+    bytes: usize,
+}
+
+/// Share of this queue in the gauge of all sockets. A message that is written at once never counts.
+struct QueueGauge {
+    all: IntGauge,
+    ours: usize,
+}
+
+impl QueueGauge {
+    fn set(&mut self, messages: usize) {
+        if messages != self.ours {
+            self.all.add(messages as i64 - self.ours as i64);
+            self.ours = messages;
+        }
+    }
+}
+
+impl Drop for QueueGauge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl<S: Sink<Message> + Unpin> SendQueue<S> {
+    pub(super) fn new(sink: S, messages_max: usize, bytes_max: usize, waiting: IntGauge) -> Self {
+        Self {
+            sink,
+            queue: VecDeque::new(),
+            bytes: 0,
+            events: QueueLoad::default(),
+            bound: QueueLoad {
+                messages: messages_max,
+                bytes: bytes_max,
+            },
+            is_unflushed: false,
+            unflushed: Vec::new(),
+            stuck_since: None,
+            waiting: QueueGauge {
+                all: waiting,
+                ours: 0,
+            },
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && !self.is_unflushed
+    }
+
+    /// Whether an event waits to be written.
+    pub(super) fn has_events(&self) -> bool {
+        self.events.messages > 0
+    }
+
+    /// Whether half of the queue is free, for an answer or the next event.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() <= self.bound.messages / 2 && self.bytes <= self.bound.bytes / 2
+    }
+
+    /// Time since when a write waits without progress.
+    pub(super) fn stuck_since(&self) -> Option<Instant> {
+        self.stuck_since
+    }
+
+    /// Queues a message that cannot wait. A single message may exceed the bound of bytes; otherwise it could never be sent.
+    pub(super) fn push(&mut self, text: String, held: Option<HeldBudget>) -> Result<(), Full> {
+        let is_over = self.events.messages >= self.bound.messages
+            || self.events.bytes.saturating_add(text.len()) > self.bound.bytes;
+        if is_over && self.events.messages > 0 {
+            return Err(Full);
+        }
+        self.events.messages += 1;
+        self.events.bytes += text.len();
+        self.enqueue(text, true, held);
+        Ok(())
+    }
+
+    /// Queues an answer. The caller checked [`SendQueue::has_room`] before.
+    pub(super) fn push_answer(&mut self, text: String, held: Option<HeldBudget>) {
+        self.enqueue(text, false, held);
+    }
+
+    fn enqueue(&mut self, text: String, is_event: bool, held: Option<HeldBudget>) {
+        self.bytes += text.len();
+        self.queue.push_back(Queued {
+            text: text.into(),
+            is_event,
+            held,
+        });
+    }
+
+    /// Writes and flushes the queue. It is safe to drop and poll again: no message is lost or written twice.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        let before = self.queue.len();
+        let flushed = self.poll_write(cx);
+        let has_moved = self.queue.len() < before;
+        self.stuck_since = match self.stuck_since {
+            _ if flushed.is_ready() => None,
+            Some(since) if !has_moved => Some(since),
+            _ => Some(Instant::now()),
+        };
+        self.waiting.set(self.queue.len());
+        flushed
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        while !self.queue.is_empty() {
+            ready!(self.sink.poll_ready_unpin(cx))?;
+            if let Some(Queued {
+                text,
+                is_event,
+                held,
+            }) = self.queue.pop_front()
+            {
+                self.bytes -= text.len();
+                if is_event {
+                    self.events.messages -= 1;
+                    self.events.bytes -= text.len();
+                }
+                self.is_unflushed = true;
+                self.unflushed.extend(held);
+                self.sink.start_send_unpin(Message::Text(text))?;
+            }
+        }
+        // Gives back the capacity of a burst.
+        self.queue.shrink_to(IDLE_CAPACITY);
+        ready!(self.sink.poll_flush_unpin(cx))?;
+        self.is_unflushed = false;
+        self.unflushed.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the rest of the queue and the closing frame within a time. Returns whether both were written.
+    pub(super) async fn close(&mut self, close: Close, within: Duration) -> bool {
+        let all = async {
+            poll_fn(|cx| self.poll_flush(cx)).await?;
+            self.sink.send(Message::Close(Some(close.frame()))).await
+        };
+        timeout(within, all).await.is_ok_and(|sent| sent.is_ok())
+    }
+
+    /// Writes the answer to the client's closing frame, which the library has ready.
+    pub(super) async fn answer_close(&mut self, within: Duration) {
+        // A client that does not wait for it loses nothing.
+        let _ = timeout(within, self.sink.close()).await;
+    }
+
+    /// Drops every queued message.
+    pub(super) fn clear(&mut self) {
+        self.waiting.set(0);
+        self.queue.clear();
+        self.bytes = 0;
+        self.events = QueueLoad::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use super::*;
+    use crate::metrics;
+
+    fn send_queue() -> SendQueue<futures_util::sink::Drain<Message>> {
+        SendQueue::new(
+            futures_util::sink::drain(),
+            3,
+            10,
+            metrics::gauge("waiting", "In a test."),
+        )
+    }
+
+    #[test]
+    fn events_are_bounded_in_messages_and_in_bytes() {
+        let mut by_messages = send_queue();
+        for _ in 0..3 {
+            by_messages.push("a".to_owned(), None).unwrap();
+        }
+        assert_eq!(by_messages.push("a".to_owned(), None), Err(Full));
+        let mut by_bytes = send_queue();
+        by_bytes.push("0123456".to_owned(), None).unwrap();
+        assert_eq!(by_bytes.push("789a".to_owned(), None), Err(Full));
+        by_bytes.push("789".to_owned(), None).unwrap();
+        assert!(!by_bytes.has_room());
+    }
+
+    #[test]
+    fn one_message_may_be_larger_than_the_queue() {
+        let mut send_queue = send_queue();
+        send_queue.push("x".repeat(100), None).unwrap();
+        assert_eq!(send_queue.push("x".to_owned(), None), Err(Full));
+    }
+
+    #[test]
+    fn a_large_answer_makes_no_client_a_slow_consumer() {
+        let mut send_queue = send_queue();
+        send_queue.push_answer("x".repeat(100), None);
+        assert!(!send_queue.has_room());
+        send_queue.push("x".to_owned(), None).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_write_makes_room_again() {
+        let mut send_queue = send_queue();
+        send_queue.push("x".repeat(100), None).unwrap();
+        send_queue.push_answer("x".repeat(100), None);
+        assert!(!send_queue.is_idle());
+        poll_fn(|cx| send_queue.poll_flush(cx)).await.unwrap();
+        assert!(
+            send_queue.is_idle() && send_queue.has_room() && send_queue.stuck_since().is_none()
+        );
+        assert_eq!(
+            (send_queue.bytes, send_queue.events),
+            (0, QueueLoad::default())
+        );
+    }
+
+    /// Sink that takes nothing, as a client that does not read.
+    struct Shut;
+
+    impl Sink<Message> for Shut {
+        type Error = std::convert::Infallible;
+
+        fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Pending
+        }
+
+        fn start_send(self: Pin<&mut Self>, _: Message) -> Result<(), Self::Error> {
+            panic!("it was not ready")
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Pending
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_is_stuck_from_the_first_try_and_counts_until_it_is_dropped() {
+        let all = metrics::gauge("waiting", "In a test.");
+        let mut send_queue = SendQueue::new(Shut, 3, 100, all.clone());
+        send_queue.push("a".to_owned(), None).unwrap();
+        assert_eq!((send_queue.stuck_since(), all.get()), (None, 0));
+        assert!(
+            poll_fn(|cx| Poll::Ready(send_queue.poll_flush(cx)))
+                .await
+                .is_pending()
+        );
+        let since = send_queue.stuck_since();
+        assert!(since.is_some());
+        send_queue.push("b".to_owned(), None).unwrap();
+        assert!(
+            poll_fn(|cx| Poll::Ready(send_queue.poll_flush(cx)))
+                .await
+                .is_pending()
+        );
+        assert_eq!((send_queue.stuck_since(), all.get()), (since, 2));
+        drop(send_queue);
+        assert_eq!(all.get(), 0);
+    }
+}

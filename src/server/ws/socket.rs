@@ -1,0 +1,289 @@
+//! Task of one WebSocket: one loop reads, executes, writes and checks deadlines, so that nothing outlives the socket.
+//!
+//! Each round checks the deadlines, takes the pending events of the sources in order, then flushes: events of one moment
+//! leave with one write. While the send queue is over half full the loop takes no event and reads no message
+//! (backpressure).
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, SplitSink};
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::events::{EventSource, EventSources, Frames, SocketEvent};
+use super::linger;
+use super::message_rate::MessageRate;
+use super::operations::Operations;
+use super::protocol::{Close, Outgoing};
+use super::send_queue::{Full, HeldBudget, SendQueue};
+use super::socket_permit::SocketPermit;
+use super::timers::{Due, Timers};
+use crate::graphql::Here;
+use crate::model::UserId;
+use crate::server::admission::{ClientAddress, ConcurrencyPermit};
+use crate::server::bounds::SocketBounds;
+use crate::server::context::Server;
+
+pub(super) struct Socket {
+    pub(super) server: Arc<Server>,
+    pub(super) sources: EventSources,
+    pub(super) send_queue: SendQueue<SplitSink<WebSocket, Message>>,
+    pub(super) operations: Operations,
+    pub(super) address: ClientAddress,
+    pub(super) session: SocketSession,
+    pub(super) timers: Timers,
+    pub(super) permit: SocketPermit,
+    /// Ready when the socket must close for want of a viewer. `None` once a viewer is known.
+    pub(super) eviction: Option<BoxFuture<'static, Close>>,
+}
+
+/// State of the `connection_init` handshake.
+pub(super) enum SocketSession {
+    Waiting,
+    Open {
+        viewer: Option<UserId>,
+        _user_permit: Option<ConcurrencyPermit<UserId>>,
+        _here: Option<Here>,
+    },
+}
+
+/// Reason for the end of the loop.
+pub(super) enum SocketEnd {
+    Close(Close),
+    /// The client closes the socket and waits for our closing frame.
+    Closed,
+    /// The client is gone, or takes no more bytes.
+    Gone,
+}
+
+impl From<Close> for SocketEnd {
+    fn from(close: Close) -> Self {
+        Self::Close(close)
+    }
+}
+
+impl From<Full> for SocketEnd {
+    fn from(Full: Full) -> Self {
+        Self::Close(Close::slow_consumer())
+    }
+}
+
+impl Socket {
+    /// Boxed: a future reserves space for every location that a value moves through.
+    pub(super) fn open(
+        server: Arc<Server>,
+        socket: WebSocket,
+        address: ClientAddress,
+        permit: SocketPermit,
+    ) -> Box<Self> {
+        let (sink, stream) = socket.split();
+        let (bounds, now) = (&server.bounds.sockets, Instant::now());
+        let frames = Frames::new(
+            stream,
+            MessageRate::new(bounds.rate_per_second, bounds.rate_burst, now),
+        );
+        let stop = Box::pin(server.stop.clone().cancelled_owned());
+        Box::new(Self {
+            send_queue: SendQueue::new(
+                sink,
+                bounds.queue_messages,
+                bounds.queue_bytes,
+                server.metrics.waiting.clone(),
+            ),
+            sources: stream::select_all([
+                EventSource::Stop(Some(stop)),
+                EventSource::Frames(frames),
+            ]),
+            operations: Operations::default(),
+            address,
+            session: SocketSession::Waiting,
+            timers: Timers::new(bounds, now),
+            eviction: Some(permit.eviction(bounds.init_bytes)),
+            permit,
+            server,
+        })
+    }
+
+    pub(super) async fn run(mut self: Box<Self>) {
+        let mut alarm = pin!(sleep_until(Instant::now()));
+        let end = poll_fn(|cx| self.poll_end(alarm.as_mut(), cx)).await;
+        self.operations.stop_all(&mut self.sources);
+        // Boxed: otherwise the task of every socket would reserve space for this rare path.
+        Box::pin(self.end(end)).await;
+    }
+
+    async fn end(mut self: Box<Self>, end: SocketEnd) {
+        match end {
+            SocketEnd::Gone => tracing::debug!("the client dropped a WebSocket"),
+            SocketEnd::Closed => {
+                tracing::debug!("the client closed a WebSocket");
+                self.send_queue.clear();
+                self.send_queue
+                    .answer_close(self.server.bounds.sockets.write)
+                    .await;
+            }
+            SocketEnd::Close(close) => {
+                tracing::debug!(code = close.code, "the server closes a WebSocket");
+                self.server
+                    .metrics
+                    .closes
+                    .with_label_values(&[close.code.to_string()])
+                    .inc();
+                if close == Close::slow_consumer() {
+                    self.send_queue.clear();
+                }
+                let bounds = &self.server.bounds.sockets;
+                if self.send_queue.close(close, bounds.write).await {
+                    for source in self.sources.iter_mut() {
+                        if let EventSource::Frames(frames) = source {
+                            frames.lift_limit();
+                        }
+                    }
+                    let read_on = async {
+                        while let Some(
+                            SocketEvent::Stopping | SocketEvent::Received(Some(Ok(_)), _),
+                        ) = self.sources.next().await
+                        {}
+                    };
+                    linger(read_on, bounds).await;
+                }
+            }
+        }
+    }
+
+    /// Longest time without progress of a write. With an unsent event the close code needs the other half of that time.
+    fn write_patience(&self) -> Duration {
+        if self.send_queue.has_events() {
+            self.bounds().write / 2
+        } else {
+            self.bounds().write
+        }
+    }
+
+    pub(super) fn bounds(&self) -> &SocketBounds {
+        &self.server.bounds.sockets
+    }
+
+    fn write_deadline(&self) -> Option<Instant> {
+        self.send_queue
+            .stuck_since()
+            .map(|since| since + self.write_patience())
+    }
+
+    /// Runs rounds until the socket has to end.
+    fn poll_end(&mut self, mut alarm: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<SocketEnd> {
+        loop {
+            match self.poll_round(cx) {
+                Ok(Round::Again) => continue,
+                Ok(Round::Done) => {}
+                Err(end) => return Poll::Ready(end),
+            }
+            let wake = [self.timers.next(), self.write_deadline()]
+                .into_iter()
+                .flatten()
+                .min();
+            let Some(wake) = wake else {
+                return Poll::Pending;
+            };
+            if alarm.deadline() != wake {
+                alarm.as_mut().reset(wake);
+            }
+            ready!(alarm.as_mut().poll(cx));
+        }
+    }
+
+    fn poll_round(&mut self, cx: &mut Context<'_>) -> Result<Round, SocketEnd> {
+        self.check_deadlines(Instant::now())?;
+        if let Some(eviction) = &mut self.eviction
+            && let Poll::Ready(close) = eviction.poll_unpin(cx)
+        {
+            return Err(close.into());
+        }
+        // Backpressure: a subscription of a slow reader waits, and reads from the store what the bus dropped meanwhile.
+        let mut has_room = self.send_queue.has_room();
+        while has_room && let Poll::Ready(Some(event)) = self.sources.poll_next_unpin(cx) {
+            self.handle(event)?;
+            has_room = self.send_queue.has_room();
+        }
+        if self.timers.is_draining() && !self.operations.has_requests() {
+            return Err(Close::draining().into());
+        }
+        if self.send_queue.is_idle() {
+            return Ok(Round::Done);
+        }
+        let is_written = self
+            .send_queue
+            .poll_flush(cx)
+            .map_err(|_| SocketEnd::Gone)?
+            .is_ready();
+        // Without room this round polled no source.
+        let is_again = !has_room && (is_written || self.send_queue.has_room());
+        Ok(if is_again { Round::Again } else { Round::Done })
+    }
+
+    fn handle(&mut self, event: SocketEvent) -> Result<(), SocketEnd> {
+        match event {
+            SocketEvent::Delivered(text, held) => {
+                Ok(self.send_queue.push(text, held.map(HeldBudget::Event))?)
+            }
+            SocketEvent::Received(frame, over_for) => self.read(frame, over_for),
+            SocketEvent::Answered(id, result) => {
+                self.answer(&id, result);
+                Ok(())
+            }
+            SocketEvent::Refused(id, answer) => {
+                self.operations.ended(&id, answer.code());
+                self.send(&Outgoing::Error {
+                    id: &id,
+                    payload: &answer.errors,
+                })
+            }
+            SocketEvent::Completed(id) => {
+                self.operations.ended(&id, "OK");
+                self.send(&Outgoing::Complete { id: &id })
+            }
+            SocketEvent::Stopping => {
+                // No `complete`: the client would take the subscription for complete, and not resume it.
+                self.operations.stop_subscriptions(&mut self.sources);
+                self.timers
+                    .drain(Instant::now() + self.server.bounds.drain / 2);
+                Ok(())
+            }
+        }
+    }
+
+    fn check_deadlines(&mut self, now: Instant) -> Result<(), SocketEnd> {
+        if self.write_deadline().is_some_and(|by| by <= now) {
+            return Err(if self.send_queue.has_events() {
+                Close::slow_consumer().into()
+            } else {
+                SocketEnd::Gone
+            });
+        }
+        match self
+            .timers
+            .due(&self.server.bounds.sockets, self.server.clock.as_ref(), now)
+        {
+            Due::Nothing => Ok(()),
+            Due::Ping => self.send(&Outgoing::Ping),
+            Due::Close(close) => Err(close.into()),
+        }
+    }
+
+    pub(super) fn send(&mut self, message: &Outgoing<'_>) -> Result<(), SocketEnd> {
+        Ok(self.send_queue.push(message.json(), None)?)
+    }
+}
+
+enum Round {
+    /// The send queue has room again.
+    Again,
+    /// Every source and the network wait.
+    Done,
+}
