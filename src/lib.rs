@@ -42,7 +42,7 @@
 //! `sendMessage` over HTTP:
 //!
 //! 1. `server::http` finds the viewer by the bearer token, and `server::gate` takes one token from the viewer's bucket, whatever becomes of the
-//!    request. The body is read within its bound and the document prepared: `graphql::document` takes it from its cache or parses and guards
+//!    request. The body is read within its bound and the document prepared: `graphql::execution` takes it from its cache or parses and guards
 //!    it. The gate takes the rest of the price: by the size of the payload, and by the root fields.
 //! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
 //! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::write::conversation_queue`).
@@ -51,7 +51,7 @@
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
 //!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
 //! 6. Back in the queue's task: the events go to the bus, then the answers to the senders.
-//! 7. `graphql::swift` writes pages as JSON and charges them to the budget of the answer (`graphql::budget`), which ends an execution that
+//! 7. `graphql::types` writes pages as JSON and charges them to the budget of the answer (`graphql::execution`), which ends an execution that
 //!    goes over it. `server::pieces` cuts the text into pieces of 64 KiB; each holds the budget, and with it the place in the user's account
 //!    (`server::account`), until the connection has written it. `server::stall` cuts a reader that is too slow.
 //!
@@ -65,7 +65,7 @@
 //!    what was given already is dropped by its identity.
 //!    Streams that resume at the same time share their reads (`chat::single_flight`, single-flight).
 //! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read. Where nothing in the
-//!    document is the viewer's (`graphql::free`), that is done once for all who ask the same, and they get the same bytes. The subscriber that
+//!    document is the viewer's (`graphql::fanout`), that is done once for all who ask the same, and they get the same bytes. The subscriber that
 //!    executes pays for it from the bucket of its user's queries, and waits where that is empty ([`rate::Pace`]): its stream then follows more
 //!    slowly, and reads the store for what the bus could not hold.
 //!    An event over the byte bound is answered by an error with its cursor, and the stream goes on behind it: so a client neither meets the same
@@ -83,7 +83,7 @@
 //! 1. Add its input, payload and resolver in `graphql::mutation`: it translates arguments into words of the chat, and holds no rule.
 //! 2. Add the rule to [`chat`]: check access first (`chat::access`), take ids in the conversation's queue if the change is an event.
 //! 3. Persist it through a method of [`store::Store`], then publish.
-//! 4. Price it in `graphql::cost` if it reads more than its fields show.
+//! 4. Price it in `graphql::execution::cost` if it reads more than its fields show.
 //! 5. Regenerate the schema: `UPDATE_SCHEMA=1 cargo test schema`. Test it through the API in `tests/api`.
 //!
 //! To add a method of the store:

@@ -1,21 +1,21 @@
-//! Executes prepared documents for a viewer.
+//! Execution of prepared documents for a viewer, over the chat.
 
 use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
-use async_graphql::{Request, Response, ValidationMode, Variables};
+use async_graphql::{Response, ValidationMode, Variables};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 
-use super::budget::AnswerBudget;
 use super::error::settle_outcomes;
-use super::scope::Session;
-use super::shared::{Shared, Told};
-use super::{
-    ChatSchema, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms, is_refusal,
-    schema,
+use super::execution::{
+    AnswerBudget, DocumentBounds, DocumentCache, ExecutionLimits, Prepared, RequestError,
+    is_request_error,
 };
+use super::fanout::{EventResponse, SubscriptionGroups, ViewerIndependence};
+use super::scope::ExecutionContext;
+use super::{ChatSchema, OnlineGuard, OperationExecutor, schema};
 use crate::chat::Chat;
 use crate::metrics::Metrics;
 use crate::model::UserId;
@@ -25,50 +25,45 @@ use crate::rate::Pace;
 pub struct Api {
     chat: Chat,
     schemas: Schemas,
-    documents: Documents,
-    shared: Arc<Shared>,
+    documents: DocumentCache,
+    groups: Arc<SubscriptionGroups>,
 }
 
 impl Api {
     pub fn new(chat: Chat, bounds: DocumentBounds) -> Self {
         let schemas = Schemas::new();
-        let documents = Documents::new(bounds, &schemas.strict.sdl());
-        let shared = Shared::new(schemas.clone(), chat.clone());
+        let documents = DocumentCache::new(bounds, &schemas.validating.sdl());
+        let open_stream = {
+            let schemas = schemas.clone();
+            move |prepared: &Prepared, request| {
+                schemas
+                    .for_document(prepared)
+                    .execute_stream(request)
+                    .boxed()
+            }
+        };
+        let groups = SubscriptionGroups::new(chat.clone(), open_stream);
         Self {
             chat,
             schemas,
             documents,
-            shared,
+            groups,
         }
     }
 
-    /// Tells what it counts of itself.
+    /// Adds the metrics of the document cache to those of the process.
     pub fn register(&self, metrics: &Metrics) {
-        self.documents.meter().register(metrics);
+        self.documents.counts().register(metrics);
     }
 
-    fn request(
-        &self,
-        prepared: &Prepared,
-        variables: Variables,
-        viewer: Option<UserId>,
-        terms: Terms,
-    ) -> Request {
-        request(prepared, variables).data(Session::new(self.chat.clone(), viewer, terms))
+    fn context(&self, viewer: Option<UserId>, limits: ExecutionLimits) -> ExecutionContext {
+        ExecutionContext::new(self.chat.clone(), viewer, limits)
     }
-}
-
-/// It wants a session yet.
-pub(super) fn request(prepared: &Prepared, variables: Variables) -> Request {
-    let mut request = Request::new("").variables(variables);
-    request.operation_name = prepared.name.as_ref().map(ToString::to_string);
-    request.set_parsed_query(prepared.document.as_ref().clone());
-    request
 }
 
 #[async_trait]
-impl Executor for Api {
-    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, Refused> {
+impl OperationExecutor for Api {
+    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, RequestError> {
         self.documents.prepare(query, operation_name)
     }
 
@@ -80,28 +75,26 @@ impl Executor for Api {
         budget: Arc<AnswerBudget>,
     ) -> Response {
         let is_authenticated = viewer.is_some();
-        let terms = Terms {
+        let limits = ExecutionLimits {
             budget,
             pace: Pace::free(),
         };
-        let execution = self.schemas.of(prepared).execute(self.request(
-            prepared,
-            variables,
-            viewer.clone(),
-            terms,
-        ));
+        let request = prepared
+            .request(variables)
+            .data(self.context(viewer.clone(), limits));
+        let execution = self.schemas.for_document(prepared).execute(request);
         let mut response = match &viewer {
             Some(viewer) => self.chat.reading_for(viewer, execution).await,
             None => execution.await,
         };
-        note(prepared, is_authenticated, &response);
+        record_validity(prepared, is_authenticated, &response);
         if prepared.operation == OperationType::Mutation {
             settle_outcomes(&mut response.errors);
         }
         response
     }
 
-    fn arrive(&self, viewer: &UserId) -> Here {
+    fn arrive(&self, viewer: &UserId) -> OnlineGuard {
         Box::new(self.chat.arrive(viewer))
     }
 
@@ -110,24 +103,22 @@ impl Executor for Api {
         prepared: &Prepared,
         variables: Variables,
         viewer: Option<UserId>,
-        terms: Terms,
-    ) -> BoxStream<'static, Told> {
-        if let Some(free) = prepared.free() {
+        limits: ExecutionLimits,
+    ) -> BoxStream<'static, EventResponse> {
+        if let Some(independence) = ViewerIndependence::of(prepared) {
             return self
-                .shared
-                .subscribe(prepared.clone(), free, variables, viewer, terms)
+                .groups
+                .subscribe(prepared.clone(), independence, variables, viewer, limits)
                 .await;
         }
-        let responses = self.schemas.of(prepared).execute_stream(self.request(
-            prepared,
-            variables,
-            viewer.clone(),
-            terms,
-        ));
+        let request = prepared
+            .request(variables)
+            .data(self.context(viewer.clone(), limits));
+        let responses = self.schemas.for_document(prepared).execute_stream(request);
         let (prepared, is_authenticated) = (prepared.clone(), viewer.is_some());
         let responses = responses
-            .inspect(move |response| note(&prepared, is_authenticated, response))
-            .map(Told::Own)
+            .inspect(move |response| record_validity(&prepared, is_authenticated, response))
+            .map(EventResponse::Own)
             .boxed();
         let Some(viewer) = viewer else {
             return responses;
@@ -136,41 +127,41 @@ impl Executor for Api {
         stream::unfold(responses, move |mut responses| {
             let (chat, viewer) = (chat.clone(), viewer.clone());
             async move {
-                let told = chat.reading_for(&viewer, responses.next()).await?;
-                Some((told, responses))
+                let response = chat.reading_for(&viewer, responses.next()).await?;
+                Some((response, responses))
             }
         })
         .boxed()
     }
 }
 
-/// What was executed had passed validation.
-fn note(prepared: &Prepared, is_authenticated: bool, response: &Response) {
-    if !prepared.is_valid() && !is_refusal(response) {
-        prepared.passed(is_authenticated);
+/// Marks a document as valid if it was executed, because execution starts after validation.
+fn record_validity(prepared: &Prepared, is_authenticated: bool, response: &Response) {
+    if !prepared.is_valid() && !is_request_error(response) {
+        prepared.set_valid(is_authenticated);
     }
 }
 
-/// The schema, for documents that were not validated yet and for those that were.
+/// The schema twice: with validation, and without it for documents that have passed.
 #[derive(Clone)]
-pub(super) struct Schemas {
-    strict: ChatSchema,
-    swift: ChatSchema,
+struct Schemas {
+    validating: ChatSchema,
+    trusting: ChatSchema,
 }
 
 impl Schemas {
     fn new() -> Self {
         Self {
-            strict: schema(ValidationMode::Strict),
-            swift: schema(ValidationMode::Fast),
+            validating: schema(ValidationMode::Strict),
+            trusting: schema(ValidationMode::Fast),
         }
     }
 
-    pub(super) fn of(&self, prepared: &Prepared) -> &ChatSchema {
+    fn for_document(&self, prepared: &Prepared) -> &ChatSchema {
         if prepared.is_valid() {
-            &self.swift
+            &self.trusting
         } else {
-            &self.strict
+            &self.validating
         }
     }
 }

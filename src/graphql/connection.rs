@@ -1,10 +1,9 @@
 //! Relay connections: arguments to a page request, and a page to edges, once for all lists.
 
-use async_graphql::{Object, SimpleObject};
+use async_graphql::SimpleObject;
 
 use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
-use super::swift::SwiftList;
 use crate::model::{Direction, PageRequest};
 
 /// The four arguments that each connection takes.
@@ -82,13 +81,13 @@ pub(super) trait Edge: async_graphql::OutputType {
 }
 
 /// A page of a list.
-pub(super) struct Connection<E> {
+pub(super) struct RelayConnection<E> {
     pub(super) edges: Vec<E>,
     pub(super) has_previous: bool,
     pub(super) has_next: bool,
 }
 
-impl<E: Edge> Connection<E> {
+impl<E: Edge> RelayConnection<E> {
     pub(super) fn page_info(&self) -> PageInfo {
         PageInfo {
             has_next_page: self.has_next,
@@ -96,50 +95,5 @@ impl<E: Edge> Connection<E> {
             start_cursor: self.edges.first().map(|edge| edge.cursor().to_owned()),
             end_cursor: self.edges.last().map(|edge| edge.cursor().to_owned()),
         }
-    }
-}
-
-/// A page of messages, the newest first.
-#[Object(name = "MessageConnection")]
-impl Connection<super::types::MessageEdge> {
-    /// Edges of this page, the newest first.
-    async fn edges(&self) -> SwiftList<&super::types::MessageEdge> {
-        SwiftList(self.edges.iter().collect())
-    }
-
-    #[graphql(name = "pageInfo")]
-    /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
-    }
-}
-
-/// A page of participants, ordered by username (bytewise).
-#[Object(name = "ParticipantConnection")]
-impl Connection<super::types::ParticipantEdge> {
-    /// Edges of this page.
-    async fn edges(&self) -> &[super::types::ParticipantEdge] {
-        &self.edges
-    }
-
-    #[graphql(name = "pageInfo")]
-    /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
-    }
-}
-
-/// A page of receipts, ordered by username (bytewise).
-#[Object(name = "ReceiptConnection")]
-impl Connection<super::types::ReceiptEdge> {
-    /// Edges of this page.
-    async fn edges(&self) -> &[super::types::ReceiptEdge] {
-        &self.edges
-    }
-
-    #[graphql(name = "pageInfo")]
-    /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
     }
 }

@@ -1,4 +1,4 @@
-//! Cursors: the clustering key of a row, behind the name of its list, so that another list refuses it.
+//! CursorEncoder: the clustering key of a row, behind the name of its list, so that another list refuses it.
 //!
 //! They hold no state of a server or a driver: the same one works in both directions, on any server, on either store, for ever.
 
@@ -45,8 +45,8 @@ impl List<'_> {
     }
 
     /// For many cursors of this list.
-    pub(super) fn cursors(self) -> Cursors {
-        Cursors(self.prefix())
+    pub(super) fn cursors(self) -> CursorEncoder {
+        CursorEncoder(self.prefix())
     }
 
     fn decode(self, text: &str) -> Option<Vec<u8>> {
@@ -61,9 +61,9 @@ impl List<'_> {
 }
 
 /// Makes cursors of one list. What they all begin with is made once.
-pub(super) struct Cursors(Vec<u8>);
+pub(super) struct CursorEncoder(Vec<u8>);
 
-impl Cursors {
+impl CursorEncoder {
     pub(super) fn of(&self, key: &impl CursorKey) -> String {
         URL_SAFE_NO_PAD.encode([&self.0, key.to_key().as_slice()].concat())
     }

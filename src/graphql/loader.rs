@@ -22,11 +22,11 @@ const BATCH_MAX: usize = 100;
 /// How often a read lets others go first, so that they can join its batch.
 const YIELDS: usize = 2;
 
-type Read<K, V> = Box<dyn FnMut(Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>> + Send>;
+type ReadKeys<K, V> = Box<dyn FnMut(Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>> + Send>;
 
-struct Batch<K, V>(Read<K, V>);
+struct BatchRead<K, V>(ReadKeys<K, V>);
 
-impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for Batch<K, V> {
+impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for BatchRead<K, V> {
     /// Fills every key: one that is missing would be an error of the crate's own.
     async fn load(&mut self, keys: &[K]) -> HashMap<K, chat::Result<V>> {
         match (self.0)(keys.to_vec()).await {
@@ -43,27 +43,27 @@ impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for Bat
     }
 }
 
-type Batches<K, V> = dataloader::cached::Loader<K, chat::Result<V>, Batch<K, V>>;
+type BatchLoader<K, V> = dataloader::cached::Loader<K, chat::Result<V>, BatchRead<K, V>>;
 
-fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: Read<K, V>) -> Batches<K, V> {
-    Batches::new(Batch(read))
+fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: ReadKeys<K, V>) -> BatchLoader<K, V> {
+    BatchLoader::new(BatchRead(read))
         .with_max_batch_size(BATCH_MAX)
         .with_yield_count(YIELDS)
 }
 
 /// Reads what these keys name, for a viewer.
-type ReadFor<K, V> = fn(Chat, UserId, Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>>;
+type ReadForViewer<K, V> = fn(Chat, UserId, Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>>;
 
 /// One kind of read. What gathers its keys is made with the first of them: most requests ask for few kinds.
 pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone> {
     chat: Chat,
     viewer: UserId,
-    read: ReadFor<K, V>,
-    batches: OnceLock<Batches<K, V>>,
+    read: ReadForViewer<K, V>,
+    batches: OnceLock<BatchLoader<K, V>>,
 }
 
 impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> Loader<K, V> {
-    fn new(chat: &Chat, viewer: &UserId, read: ReadFor<K, V>) -> Self {
+    fn new(chat: &Chat, viewer: &UserId, read: ReadForViewer<K, V>) -> Self {
         Self {
             chat: chat.clone(),
             viewer: viewer.clone(),
@@ -72,7 +72,7 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
         }
     }
 
-    fn batches(&self) -> &Batches<K, V> {
+    fn batches(&self) -> &BatchLoader<K, V> {
         self.batches.get_or_init(|| {
             let (chat, viewer, read) = (self.chat.clone(), self.viewer.clone(), self.read);
             batches(Box::new(move |keys| {

@@ -1,63 +1,54 @@
-//! The translation between GraphQL and the chat. No rule lives here.
+//! Translation between GraphQL and the chat. No rule lives here.
 //!
-//! A document is prepared once (parsed, guarded, kept), then executed for a viewer; the first time under validation.
+//! A document is prepared once (`execution`: parsed, guarded, cached) and then executed for a viewer, the first time with validation.
+//! Resolvers (`query`, `mutation`, `subscription`, `types`) translate arguments and results. Equal subscriptions share the executions
+//! of their events (`fanout`).
 
 mod api;
-mod budget;
 mod connection;
-mod cost;
 mod cursor;
-mod document;
 mod error;
-mod free;
-mod guard;
+mod execution;
+mod fanout;
 mod id;
-mod introspection;
-mod lexer;
-mod literal;
 mod loader;
 mod mutation;
 mod query;
 mod scalar;
 mod scope;
-mod shared;
 mod subscription;
-mod subscription_root;
-mod swift;
 mod types;
-mod updates;
-mod variable;
 
 pub use api::Api;
-pub use budget::{ANSWER_BYTES_MAX, AnswerAccount, AnswerBudget, Exceeded, HeldBytes};
-pub use cost::Cost;
 pub use cursor::{CursorKey, List};
-pub use document::{Documents, Prepared, Ready, Refused, RefusedKind};
 pub use error::{Code, RETRY_AFTER_MS};
-pub use guard::DocumentBounds;
+pub use execution::{
+    ANSWER_BYTES_MAX, AnswerAccount, AnswerBudget, CoercedVariables, DocumentBounds, DocumentCache,
+    Exceeded, ExecutionLimits, HeldBytes, OperationCost, Prepared, RequestError, RequestErrorKind,
+    is_request_error,
+};
+pub use fanout::{EventResponse, SharedPayload, is_viewer_independent};
 pub use mutation::Mutation;
 pub use query::Query;
-pub use shared::{Payload, Told};
 pub use subscription::Subscription;
 
 use std::sync::Arc;
 
-use async_graphql::{Response, SDLExportOptions, Schema, ValidationMode, Value, Variables};
+use async_graphql::{Response, SDLExportOptions, Schema, ValidationMode, Variables};
 use futures_util::stream::BoxStream;
 
 use crate::model::UserId;
-use crate::rate::Pace;
 
-/// The schema that is served, and committed as `schema.graphql`.
+/// The schema that the server serves; `schema.graphql` is its text.
 pub type ChatSchema = Schema<Query, Mutation, Subscription>;
 
-/// Answers operations. Object safe, so that the doors know no schema.
+/// Executes operations. The trait is object safe, so that the server does not depend on the schema.
 #[async_trait::async_trait]
-pub trait Executor: Send + Sync + 'static {
-    /// The parsed, guarded, cached document, or why it is refused.
-    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, Refused>;
+pub trait OperationExecutor: Send + Sync + 'static {
+    /// Parses and checks a document, or takes it from the cache.
+    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, RequestError>;
 
-    /// Answers a query or a mutation. Where the text goes over the budget, the execution stops and the budget says so.
+    /// Executes a query or a mutation. If the text exceeds the budget, the execution stops and the budget records it.
     async fn execute(
         &self,
         prepared: &Prepared,
@@ -66,30 +57,21 @@ pub trait Executor: Send + Sync + 'static {
         budget: Arc<AnswerBudget>,
     ) -> Response;
 
-    /// A viewer has opened something that lasts: they are here until this is dropped.
-    fn arrive(&self, viewer: &UserId) -> Here;
+    /// Marks a viewer as online until the guard is dropped. The server calls it for each socket and stream.
+    fn arrive(&self, viewer: &UserId) -> OnlineGuard;
 
-    /// Opens a subscription, which is answered until the stream is dropped.
+    /// Opens a subscription. Dropping the stream closes it.
     async fn subscribe(
         &self,
         prepared: &Prepared,
         variables: Variables,
         viewer: Option<UserId>,
-        terms: Terms,
-    ) -> BoxStream<'static, Told>;
+        limits: ExecutionLimits,
+    ) -> BoxStream<'static, EventResponse>;
 }
 
-/// How much and how fast a subscription may answer.
-#[derive(Clone)]
-pub struct Terms {
-    /// The budget of one event: the reader rewinds it after each.
-    pub budget: Arc<AnswerBudget>,
-    /// The pace at which events are executed.
-    pub pace: Pace,
-}
-
-/// As long as it is held, a viewer is here.
-pub type Here = Box<dyn Send + Sync>;
+/// Keeps a viewer online while it is held.
+pub type OnlineGuard = Box<dyn Send + Sync>;
 
 fn schema(validation: ValidationMode) -> ChatSchema {
     Schema::build(Query, Mutation, Subscription)
@@ -98,18 +80,11 @@ fn schema(validation: ValidationMode) -> ChatSchema {
         .finish()
 }
 
-/// The schema in its text form.
+/// Text of the schema in GraphQL's schema definition language.
 pub fn sdl() -> String {
     let options = SDLExportOptions::new()
         .include_specified_by()
         .use_space_ident()
         .indent_width(2);
     schema(ValidationMode::Strict).sdl_with_options(options.prefer_single_line_descriptions())
-}
-
-/// True where nothing was executed: errors of execution have a path, those of a request have none.
-pub fn is_refusal(response: &Response) -> bool {
-    response.data == Value::Null
-        && !response.errors.is_empty()
-        && response.errors.iter().all(|error| error.path.is_empty())
 }

@@ -6,7 +6,7 @@ use super::connection::PageArguments;
 use super::cursor::List;
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::conversation_id;
-use super::scope::Scope;
+use super::scope::ViewerScope;
 use super::types::{Conversation, InboxEntryConnection, InboxFilter, InboxSummary, Node, User};
 
 /// Ids in one call of `nodes`.
@@ -23,7 +23,7 @@ impl Query {
         ctx: &Context<'_>,
         #[graphql(desc = "Global id of the object.")] id: ID,
     ) -> Nullable<Node> {
-        nullable(async { Node::load(&Scope::shared(ctx)?, &id).await }).await
+        nullable(async { Node::load(&ViewerScope::shared(ctx)?, &id).await }).await
     }
 
     /// Returns objects by their global ids, in order. Null for each id of which the viewer may see no object.
@@ -38,14 +38,14 @@ impl Query {
                 format!("at most {NODES_MAX} ids in one call"),
             ));
         }
-        let scope = Scope::shared(ctx)?;
+        let scope = ViewerScope::shared(ctx)?;
         let loads = ids.iter().map(|id| nullable(Node::load(&scope, id)));
         Ok(futures_util::future::join_all(loads).await)
     }
 
     /// The authenticated user.
     async fn viewer(&self, ctx: &Context<'_>) -> Result<User> {
-        let scope = Scope::shared(ctx)?;
+        let scope = ViewerScope::shared(ctx)?;
         let user = scope.viewer.clone();
         Ok(User::new(&scope, user))
     }
@@ -57,7 +57,7 @@ impl Query {
         #[graphql(desc = "Global id of the conversation.")] id: ID,
     ) -> Nullable<Conversation> {
         nullable(async {
-            let scope = Scope::shared(ctx)?;
+            let scope = ViewerScope::shared(ctx)?;
             match conversation_id(&id) {
                 Some(id) => Conversation::load(&scope, id).await,
                 None => Ok(None),
@@ -86,7 +86,7 @@ impl Query {
             InboxFilter,
         >,
     ) -> Result<InboxEntryConnection> {
-        let scope = Scope::shared(ctx)?;
+        let scope = ViewerScope::shared(ctx)?;
         let request = PageArguments {
             first,
             after,
@@ -105,7 +105,7 @@ impl Query {
 
     /// For the badge on the app: how many of the viewer's conversations have unread messages and are neither muted nor archived.
     async fn inbox_summary(&self, ctx: &Context<'_>) -> Result<InboxSummary> {
-        let scope = Scope::shared(ctx)?;
+        let scope = ViewerScope::shared(ctx)?;
         Ok(scope.chat.inbox_summary(&scope.viewer).await?.into())
     }
 }

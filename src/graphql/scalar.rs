@@ -1,9 +1,10 @@
 //! The scalars of the contract.
 
-use async_graphql::{InputValueError, InputValueResult, Scalar, ScalarType, Value};
+use async_graphql::indexmap::IndexMap;
+use async_graphql::{InputValueError, InputValueResult, Name, Scalar, ScalarType, Value};
 
-use super::swift::verbatim;
 use crate::model::Timestamp;
+use crate::model::metadata::RESERVED_KEY;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DateTime(pub(super) Timestamp);
@@ -58,6 +59,15 @@ impl ScalarType for Uuid {
     }
 }
 
+/// Wraps JSON text as a value: an object with the reserved key alone. `serde_json` and async-graphql's serialiser (feature `raw_value`)
+/// write the text as it is.
+pub(super) fn verbatim(text: String) -> Value {
+    Value::Object(IndexMap::from_iter([(
+        Name::new(RESERVED_KEY),
+        Value::String(text),
+    )]))
+}
+
 /// A JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Json(pub(super) String);
@@ -70,7 +80,7 @@ pub(super) struct Json(pub(super) String);
 impl ScalarType for Json {
     /// Keys stay in their order, and numbers are those that the library has read.
     fn parse(value: Value) -> InputValueResult<Self> {
-        Ok(Self(serde_json::to_string(&Literal(&value))?))
+        Ok(Self(serde_json::to_string(&PlainJson(&value))?))
     }
 
     fn to_value(&self) -> Value {
@@ -79,9 +89,9 @@ impl ScalarType for Json {
 }
 
 /// A value that is written key by key. The library's own way writes an object with one certain key as the text in it, see [`verbatim`].
-struct Literal<'a>(&'a Value);
+struct PlainJson<'a>(&'a Value);
 
-impl serde::Serialize for Literal<'_> {
+impl serde::Serialize for PlainJson<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Null => serializer.serialize_unit(),
@@ -90,11 +100,11 @@ impl serde::Serialize for Literal<'_> {
             Value::Boolean(is_true) => serializer.serialize_bool(*is_true),
             Value::Binary(bytes) => serializer.serialize_bytes(bytes),
             Value::Enum(name) => serializer.serialize_str(name),
-            Value::List(items) => serializer.collect_seq(items.iter().map(Literal)),
+            Value::List(items) => serializer.collect_seq(items.iter().map(PlainJson)),
             Value::Object(entries) => serializer.collect_map(
                 entries
                     .iter()
-                    .map(|(key, value)| (key.as_str(), Literal(value))),
+                    .map(|(key, value)| (key.as_str(), PlainJson(value))),
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! What a resolver works with: the chat, the viewer, and the reads of this request.
+//! Context of resolvers: the chat, the viewer, and the batched reads of one request.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -7,62 +7,46 @@ use std::sync::{Arc, OnceLock};
 use async_graphql::Context;
 use parking_lot::Mutex;
 
-use super::Terms;
-use super::budget::AnswerBudget;
 use super::error::{Error, Result};
+use super::execution::{AnswerBudget, ExecutionLimits};
 use super::loader::Loaders;
-use super::updates::Desk;
 use crate::chat::{self, Chat};
 use crate::model::{Message, UserId};
 use crate::rate::Pace;
 
-/// On behalf of whom a request is executed.
-pub(super) struct Session {
+/// Data of one request in the context of its execution.
+pub(super) struct ExecutionContext {
     chat: Chat,
     viewer: Option<UserId>,
-    scope: OnceLock<Scope>,
-    /// Bytes of the answer, or of the event that is executed now.
+    scope: OnceLock<ViewerScope>,
+    /// Byte budget of the answer, or of the current event.
     pub(super) budget: Arc<AnswerBudget>,
-    /// Where a stream that many may share is opened, or shown.
-    pub(super) desk: Option<Desk>,
-    /// At which the events of a subscription are executed.
+    /// Rate limit of the executions of a subscription's events.
     pub(super) pace: Pace,
 }
 
-impl Session {
-    pub(super) fn new(chat: Chat, viewer: Option<UserId>, terms: Terms) -> Self {
-        let Terms { budget, pace } = terms;
+impl ExecutionContext {
+    pub(super) fn new(chat: Chat, viewer: Option<UserId>, limits: ExecutionLimits) -> Self {
+        let ExecutionLimits { budget, pace } = limits;
         Self {
             chat,
             viewer,
             scope: OnceLock::new(),
             budget,
-            desk: None,
             pace,
         }
     }
 
-    /// The driver of the desk pays for its executions.
-    pub(super) fn at(
-        chat: Chat,
-        viewer: Option<UserId>,
-        budget: Arc<AnswerBudget>,
-        desk: Desk,
-    ) -> Self {
-        Self {
-            desk: Some(desk),
-            ..Self::new(
-                chat,
-                viewer,
-                Terms {
-                    budget,
-                    pace: Pace::free(),
-                },
-            )
-        }
+    /// The context of an execution without a pace of its own: its driver pays for each event.
+    pub(super) fn unpaced(chat: Chat, viewer: Option<UserId>, budget: Arc<AnswerBudget>) -> Self {
+        let limits = ExecutionLimits {
+            budget,
+            pace: Pace::free(),
+        };
+        Self::new(chat, viewer, limits)
     }
 
-    /// Charges text that the library holds until the answer is whole.
+    /// Charges text that async-graphql holds until the answer is complete.
     pub(super) fn charge(ctx: &Context<'_>, bytes: usize) -> Result<()> {
         ctx.data_unchecked::<Self>()
             .budget
@@ -75,34 +59,35 @@ impl Session {
     }
 }
 
-/// The chat, an authenticated viewer, and reads that are shared by all that has this scope.
+/// The chat, an authenticated viewer, and the reads that all resolvers of this scope share.
 ///
-/// One for a query, one for each mutation field (it must see what the one before it wrote), one for each event of a subscription.
+/// A query has one scope. Each mutation field has its own, as it must see the writes of the fields before it. Each event of a
+/// subscription has its own, so that no event shows a value that an earlier one has read.
 #[derive(Clone)]
-pub(super) struct Scope(Arc<Inner>);
+pub(super) struct ViewerScope(Arc<ScopeData>);
 
-pub(super) struct Inner {
+pub(super) struct ScopeData {
     pub(super) chat: Chat,
     pub(super) viewer: UserId,
     pub(super) loaders: Loaders,
-    withheld: Option<Withheld>,
+    withheld: Option<WithheldSenders>,
 }
 
-/// The senders whose own `clientKey` an execution for the plain viewer left out: these are not shown its bytes.
-type Withheld = Mutex<BTreeSet<UserId>>;
+/// Senders whose `clientKey` a shared execution left out. They do not receive its payload.
+type WithheldSenders = Mutex<BTreeSet<UserId>>;
 
-impl Scope {
+impl ViewerScope {
     pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
         Self::with(chat, viewer, None)
     }
 
-    /// The scope of an execution whose bytes many viewers share: nothing in it is shown to the viewer alone.
-    pub(super) fn plain(chat: &Chat, viewer: &UserId) -> Self {
-        Self::with(chat, viewer, Some(Withheld::default()))
+    /// The scope of an execution whose payload a group of viewers shares. It leaves out every `clientKey`.
+    pub(super) fn for_group(chat: &Chat, viewer: &UserId) -> Self {
+        Self::with(chat, viewer, Some(WithheldSenders::default()))
     }
 
-    fn with(chat: &Chat, viewer: &UserId, withheld: Option<Withheld>) -> Self {
-        Self(Arc::new(Inner {
+    fn with(chat: &Chat, viewer: &UserId, withheld: Option<WithheldSenders>) -> Self {
+        Self(Arc::new(ScopeData {
             chat: chat.clone(),
             viewer: viewer.clone(),
             loaders: Loaders::new(chat, viewer),
@@ -110,7 +95,7 @@ impl Scope {
         }))
     }
 
-    /// The key of a message's send, where the viewer may see it.
+    /// The idempotency key of a message's send, if the viewer may see it.
     pub(super) fn client_key<'a>(&self, message: &'a Message) -> Option<&'a str> {
         let Some(withheld) = &self.withheld else {
             return chat::client_key(&self.viewer, message);
@@ -121,9 +106,9 @@ impl Scope {
         None
     }
 
-    /// The senders whose `clientKey` was left out until now.
-    pub(super) fn withheld(&self) -> Box<[UserId]> {
-        let take = |withheld: &Withheld| std::mem::take(&mut *withheld.lock());
+    /// Takes the senders whose `clientKey` was left out so far.
+    pub(super) fn withheld_senders(&self) -> Box<[UserId]> {
+        let take = |withheld: &WithheldSenders| std::mem::take(&mut *withheld.lock());
         self.withheld
             .as_ref()
             .map(take)
@@ -132,9 +117,9 @@ impl Scope {
             .collect()
     }
 
-    /// The scope that all fields of a query share.
+    /// The scope that all fields of this query share.
     pub(super) fn shared(ctx: &Context<'_>) -> Result<Self> {
-        let session = ctx.data_unchecked::<Session>();
+        let session = ctx.data_unchecked::<ExecutionContext>();
         let viewer = session.viewer()?;
         Ok(session
             .scope
@@ -142,22 +127,22 @@ impl Scope {
             .clone())
     }
 
-    /// A scope that has read nothing yet.
+    /// A new scope of this request, without reads.
     pub(super) fn fresh(ctx: &Context<'_>) -> Result<Self> {
-        let session = ctx.data_unchecked::<Session>();
+        let session = ctx.data_unchecked::<ExecutionContext>();
         Ok(Self::new(&session.chat, session.viewer()?))
     }
 
-    /// The same viewer, with nothing read yet.
+    /// A new scope of the same viewer, without reads.
     pub(super) fn renewed(&self) -> Self {
         Self::new(&self.chat, &self.viewer)
     }
 }
 
-impl Deref for Scope {
-    type Target = Inner;
+impl Deref for ViewerScope {
+    type Target = ScopeData;
 
-    fn deref(&self) -> &Inner {
+    fn deref(&self) -> &ScopeData {
         &self.0
     }
 }

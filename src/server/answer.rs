@@ -11,7 +11,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use super::chunks::ChunkedText;
 pub(super) use crate::graphql::Code;
 use crate::graphql::{
-    AnswerBudget, Exceeded, HeldBytes, Payload, RETRY_AFTER_MS, Refused, RefusedKind, is_refusal,
+    AnswerBudget, Exceeded, HeldBytes, RETRY_AFTER_MS, RequestError, RequestErrorKind,
+    SharedPayload, is_request_error,
 };
 
 /// When to come back where all places are taken.
@@ -70,11 +71,11 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<RequestError> for Problem {
+    fn from(refused: RequestError) -> Self {
         let status = match refused.kind {
-            RefusedKind::Syntax | RefusedKind::Variables => StatusCode::BAD_REQUEST,
-            RefusedKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            RequestErrorKind::Syntax | RequestErrorKind::Variables => StatusCode::BAD_REQUEST,
+            RequestErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self {
             positions: refused.positions,
@@ -109,7 +110,7 @@ pub(super) enum Delivery {
 pub(super) enum EventText {
     Own(String),
     /// Without errors, and the same bytes as others get.
-    Shared(Payload),
+    Shared(SharedPayload),
 }
 
 impl EventText {
@@ -253,7 +254,7 @@ impl Answer {
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        let is_refusal = is_refusal(&response);
+        let is_refusal = is_request_error(&response);
         let Response {
             data,
             extensions: outer,

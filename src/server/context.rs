@@ -13,12 +13,12 @@ use super::metrics::ServerMetrics;
 use super::trusted_documents::TrustedDocuments;
 use crate::auth::Auth;
 use crate::clock::Clock;
-use crate::graphql::Executor;
+use crate::graphql::OperationExecutor;
 use crate::metrics::Metrics;
 
 /// Shared state of all request handlers.
 pub struct Server {
-    pub(super) executor: Arc<dyn Executor>,
+    pub(super) executor: Arc<dyn OperationExecutor>,
     pub(super) auth: Arc<Auth>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) bounds: ServerBounds,
@@ -35,7 +35,7 @@ pub struct Server {
 
 impl Server {
     pub fn new(
-        executor: Arc<dyn Executor>,
+        executor: Arc<dyn OperationExecutor>,
         auth: Arc<Auth>,
         clock: Arc<dyn Clock>,
         bounds: ServerBounds,

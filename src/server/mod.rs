@@ -1,7 +1,7 @@
 //! The server: GraphQL over HTTP and WebSocket, the pages, and the admin endpoints.
 //!
 //! No module here knows the schema. The server reads a request within its bounds, identifies the viewer, passes the
-//! operation to the [`Executor`](crate::graphql::Executor), and writes the answer.
+//! operation to the [`OperationExecutor`](crate::graphql::OperationExecutor), and writes the answer.
 
 pub mod admin;
 mod admission;

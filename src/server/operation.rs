@@ -25,7 +25,7 @@ use super::connection::ConnectionState;
 use super::context::Server;
 use super::metrics::{OpenSubscription, ServerMetrics};
 use crate::auth::{self, Identity};
-use crate::graphql::{AnswerBudget, Prepared, Ready, Terms, Told};
+use crate::graphql::{AnswerBudget, CoercedVariables, EventResponse, ExecutionLimits, Prepared};
 use crate::model::UserId;
 
 /// A name in the log is cut to so many characters: a client may choose it.
@@ -106,18 +106,18 @@ impl Server {
     pub(super) fn subscribe(
         &self,
         prepared: Prepared,
-        ready: Ready,
+        ready: CoercedVariables,
         caller: &Caller,
     ) -> SubscriptionDeliveries {
         let (executor, viewer) = (Arc::clone(&self.executor), caller.viewer.clone());
         let (account, budget) = (self.quotas.of(caller), self.quotas.event_budget());
-        let terms = Terms {
+        let limits = ExecutionLimits {
             budget: Arc::clone(&budget),
             pace: self.admission.pace(viewer.as_ref(), ready.cost),
         };
         let opening = async move {
             executor
-                .subscribe(&prepared, ready.variables, viewer, terms)
+                .subscribe(&prepared, ready.variables, viewer, limits)
                 .await
         };
         SubscriptionDeliveries {
@@ -140,13 +140,13 @@ pub(super) struct SubscriptionDeliveries {
 
 /// What opening it needs is given back when it is open.
 enum SubscriptionPhase {
-    Opening(BoxFuture<'static, BoxStream<'static, Told>>),
-    OpenSubscription(BoxStream<'static, Told>),
+    Opening(BoxFuture<'static, BoxStream<'static, EventResponse>>),
+    OpenSubscription(BoxStream<'static, EventResponse>),
     Over,
 }
 
 impl SubscriptionPhase {
-    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<EventResponse>> {
         if let Self::Opening(opening) = self {
             *self = Self::OpenSubscription(ready!(opening.poll_unpin(cx)));
         }
@@ -160,10 +160,10 @@ impl SubscriptionPhase {
 
 impl SubscriptionDeliveries {
     /// Makes the text of an event, and counts it.
-    fn delivery(&self, told: Told) -> Delivery {
+    fn delivery(&self, told: EventResponse) -> Delivery {
         let text = match told {
-            Told::Shared(payload) => EventText::Shared(payload),
-            Told::Own(response) => {
+            EventResponse::Shared(payload) => EventText::Shared(payload),
+            EventResponse::Own(response) => {
                 let answer = Answer::from(response);
                 if self.budget.exceeded().is_none() && answer.is_refusal() {
                     return Delivery::Refused(answer);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use wideroom::graphql::Executor as _;
+use wideroom::graphql::OperationExecutor as _;
 use wideroom::rate::{Buckets, Pace, Pacing, Rate};
 
 use crate::support::world::{Stream, World};

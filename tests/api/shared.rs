@@ -7,7 +7,7 @@ use async_graphql::parser::types::{
     BaseType, ServiceDocument, Type, TypeKind, TypeSystemDefinition,
 };
 use serde_json::{Value, json};
-use wideroom::graphql::Executor as _;
+use wideroom::graphql::{OperationExecutor as _, is_viewer_independent};
 
 use crate::support::world::{Actor, Stream, World, text};
 
@@ -114,8 +114,9 @@ fn documents(world: &World, root: &str, arguments: &str) -> Vec<(String, String)
                 format!("{part} {{ __typename {inner} }}")
             });
             let document = format!("{head}__typename {inner} }} }}");
-            let is_free = world.api.prepare(&document, None).unwrap().is_free();
-            if is_free && is_composite && seen.insert(behind.clone()) {
+            let is_independent =
+                is_viewer_independent(&world.api.prepare(&document, None).unwrap());
+            if is_independent && is_composite && seen.insert(behind.clone()) {
                 open.push_back((behind, [path.clone(), vec![field.clone()]].concat()));
             }
             found.push((format!("{kind}.{field}"), document));
@@ -267,7 +268,7 @@ async fn viewer_independent_fields_are_equal_for_every_viewer() {
                 told(&alice, &document, &variables, count).await,
                 told(&bob, &document, &variables, count).await,
             );
-            if world.api.prepare(&document, None).unwrap().is_free() {
+            if is_viewer_independent(&world.api.prepare(&document, None).unwrap()) {
                 // Bob sent a message with a key, which is shown to nobody else.
                 if field == "Message.clientKey" {
                     assert!(!has_key(&one) && has_key(&other), "{document}");
@@ -298,7 +299,7 @@ async fn viewer_independent_fields_are_equal_for_every_viewer() {
         let [one, other] = streams.each_mut().map(async |stream| stream.next().await);
         let (one, other) = (one.await, other.await);
         bob.data("mutation($c: ID!) { setTyping(input: {conversationId: $c, typing: false}) { __typename } }", json!({"c": c})).await;
-        if world.api.prepare(&document, None).unwrap().is_free() {
+        if is_viewer_independent(&world.api.prepare(&document, None).unwrap()) {
             assert_eq!(one, other, "{field}");
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use async_graphql::Variables;
-use wideroom::graphql::{Executor as _, RefusedKind};
+use wideroom::graphql::{OperationExecutor as _, RequestErrorKind};
 use wideroom::model::UserId;
 
 use crate::measure::Spread;
@@ -42,7 +42,7 @@ pub async fn measure(world: &World) {
                         "invalid"
                     }
                 }
-                Err(refused) if refused.kind == RefusedKind::Syntax => "unreadable",
+                Err(refused) if refused.kind == RequestErrorKind::Syntax => "unreadable",
                 Err(_) => "too much",
             };
             micros.push(start.elapsed().as_secs_f64() * 1e6);

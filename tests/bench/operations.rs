@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use wideroom::graphql::Told;
+use wideroom::graphql::EventResponse;
 use wideroom::model::{
     Body, Content, Event, Message, MessageId, MessageKind, Notice, OrderKey, Timestamp, Topic,
     UserId,
@@ -116,7 +116,7 @@ pub struct Client<'a> {
     middle: String,
     /// Messages for the reader's marker, ascending.
     to_read: Vec<String>,
-    updates: BoxStream<'static, Told>,
+    updates: BoxStream<'static, EventResponse>,
     serial: AtomicU64,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Client<'a> {
             .publish(&Topic::Conversation(conversation), Arc::new(notice));
         let told = self.updates.next().await.unwrap();
         assert!(
-            !matches!(&told, Told::Own(response) if !response.errors.is_empty()),
+            !matches!(&told, EventResponse::Own(response) if !response.errors.is_empty()),
             "{told:?}"
         );
         serde_json::to_string(&told).unwrap()

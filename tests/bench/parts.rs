@@ -8,7 +8,9 @@ use async_graphql::parser::parse_query;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
-use wideroom::graphql::{CursorKey as _, DocumentBounds, Documents, Executor as _, List, sdl};
+use wideroom::graphql::{
+    CursorKey as _, DocumentBounds, DocumentCache, List, OperationExecutor as _, sdl,
+};
 use wideroom::model::{ConversationId, Cut, MessageId, OrderKey, PageRequest, Timestamp};
 
 use crate::Size;
@@ -148,7 +150,7 @@ fn cursors(size: &Size) {
 }
 
 fn guard(size: &Size) {
-    let documents = Documents::new(DocumentBounds::default(), &sdl());
+    let documents = DocumentCache::new(DocumentBounds::default(), &sdl());
     let number = AtomicU64::new(0);
     // Each text is another one, so that no cache knows it.
     let text = || format!("{HISTORY}#{}", number.fetch_add(1, Ordering::Relaxed));

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
-use wideroom::graphql::{Api, DocumentBounds, Executor, Terms};
+use wideroom::graphql::{Api, DocumentBounds, ExecutionLimits, OperationExecutor};
 use wideroom::model::{
     Body, Content, Conversation, ConversationId, ConversationKind, GroupName, IdempotencyKey,
     Membership, Message, MessageId, MessageKind, Profile, Role, Timestamp, UserId,
@@ -216,9 +216,9 @@ impl World {
         viewer: &UserId,
         document: &str,
         variables: Value,
-    ) -> futures_util::stream::BoxStream<'static, wideroom::graphql::Told> {
+    ) -> futures_util::stream::BoxStream<'static, wideroom::graphql::EventResponse> {
         let prepared = self.api.prepare(document, None).unwrap();
-        let terms = Terms {
+        let limits = ExecutionLimits {
             budget: Arc::default(),
             pace: Pace::free(),
         };
@@ -227,7 +227,7 @@ impl World {
                 &prepared,
                 Variables::from_json(variables),
                 Some(viewer.clone()),
-                terms,
+                limits,
             )
             .await
     }

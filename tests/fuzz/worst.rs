@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use async_graphql::Variables;
-use wideroom::graphql::Executor as _;
+use wideroom::graphql::OperationExecutor as _;
 use wideroom::model::UserId;
 
 use crate::support::world::World;

@@ -10,7 +10,8 @@ use futures_util::stream::{self, BoxStream, Stream};
 use futures_util::{StreamExt, future};
 use tokio::sync::watch;
 use wideroom::graphql::{
-    self, AnswerBudget, DocumentBounds, Documents, Executor, Here, Prepared, Refused, Terms,
+    self, AnswerBudget, DocumentBounds, DocumentCache, ExecutionLimits, OnlineGuard,
+    OperationExecutor, Prepared, RequestError,
 };
 use wideroom::model::UserId;
 
@@ -19,13 +20,13 @@ type Alive = Arc<watch::Sender<usize>>;
 
 pub(super) struct TestApi {
     schema: Schema<Query, Mutation, Told>,
-    documents: Documents,
+    documents: DocumentCache,
 }
 
 impl TestApi {
     pub(super) fn new(alive: Alive) -> Self {
         let schema = Schema::build(Query, Mutation, Told).data(alive).finish();
-        let documents = Documents::new(DocumentBounds::default(), &schema.sdl());
+        let documents = DocumentCache::new(DocumentBounds::default(), &schema.sdl());
         Self { schema, documents }
     }
 
@@ -38,8 +39,8 @@ impl TestApi {
 }
 
 #[async_trait::async_trait]
-impl Executor for TestApi {
-    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, Refused> {
+impl OperationExecutor for TestApi {
+    fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, RequestError> {
         self.documents.prepare(query, operation_name)
     }
 
@@ -55,7 +56,7 @@ impl Executor for TestApi {
             .await
     }
 
-    fn arrive(&self, _: &UserId) -> Here {
+    fn arrive(&self, _: &UserId) -> OnlineGuard {
         Box::new(())
     }
 
@@ -64,11 +65,11 @@ impl Executor for TestApi {
         prepared: &Prepared,
         variables: Variables,
         viewer: Option<UserId>,
-        _: Terms,
-    ) -> BoxStream<'static, graphql::Told> {
+        _: ExecutionLimits,
+    ) -> BoxStream<'static, graphql::EventResponse> {
         self.schema
             .execute_stream(Self::request(prepared, variables, viewer))
-            .map(graphql::Told::Own)
+            .map(graphql::EventResponse::Own)
             .boxed()
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::SystemClock;
-use wideroom::graphql::{Api, DocumentBounds, Executor as _};
+use wideroom::graphql::{Api, DocumentBounds, OperationExecutor as _};
 use wideroom::model::UserId;
 use wideroom::store::cql::Cql;
 

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 use wideroom::bus::Bus;
 use wideroom::chat::{Bounds, Chat, RateBounds};
 use wideroom::clock::{Clock, SystemClock};
-use wideroom::graphql::{Api, DocumentBounds, Executor, Payload, Terms, Told};
+use wideroom::graphql::{
+    Api, DocumentBounds, EventResponse, ExecutionLimits, OperationExecutor, SharedPayload,
+};
 use wideroom::model::UserId;
 use wideroom::rate::Pace;
 use wideroom::store::Store;
@@ -40,7 +42,7 @@ pub(crate) struct Actor {
 pub(crate) struct Answer(pub(crate) Value);
 
 /// Stream of the payloads of one subscription.
-pub(crate) struct Stream(BoxStream<'static, Told>);
+pub(crate) struct Stream(BoxStream<'static, EventResponse>);
 
 impl World {
     pub(crate) async fn open() -> Self {
@@ -153,7 +155,7 @@ impl Actor {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_ne!(prepared.operation, OperationType::Subscription);
         let variables = prepared
-            .accept(Variables::from_json(variables))
+            .coerce(Variables::from_json(variables))
             .unwrap()
             .variables;
         let response = self
@@ -177,16 +179,16 @@ impl Actor {
         let prepared = self.api.prepare(document, None).unwrap();
         assert_eq!(prepared.operation, OperationType::Subscription);
         let variables = prepared
-            .accept(Variables::from_json(variables))
+            .coerce(Variables::from_json(variables))
             .unwrap()
             .variables;
         let (api, user) = (Arc::clone(&self.api), self.user.clone());
-        let terms = Terms {
+        let limits = ExecutionLimits {
             budget: Arc::default(),
             pace,
         };
         Stream(
-            async move { api.subscribe(&prepared, variables, user, terms).await }
+            async move { api.subscribe(&prepared, variables, user, limits).await }
                 .flatten_stream()
                 .boxed(),
         )
@@ -197,7 +199,7 @@ impl Actor {
         self.api
             .prepare(document, None)
             .unwrap()
-            .accept(Variables::from_json(variables))
+            .coerce(Variables::from_json(variables))
             .unwrap_err()
             .to_string()
     }
@@ -314,17 +316,17 @@ impl Stream {
         let told = told.expect("the stream ended");
         (
             Answer(serde_json::to_value(&told).unwrap()),
-            matches!(told, Told::Shared(_)),
+            matches!(told, EventResponse::Shared(_)),
         )
     }
 
     /// The bytes that come next, which are shared with others.
-    pub(crate) async fn payload(&mut self) -> Payload {
+    pub(crate) async fn payload(&mut self) -> SharedPayload {
         match tokio::time::timeout(PATIENCE, self.0.next())
             .await
             .expect("nothing came")
         {
-            Some(Told::Shared(payload)) => payload,
+            Some(EventResponse::Shared(payload)) => payload,
             other => panic!("{other:?} is shared with nobody"),
         }
     }

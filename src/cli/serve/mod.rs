@@ -22,7 +22,7 @@ use crate::cli::signals::{self, Stop};
 use crate::cli::{print, process, storage};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ADMIN_LISTEN, Config, PageChoice, StoreChoice};
-use crate::graphql::{Api, Executor};
+use crate::graphql::{Api, OperationExecutor};
 use crate::metrics::Metrics;
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
@@ -189,7 +189,7 @@ async fn bus(config: &Config) -> Result<Bus, Error> {
 }
 
 /// Reads the list of trusted documents. A list also holds old documents: one that the server would refuse is only logged.
-fn trusted(path: &Path, executor: &dyn Executor) -> Result<TrustedDocuments, Error> {
+fn trusted(path: &Path, executor: &dyn OperationExecutor) -> Result<TrustedDocuments, Error> {
     let trusted = TrustedDocuments::read(path).map_err(|source| Error::Trusted {
         path: path.to_owned(),
         source,

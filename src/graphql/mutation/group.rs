@@ -5,7 +5,7 @@ use async_graphql::{Context, ID, InputObject, SimpleObject};
 use super::{echo, entry_edge};
 use crate::graphql::error::{Error, Result};
 use crate::graphql::id::{GlobalId, conversation_of};
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{
     Conversation, InboxEntryEdge, Participant, ParticipantEdge, ParticipantRole,
 };
@@ -165,7 +165,7 @@ pub(super) async fn start_direct(
     ctx: &Context<'_>,
     input: StartDirectConversationInput,
 ) -> Result<Option<StartDirectConversationPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = scope
         .chat
@@ -184,7 +184,7 @@ pub(super) async fn create(
     ctx: &Context<'_>,
     input: CreateGroupConversationInput,
 ) -> Result<Option<CreateGroupConversationPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let key = input.idempotency_key.as_deref();
     let conversation = scope
@@ -204,7 +204,7 @@ pub(super) async fn rename(
     ctx: &Context<'_>,
     input: RenameConversationInput,
 ) -> Result<Option<RenameConversationPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope.chat.rename(&scope.viewer, id, &input.name).await?;
@@ -218,7 +218,7 @@ pub(super) async fn add(
     ctx: &Context<'_>,
     input: AddParticipantsInput,
 ) -> Result<Option<AddParticipantsPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let users = scope
@@ -245,7 +245,7 @@ pub(super) async fn remove(
     ctx: &Context<'_>,
     input: RemoveParticipantInput,
 ) -> Result<Option<RemoveParticipantPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let removed = scope
@@ -264,7 +264,7 @@ pub(super) async fn set_role(
     ctx: &Context<'_>,
     input: SetParticipantRoleInput,
 ) -> Result<Option<SetParticipantRolePayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     let user = scope
@@ -284,7 +284,7 @@ pub(super) async fn leave(
     ctx: &Context<'_>,
     input: LeaveConversationInput,
 ) -> Result<Option<LeaveConversationPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope.chat.leave(&scope.viewer, id).await?;
@@ -298,11 +298,15 @@ pub(super) async fn leave(
 }
 
 /// For the answer to what was done by now.
-async fn conversation(scope: &Scope, id: ConversationId) -> Result<Conversation> {
+async fn conversation(scope: &ViewerScope, id: ConversationId) -> Result<Conversation> {
     Conversation::of(scope, id).await.map_err(Error::once_done)
 }
 
-async fn participant(scope: &Scope, id: ConversationId, user: &UserId) -> Result<Participant> {
+async fn participant(
+    scope: &ViewerScope,
+    id: ConversationId,
+    user: &UserId,
+) -> Result<Participant> {
     let found = scope.chat.participant(&scope.viewer, id, user).await?;
     found
         .map(|participant| Participant::new(scope, participant))

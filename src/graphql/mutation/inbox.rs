@@ -6,7 +6,7 @@ use super::{echo, message_in};
 use crate::chat::EntrySettings;
 use crate::graphql::error::Result;
 use crate::graphql::id::conversation_of;
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::InboxEntry;
 
 /// Input of `updateInboxEntry`. Omitted fields stay unchanged.
@@ -57,7 +57,7 @@ pub(super) async fn mark_delivered(
     ctx: &Context<'_>,
     input: MarkDeliveredInput,
 ) -> Result<Option<MarkDeliveredPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = conversation_of(&input.conversation_id)?;
     let message = input
@@ -78,7 +78,7 @@ pub(super) async fn update_entry(
     ctx: &Context<'_>,
     input: UpdateInboxEntryInput,
 ) -> Result<Option<UpdateInboxEntryPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = conversation_of(&input.conversation_id)?;
     let settings = EntrySettings {

@@ -30,7 +30,7 @@ use self::typing::{SetTypingInput, SetTypingPayload};
 use super::error::{Error, Nullable, Result, nullable};
 use super::id::{conversation_of, message_id};
 use super::scalar::Json;
-use super::scope::Scope;
+use super::scope::ViewerScope;
 use super::types::{AttachmentInput, InboxEntry, InboxEntryEdge, Message, MessageEdge};
 use crate::chat::{Draft, DraftInput};
 use crate::model::{self, ConversationId, MessageId};
@@ -58,7 +58,7 @@ struct SendMessageInput {
 
 /// Payload of `sendMessage`: the message is stored.
 struct SendMessagePayload {
-    scope: Scope,
+    scope: ViewerScope,
     conversation: ConversationId,
     message: Arc<model::Message>,
     client_mutation_id: Option<String>,
@@ -239,7 +239,7 @@ impl Mutation {
         #[graphql(desc = "The message to send.")] input: SendMessageInput,
     ) -> Nullable<SendMessagePayload> {
         nullable(async {
-            let scope = Scope::fresh(ctx)?;
+            let scope = ViewerScope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
             let draft = DraftInput {
@@ -276,7 +276,7 @@ impl Mutation {
         #[graphql(desc = "The message and its new body.")] input: EditMessageInput,
     ) -> Nullable<EditMessagePayload> {
         nullable(async {
-            let scope = Scope::fresh(ctx)?;
+            let scope = ViewerScope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
             let (conversation, id) =
                 message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
@@ -299,7 +299,7 @@ impl Mutation {
         #[graphql(desc = "The message to delete.")] input: DeleteMessageInput,
     ) -> Nullable<DeleteMessagePayload> {
         nullable(async {
-            let scope = Scope::fresh(ctx)?;
+            let scope = ViewerScope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
             let (conversation, id) =
                 message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
@@ -337,7 +337,7 @@ impl Mutation {
         #[graphql(desc = "Input of `markRead`.")] input: MarkReadInput,
     ) -> Nullable<MarkReadPayload> {
         nullable(async {
-            let scope = Scope::fresh(ctx)?;
+            let scope = ViewerScope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
             let message = input
@@ -363,7 +363,7 @@ impl Mutation {
         #[graphql(desc = "Input of `markUnread`.")] input: MarkUnreadInput,
     ) -> Nullable<MarkUnreadPayload> {
         nullable(async {
-            let scope = Scope::fresh(ctx)?;
+            let scope = ViewerScope::fresh(ctx)?;
             let client_mutation_id = echo(input.client_mutation_id)?;
             let conversation = conversation_of(&input.conversation_id)?;
             let message = message_in(conversation, &input.message_id)?;
@@ -436,7 +436,7 @@ fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
 }
 
 /// For the answer to what was done by now.
-async fn entry_edge(scope: &Scope, conversation: ConversationId) -> Result<InboxEntryEdge> {
+async fn entry_edge(scope: &ViewerScope, conversation: ConversationId) -> Result<InboxEntryEdge> {
     let edge = InboxEntryEdge::load(scope, conversation).await;
     edge.and_then(|edge| edge.ok_or_else(|| Error::not_found("the conversation")))
         .map_err(Error::once_done)

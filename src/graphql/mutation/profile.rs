@@ -7,7 +7,7 @@ use async_graphql::{Context, InputObject, MaybeUndefined, Name, SimpleObject, Va
 use super::echo;
 use crate::chat::ProfileInput;
 use crate::graphql::error::Result;
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::User;
 
 /// Input of `updateProfile`. Omitted fields stay unchanged; null clears a field.
@@ -34,7 +34,7 @@ pub(super) async fn update_profile(
     ctx: &Context<'_>,
     input: UpdateProfileInput,
 ) -> Result<Option<UpdateProfilePayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let profile = ProfileInput {
         display_name: given(ctx, "displayName", input.display_name),

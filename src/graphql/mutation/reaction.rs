@@ -7,7 +7,7 @@ use async_graphql::{Context, ID, InputObject, SimpleObject};
 use super::echo;
 use crate::graphql::error::{Error, Result};
 use crate::graphql::id::message_id;
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::Message;
 use crate::model;
 
@@ -55,7 +55,7 @@ pub(super) async fn add(
     ctx: &Context<'_>,
     input: AddReactionInput,
 ) -> Result<Option<AddReactionPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let message = react(&scope, &input.message_id, &input.emoji, true).await?;
     Ok(Some(AddReactionPayload {
@@ -68,7 +68,7 @@ pub(super) async fn remove(
     ctx: &Context<'_>,
     input: RemoveReactionInput,
 ) -> Result<Option<RemoveReactionPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let message = react(&scope, &input.message_id, &input.emoji, false).await?;
     Ok(Some(RemoveReactionPayload {
@@ -78,7 +78,7 @@ pub(super) async fn remove(
 }
 
 async fn react(
-    scope: &Scope,
+    scope: &ViewerScope,
     message: &ID,
     emoji: &str,
     is_on: bool,

@@ -5,7 +5,7 @@ use async_graphql::{Context, ID, InputObject, SimpleObject};
 use super::echo;
 use crate::graphql::error::Result;
 use crate::graphql::id::conversation_of;
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::Conversation;
 
 /// Input of `setTyping`.
@@ -32,7 +32,7 @@ pub(super) async fn set_typing(
     ctx: &Context<'_>,
     input: SetTypingInput,
 ) -> Result<Option<SetTypingPayload>> {
-    let scope = Scope::fresh(ctx)?;
+    let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
     scope

@@ -6,27 +6,30 @@ use async_graphql::parser::types::Field;
 use async_graphql::resolver_utils::enum_value;
 use async_graphql::{ID, Object, SimpleObject};
 
+use super::sync_fields::{JsonText, SyncFields};
 use super::{
     ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole, User,
     message::message_edge_by, missing,
 };
 use crate::chat::HistoryRequest;
-use crate::graphql::connection::{Connection, Edge, PageArguments};
+use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
 use crate::graphql::scalar::{DateTime, Uuid};
-use crate::graphql::scope::Scope;
-use crate::graphql::swift::{JsonText, Plain};
+use crate::graphql::scope::ViewerScope;
 use crate::model::{self, ConversationId, OrderKey};
 
 pub(in crate::graphql) struct Conversation {
-    scope: Scope,
+    scope: ViewerScope,
     conversation: Arc<model::Conversation>,
 }
 
 impl Conversation {
-    pub(in crate::graphql) fn new(scope: &Scope, conversation: Arc<model::Conversation>) -> Self {
+    pub(in crate::graphql) fn new(
+        scope: &ViewerScope,
+        conversation: Arc<model::Conversation>,
+    ) -> Self {
         Self {
             scope: scope.clone(),
             conversation,
@@ -34,7 +37,7 @@ impl Conversation {
     }
 
     pub(in crate::graphql) async fn load(
-        scope: &Scope,
+        scope: &ViewerScope,
         id: ConversationId,
     ) -> Result<Option<Self>> {
         Ok(scope
@@ -46,17 +49,17 @@ impl Conversation {
     }
 
     /// One that the viewer is known to take part in.
-    pub(in crate::graphql) async fn of(scope: &Scope, id: ConversationId) -> Result<Self> {
+    pub(in crate::graphql) async fn of(scope: &ViewerScope, id: ConversationId) -> Result<Self> {
         Self::load(scope, id)
             .await?
             .ok_or_else(|| missing("the conversation"))
     }
 }
 
-impl Plain for Conversation {
+impl SyncFields for Conversation {
     const TYPES: &'static [&'static str] = &["Conversation", "Node"];
 
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let conversation = &*self.conversation;
         match field.name.node.as_str() {
             "id" => json.put(GlobalId::Conversation(conversation.id).encode()),
@@ -132,7 +135,7 @@ impl Conversation {
         #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")]
         last: Option<i32>,
         #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
-    ) -> Result<Connection<ParticipantEdge>> {
+    ) -> Result<RelayConnection<ParticipantEdge>> {
         let arguments = PageArguments {
             first,
             after,
@@ -146,7 +149,7 @@ impl Conversation {
             .participants(self.conversation.id, &request)
             .await?;
         let page = page.map(|participant| ParticipantEdge::new(&self.scope, participant));
-        Ok(Connection {
+        Ok(RelayConnection {
             edges: page.items,
             has_previous: page.has_previous,
             has_next: page.has_next,
@@ -191,7 +194,7 @@ impl Conversation {
             desc = "Id of the message to centre the page on. It excludes cursors, `from` and `until`."
         )]
         around: Option<ID>,
-    ) -> Result<Connection<MessageEdge>> {
+    ) -> Result<RelayConnection<MessageEdge>> {
         let arguments = PageArguments {
             first,
             after,
@@ -225,7 +228,7 @@ impl Conversation {
             .await?;
         let cursors = List::Messages(self.conversation.id).cursors();
         let page = page.map(|message| message_edge_by(&cursors, &self.scope, message));
-        Ok(Connection {
+        Ok(RelayConnection {
             edges: page.items,
             has_previous: page.has_previous,
             has_next: page.has_next,
@@ -277,12 +280,12 @@ impl Conversation {
 }
 
 pub(in crate::graphql) struct Participant {
-    scope: Scope,
+    scope: ViewerScope,
     participant: model::Participant,
 }
 
 impl Participant {
-    pub(in crate::graphql) fn new(scope: &Scope, participant: model::Participant) -> Self {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
         Self {
             scope: scope.clone(),
             participant,
@@ -359,7 +362,7 @@ pub(in crate::graphql) struct ParticipantEdge {
 }
 
 impl ParticipantEdge {
-    pub(in crate::graphql) fn new(scope: &Scope, participant: model::Participant) -> Self {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
         let cursor = participant
             .user
             .encode(List::Participants(participant.conversation));
@@ -373,5 +376,20 @@ impl ParticipantEdge {
 impl Edge for ParticipantEdge {
     fn cursor(&self) -> &str {
         &self.cursor
+    }
+}
+
+/// A page of participants, ordered by username (bytewise).
+#[Object(name = "ParticipantConnection")]
+impl RelayConnection<ParticipantEdge> {
+    /// Edges of this page.
+    async fn edges(&self) -> &[ParticipantEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Position of this page in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
     }
 }

@@ -6,6 +6,7 @@ use async_graphql::parser::types::Field;
 use async_graphql::{Context, ID, InputObject, Lookahead, Object, SimpleObject};
 use futures_util::future::{join, try_join};
 
+use super::sync_fields::{JsonText, SyncFields, SyncList};
 use super::{Conversation, ConversationKind, Message};
 use crate::chat;
 use crate::graphql::connection::PageInfo;
@@ -13,12 +14,11 @@ use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::DateTime;
-use crate::graphql::scope::Scope;
-use crate::graphql::swift::{JsonText, Plain, SwiftList};
+use crate::graphql::scope::ViewerScope;
 use crate::model::{self, ConversationId, InboxRow, OrderKey, Unread};
 
 pub(in crate::graphql) struct InboxEntry {
-    scope: Scope,
+    scope: ViewerScope,
     row: InboxRow,
     read: ReadBefore,
 }
@@ -32,7 +32,7 @@ struct ReadBefore {
 }
 
 impl InboxEntry {
-    pub(in crate::graphql) fn new(scope: &Scope, row: InboxRow) -> Self {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, row: InboxRow) -> Self {
         Self {
             scope: scope.clone(),
             row,
@@ -41,7 +41,7 @@ impl InboxEntry {
     }
 
     pub(in crate::graphql) async fn load(
-        scope: &Scope,
+        scope: &ViewerScope,
         conversation: ConversationId,
     ) -> Result<Option<Self>> {
         Ok(row(scope, conversation)
@@ -67,7 +67,7 @@ impl InboxEntry {
 }
 
 /// The viewer's own row, of a conversation that they may see.
-async fn row(scope: &Scope, conversation: ConversationId) -> Result<Option<InboxRow>> {
+async fn row(scope: &ViewerScope, conversation: ConversationId) -> Result<Option<InboxRow>> {
     let loaders = &scope.loaders;
     let (row, conversation) = try_join(
         loaders.entries.load(conversation),
@@ -161,10 +161,10 @@ fn count_of(unread: Unread) -> i32 {
     i32::try_from(unread.count).unwrap_or(i32::MAX)
 }
 
-impl Plain for InboxEntry {
+impl SyncFields for InboxEntry {
     const TYPES: &'static [&'static str] = &["InboxEntry", "Node"];
 
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let Self { scope, row, read } = self;
         match field.name.node.as_str() {
             "id" => json.put(GlobalId::InboxEntry(row.conversation, scope.viewer.clone()).encode()),
@@ -200,10 +200,10 @@ pub(in crate::graphql) struct InboxEntryEdge {
     node: InboxEntry,
 }
 
-impl Plain for InboxEntryEdge {
+impl SyncFields for InboxEntryEdge {
     const TYPES: &'static [&'static str] = &["InboxEntryEdge"];
 
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         match field.name.node.as_str() {
             "cursor" => json.put(&self.cursor),
             "node" => json.object(&self.node, field),
@@ -213,7 +213,7 @@ impl Plain for InboxEntryEdge {
 }
 
 impl InboxEntryEdge {
-    pub(in crate::graphql) fn new(scope: &Scope, row: InboxRow) -> Self {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, row: InboxRow) -> Self {
         Self {
             cursor: row.key().encode(List::Inbox(&scope.viewer)),
             node: InboxEntry::new(scope, row),
@@ -221,7 +221,7 @@ impl InboxEntryEdge {
     }
 
     pub(in crate::graphql) async fn load(
-        scope: &Scope,
+        scope: &ViewerScope,
         conversation: ConversationId,
     ) -> Result<Option<Self>> {
         Ok(row(scope, conversation)
@@ -232,7 +232,7 @@ impl InboxEntryEdge {
 
 /// A page of the viewer's conversations, the most recently active first.
 pub(in crate::graphql) struct InboxEntryConnection {
-    scope: Scope,
+    scope: ViewerScope,
     page: chat::InboxPage,
     /// Taken before the page was read, so that what changes meanwhile comes with the updates.
     updates_position: OrderKey,
@@ -240,7 +240,7 @@ pub(in crate::graphql) struct InboxEntryConnection {
 
 impl InboxEntryConnection {
     pub(in crate::graphql) fn new(
-        scope: &Scope,
+        scope: &ViewerScope,
         page: chat::InboxPage,
         updates_position: OrderKey,
     ) -> Self {
@@ -301,14 +301,14 @@ impl InboxEntryConnection {
 #[Object]
 impl InboxEntryConnection {
     /// Edges of this page. A filtered page may be short or empty while `hasNextPage` is true: continue from `endCursor`.
-    async fn edges(&self, ctx: &Context<'_>) -> SwiftList<InboxEntryEdge> {
+    async fn edges(&self, ctx: &Context<'_>) -> SyncList<InboxEntryEdge> {
         let entries = self.read_for(&ctx.look_ahead().field("node")).await;
         let cursors = List::Inbox(&self.scope.viewer).cursors();
         let edge = |node: InboxEntry| InboxEntryEdge {
             cursor: cursors.of(&node.row.key()),
             node,
         };
-        SwiftList(entries.into_iter().map(edge).collect())
+        SyncList(entries.into_iter().map(edge).collect())
     }
 
     /// Position of this page in its list.

@@ -10,24 +10,24 @@ use serde_json::value::RawValue;
 
 use super::reaction::{self, Reaction};
 use super::receipt::{self, DeliveryStatus, ReceiptEdge};
+use super::sync_fields::{JsonText, SyncFields, SyncList, SyncObject};
 use super::{Conversation, MessageKind, User};
 use crate::chat::AttachmentDraft;
-use crate::graphql::connection::{Connection, Edge, PageArguments};
-use crate::graphql::cursor::{Cursors, List};
+use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
+use crate::graphql::cursor::{CursorEncoder, List};
 use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::{DateTime, Json, Uuid};
-use crate::graphql::scope::{Scope, Session};
-use crate::graphql::swift::{JsonText, Plain, Swift};
+use crate::graphql::scope::{ExecutionContext, ViewerScope};
 use crate::model::{self, ConversationId, MessageId, OrderKey};
 
 pub(in crate::graphql) struct Message {
-    scope: Scope,
+    scope: ViewerScope,
     message: Arc<model::Message>,
 }
 
 impl Message {
-    pub(in crate::graphql) fn new(scope: &Scope, message: Arc<model::Message>) -> Self {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, message: Arc<model::Message>) -> Self {
         Self {
             scope: scope.clone(),
             message,
@@ -36,7 +36,7 @@ impl Message {
 
     /// Loads a message if the viewer may see it. All loads of one request share one check of the membership.
     pub(in crate::graphql) async fn load(
-        scope: &Scope,
+        scope: &ViewerScope,
         conversation: ConversationId,
         id: MessageId,
     ) -> Result<Option<Self>> {
@@ -51,7 +51,7 @@ impl Message {
 
     /// The newest one at or before a place; none before the first.
     pub(in crate::graphql) async fn at(
-        scope: &Scope,
+        scope: &ViewerScope,
         conversation: ConversationId,
         place: OrderKey,
     ) -> Result<Option<Self>> {
@@ -102,7 +102,7 @@ impl Message {
             .content
             .as_ref()
             .map(|content| content.body.as_str());
-        Session::charge(ctx, body.map_or(0, str::len))?;
+        ExecutionContext::charge(ctx, body.map_or(0, str::len))?;
         Ok(body)
     }
 
@@ -115,7 +115,7 @@ impl Message {
             .flat_map(|content| &content.attachments)
             .map(Attachment)
             .collect();
-        Session::charge(
+        ExecutionContext::charge(
             ctx,
             attachments
                 .iter()
@@ -185,7 +185,7 @@ impl Message {
         #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")]
         last: Option<i32>,
         #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
-    ) -> Result<Connection<ReceiptEdge>> {
+    ) -> Result<RelayConnection<ReceiptEdge>> {
         receipt::receipts(
             &self.scope,
             &self.message,
@@ -205,10 +205,10 @@ fn metadata(message: &model::Message) -> Option<&RawValue> {
     message.content.as_ref()?.metadata.as_ref()?.json().ok()
 }
 
-impl Plain for Message {
+impl SyncFields for Message {
     const TYPES: &'static [&'static str] = &["Message", "Node"];
 
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         let message = &*self.message;
         match field.name.node.as_str() {
             "id" => json.put(GlobalId::Message(message.conversation, message.id).encode()),
@@ -310,13 +310,13 @@ pub(in crate::graphql) struct MessageEdge {
     /// Cursor for `after` and `before` of `Conversation.messages`, and for `after` of `messageAdded`.
     cursor: String,
     /// The message.
-    node: Swift<Message>,
+    node: SyncObject<Message>,
 }
 
-impl Plain for MessageEdge {
+impl SyncFields for MessageEdge {
     const TYPES: &'static [&'static str] = &["MessageEdge"];
 
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         match field.name.node.as_str() {
             "cursor" => json.put(&self.cursor),
             "node" => json.object(&self.node.0, field),
@@ -331,7 +331,10 @@ impl Edge for MessageEdge {
     }
 }
 
-pub(in crate::graphql) fn message_edge(scope: &Scope, message: Arc<model::Message>) -> MessageEdge {
+pub(in crate::graphql) fn message_edge(
+    scope: &ViewerScope,
+    message: Arc<model::Message>,
+) -> MessageEdge {
     message_edge_by(
         &List::Messages(message.conversation).cursors(),
         scope,
@@ -341,12 +344,27 @@ pub(in crate::graphql) fn message_edge(scope: &Scope, message: Arc<model::Messag
 
 /// The same, where many are made.
 pub(super) fn message_edge_by(
-    cursors: &Cursors,
-    scope: &Scope,
+    cursors: &CursorEncoder,
+    scope: &ViewerScope,
     message: Arc<model::Message>,
 ) -> MessageEdge {
     MessageEdge {
         cursor: cursors.of(&message.id.order_key()),
-        node: Swift(Message::new(scope, message)),
+        node: SyncObject(Message::new(scope, message)),
+    }
+}
+
+/// A page of messages, the newest first.
+#[Object(name = "MessageConnection")]
+impl RelayConnection<MessageEdge> {
+    /// Edges of this page, the newest first.
+    async fn edges(&self) -> SyncList<&MessageEdge> {
+        SyncList(self.edges.iter().collect())
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Position of this page in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
     }
 }

@@ -5,6 +5,7 @@ mod inbox;
 mod message;
 mod reaction;
 mod receipt;
+mod sync_fields;
 mod user;
 
 use async_graphql::{Enum, ID, Interface};
@@ -14,12 +15,11 @@ pub(super) use inbox::{
     InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary,
 };
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge};
-pub(super) use receipt::ReceiptEdge;
 pub(super) use user::{Presence, User};
 
 use super::error::{Error, Result};
 use super::id::GlobalId;
-use super::scope::Scope;
+use super::scope::ViewerScope;
 use crate::model;
 
 /// An object with a global id.
@@ -39,7 +39,7 @@ pub(super) enum Node {
 
 impl Node {
     /// Object of a global id, if the viewer may see it.
-    pub(super) async fn load(scope: &Scope, id: &str) -> Result<Option<Self>> {
+    pub(super) async fn load(scope: &ViewerScope, id: &str) -> Result<Option<Self>> {
         let Some(id) = GlobalId::decode(id) else {
             return Ok(None);
         };

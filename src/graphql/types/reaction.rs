@@ -7,11 +7,11 @@ use async_graphql::Object;
 use super::User;
 use crate::graphql::connection::PageArguments;
 use crate::graphql::error::Result;
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::ViewerScope;
 use crate::model;
 
 pub(in crate::graphql) struct Reaction {
-    scope: Scope,
+    scope: ViewerScope,
     all: Arc<[model::Reaction]>,
     place: usize,
 }
@@ -65,7 +65,10 @@ impl Reaction {
     }
 }
 
-pub(super) async fn reactions(scope: &Scope, message: &model::Message) -> Result<Vec<Reaction>> {
+pub(super) async fn reactions(
+    scope: &ViewerScope,
+    message: &model::Message,
+) -> Result<Vec<Reaction>> {
     // Most messages have none, and that costs no read.
     if !message.has_reactions || message.deleted_at.is_some() {
         return Ok(Vec::new());

@@ -1,12 +1,12 @@
 //! Receipts: how far a message has come.
 
-use async_graphql::{Enum, SimpleObject};
+use async_graphql::{Enum, Object, SimpleObject};
 
 use super::User;
-use crate::graphql::connection::{Connection, Edge, PageArguments};
+use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
 use crate::graphql::cursor::{CursorKey, List};
 use crate::graphql::error::Result;
-use crate::graphql::scope::Scope;
+use crate::graphql::scope::ViewerScope;
 use crate::model;
 
 /// Delivery status of a message.
@@ -47,7 +47,7 @@ impl Edge for ReceiptEdge {
 
 /// The least advanced state over those whom the message was sent to.
 pub(super) async fn status(
-    scope: &Scope,
+    scope: &ViewerScope,
     message: &model::Message,
 ) -> Result<Option<DeliveryStatus>> {
     let participants = scope
@@ -62,10 +62,10 @@ pub(super) async fn status(
 }
 
 pub(super) async fn receipts(
-    scope: &Scope,
+    scope: &ViewerScope,
     message: &model::Message,
     arguments: &PageArguments,
-) -> Result<Connection<ReceiptEdge>> {
+) -> Result<RelayConnection<ReceiptEdge>> {
     let list = List::Receipts(message.conversation, message.id);
     let page = scope
         .chat
@@ -78,9 +78,24 @@ pub(super) async fn receipts(
             user: User::new(scope, participant.user),
         },
     });
-    Ok(Connection {
+    Ok(RelayConnection {
         edges: page.items,
         has_previous: page.has_previous,
         has_next: page.has_next,
     })
+}
+
+/// A page of receipts, ordered by username (bytewise).
+#[Object(name = "ReceiptConnection")]
+impl RelayConnection<ReceiptEdge> {
+    /// Edges of this page.
+    async fn edges(&self) -> &[ReceiptEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Position of this page in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
+    }
 }

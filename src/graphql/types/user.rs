@@ -3,11 +3,11 @@
 use async_graphql::parser::types::Field;
 use async_graphql::{ID, Object, SimpleObject};
 
+use super::sync_fields::{JsonText, SyncFields};
 use crate::graphql::error::{Nullable, nullable};
 use crate::graphql::id::GlobalId;
 use crate::graphql::scalar::DateTime;
-use crate::graphql::scope::Scope;
-use crate::graphql::swift::{JsonText, Plain};
+use crate::graphql::scope::ViewerScope;
 use crate::model::{self, UserId};
 
 /// Presence of a user.
@@ -29,12 +29,12 @@ impl From<model::Presence> for Presence {
 }
 
 pub(in crate::graphql) struct User {
-    scope: Scope,
+    scope: ViewerScope,
     user: UserId,
 }
 
 impl User {
-    pub(in crate::graphql) fn new(scope: &Scope, user: UserId) -> Self {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, user: UserId) -> Self {
         Self {
             scope: scope.clone(),
             user,
@@ -98,10 +98,10 @@ impl User {
     }
 }
 
-impl Plain for User {
+impl SyncFields for User {
     const TYPES: &'static [&'static str] = &["User", "Node"];
 
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
         match field.name.node.as_str() {
             "id" => json.put(GlobalId::User(self.user.clone()).encode()),
             "username" => json.put(self.user.as_str()),

@@ -24,7 +24,7 @@ pub(crate) use self::concurrency::ConcurrencyPermit;
 pub(crate) use self::networks::AddressPermit;
 pub use self::networks::NetworkFactors;
 use self::networks::{AddressBuckets, AddressConcurrency};
-use crate::graphql::Cost;
+use crate::graphql::OperationCost;
 use crate::metrics::{IntCounterVec, Metrics};
 use crate::model::UserId;
 use crate::rate::{Buckets, Pace, Pacing, Rate, TooFast};
@@ -155,7 +155,7 @@ impl Admission {
         &self,
         caller: &Caller,
         operation: OperationType,
-        cost: Cost,
+        cost: OperationCost,
     ) -> Result<(), Problem> {
         if !self.bounds.is_on {
             return Ok(());
@@ -187,7 +187,7 @@ impl Admission {
     }
 
     /// The pace at which the events of a subscription are executed, where nobody executes them for its user.
-    pub(crate) fn pace(&self, viewer: Option<&UserId>, cost: Cost) -> Pace {
+    pub(crate) fn pace(&self, viewer: Option<&UserId>, cost: OperationCost) -> Pace {
         match viewer {
             Some(viewer) if self.bounds.is_on => self.queries.pace(viewer, price(cost)),
             Some(_) | None => Pace::free(),
@@ -272,7 +272,7 @@ impl Admission {
 }
 
 /// Tokens of an operation, or of one execution of a subscription event.
-fn price(cost: Cost) -> u32 {
+fn price(cost: OperationCost) -> u32 {
     u32::try_from(1 + cost.fields / FIELDS_A_TOKEN).unwrap_or(u32::MAX)
 }
 

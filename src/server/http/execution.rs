@@ -133,7 +133,7 @@ pub(super) async fn execute(
     };
     line.operation(&prepared);
     let format = stream_format(prepared.operation, &context)?;
-    let ready = match prepared.accept(request.variables(server.bounds.variables_bytes)?) {
+    let ready = match prepared.coerce(request.variables(server.bounds.variables_bytes)?) {
         Ok(accepted) => accepted,
         Err(reason) => return refused(reason.into()),
     };

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::stream_format::StreamFormat;
-use crate::graphql::{Here, Prepared, Ready};
+use crate::graphql::{CoercedVariables, OnlineGuard, Prepared};
 use crate::model::{Timestamp, UserId};
 use crate::server::admission::{Caller, ConcurrencyPermit};
 use crate::server::answer::{Code, Delivery, Problem};
@@ -29,7 +29,7 @@ pub(super) struct SubscriptionResponse {
     expiry: Option<TokenExpiry>,
     _server_permit: OwnedSemaphorePermit,
     _user_permit: Option<ConcurrencyPermit<UserId>>,
-    _here: Option<Here>,
+    _here: Option<OnlineGuard>,
 }
 
 impl SubscriptionResponse {
@@ -38,7 +38,7 @@ impl SubscriptionResponse {
         server: &Arc<Server>,
         format: StreamFormat,
         prepared: Prepared,
-        ready: Ready,
+        ready: CoercedVariables,
         caller: &Caller,
         expires_at: Option<Timestamp>,
     ) -> Result<Self, Problem> {

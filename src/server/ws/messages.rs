@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::protocol::{self, Close, Incoming, Outgoing};
 use super::send_queue::HeldBudget;
 use super::socket::{Socket, SocketEnd, SocketSession};
-use crate::graphql::{AnswerBudget, Prepared, Ready};
+use crate::graphql::{AnswerBudget, CoercedVariables, Prepared};
 use crate::server::admission::Caller;
 use crate::server::answer::{Answer, Code, ExecutionResult, Problem};
 use crate::server::chunks::ChunkedText;
@@ -20,7 +20,7 @@ use crate::server::operation::{IdentifyError, LogLine};
 use crate::server::request::GraphqlRequest;
 
 /// Admitted operation and the budget of its answer; a subscription has a budget for each event instead.
-type AdmittedOperation = (Prepared, Ready, Option<Arc<AnswerBudget>>);
+type AdmittedOperation = (Prepared, CoercedVariables, Option<Arc<AnswerBudget>>);
 
 impl Socket {
     pub(super) fn read(
@@ -164,7 +164,7 @@ impl Socket {
         let prepared = prepared.map_err(Problem::from)?;
         line.operation(&prepared);
         let variables = request.variables(self.server.bounds.variables_bytes)?;
-        let ready = prepared.accept(variables).map_err(Problem::from)?;
+        let ready = prepared.coerce(variables).map_err(Problem::from)?;
         self.server
             .admission
             .admit(caller, prepared.operation, ready.cost)?;
@@ -181,7 +181,7 @@ impl Socket {
         &mut self,
         id: &str,
         prepared: Prepared,
-        ready: Ready,
+        ready: CoercedVariables,
         caller: &Caller,
         budget: Option<Arc<AnswerBudget>>,
         line: LogLine,

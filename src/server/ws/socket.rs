@@ -24,7 +24,7 @@ use super::protocol::{Close, Outgoing};
 use super::send_queue::{Full, HeldBudget, SendQueue};
 use super::socket_permit::SocketPermit;
 use super::timers::{Due, Timers};
-use crate::graphql::Here;
+use crate::graphql::OnlineGuard;
 use crate::model::UserId;
 use crate::server::admission::{ClientAddress, ConcurrencyPermit};
 use crate::server::bounds::SocketBounds;
@@ -49,7 +49,7 @@ pub(super) enum SocketSession {
     Open {
         viewer: Option<UserId>,
         _user_permit: Option<ConcurrencyPermit<UserId>>,
-        _here: Option<Here>,
+        _here: Option<OnlineGuard>,
     },
 }
 

@@ -14,7 +14,7 @@ use super::guard::GuardError;
 const SUBSCRIPTION: &str = "Subscription";
 
 /// Writes out the fragments at the root of each subscription, which must come to one field.
-pub(super) fn flatten(document: &mut ExecutableDocument) -> Result<(), GuardError> {
+pub(in crate::graphql) fn flatten(document: &mut ExecutableDocument) -> Result<(), GuardError> {
     if !document
         .operations
         .iter()

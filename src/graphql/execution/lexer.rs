@@ -4,15 +4,15 @@
 
 /// What a document is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Census {
-    pub(super) tokens: usize,
+pub(in crate::graphql) struct TextMeasure {
+    pub(in crate::graphql) tokens: usize,
     /// The most brackets of any kind that stand open at once.
-    pub(super) nesting: usize,
+    pub(in crate::graphql) nesting: usize,
 }
 
-pub(super) fn census(text: &str) -> Census {
+pub(in crate::graphql) fn measure(text: &str) -> TextMeasure {
     let bytes = text.as_bytes();
-    let mut census = Census::default();
+    let mut measure = TextMeasure::default();
     let mut open = 0_usize;
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -36,7 +36,7 @@ pub(super) fn census(text: &str) -> Census {
             0x80.. => run(rest, |byte| byte >= 0x80),
             b'{' | b'(' | b'[' => {
                 open += 1;
-                census.nesting = census.nesting.max(open);
+                measure.nesting = measure.nesting.max(open);
                 1
             }
             b'}' | b')' | b']' => {
@@ -45,10 +45,10 @@ pub(super) fn census(text: &str) -> Census {
             }
             _ => 1,
         };
-        census.tokens += 1;
+        measure.tokens += 1;
         at += length;
     }
-    census
+    measure
 }
 
 fn run(bytes: &[u8], mut belongs: impl FnMut(u8) -> bool) -> usize {
@@ -115,19 +115,19 @@ mod tests {
             ("{ a @include(if: true) }", 10),
             ("é { a }", 4),
         ] {
-            assert_eq!(census(text).tokens, tokens, "{text}");
+            assert_eq!(measure(text).tokens, tokens, "{text}");
         }
     }
 
     #[test]
     fn a_string_without_an_end_hides_nothing_on_the_next_line() {
-        assert_eq!(census("\"open\n{ a b c }").tokens, 6);
+        assert_eq!(measure("\"open\n{ a b c }").tokens, 6);
     }
 
     #[test]
     fn nesting_is_the_most_brackets_open_at_once() {
-        assert_eq!(census("{ a(b: [[{c: 1}]]) { d } }").nesting, 5);
-        assert_eq!(census("}}}{{").nesting, 2);
-        assert_eq!(census("\"{{{{\"").nesting, 0);
+        assert_eq!(measure("{ a(b: [[{c: 1}]]) { d } }").nesting, 5);
+        assert_eq!(measure("}}}{{").nesting, 2);
+        assert_eq!(measure("\"{{{{\"").nesting, 0);
     }
 }

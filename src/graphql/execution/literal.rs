@@ -8,35 +8,38 @@ use std::convert::Infallible;
 
 use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{
-    self, BaseType, Directive, ExecutableDocument, FieldDefinition, OperationType, Selection,
+    BaseType, Directive, ExecutableDocument, Field, FieldDefinition, OperationType, Selection,
     SelectionSet, Type, TypeDefinition, TypeKind, TypeSystemDefinition,
 };
 use async_graphql::{Name, Pos, Value};
 
-use super::introspection::Introspection;
-use super::variable::{self, Inputs, Place};
+use super::introspection::IntrospectionSizes;
+use super::variable::{InputField, InputTypes, ValuePath};
 
 /// The types of a schema, as documents name them.
 #[derive(Debug)]
-pub(super) struct Types {
-    pub(super) inputs: Inputs,
-    pub(super) introspection: Introspection,
-    fields: HashMap<Name, HashMap<Name, Field>>,
+pub(in crate::graphql) struct SchemaTypes {
+    pub(in crate::graphql) inputs: InputTypes,
+    pub(in crate::graphql) introspection: IntrospectionSizes,
+    fields: HashMap<Name, HashMap<Name, OutputField>>,
     roots: Vec<(OperationType, Name)>,
 }
 
 #[derive(Debug)]
-struct Field {
-    arguments: Vec<variable::Field>,
+struct OutputField {
+    arguments: Vec<InputField>,
     of: Name,
 }
 
 /// Why a document does not fit, and where.
-pub(super) struct Misfit(pub(super) String, pub(super) Pos);
+pub(in crate::graphql) struct LiteralError(
+    pub(in crate::graphql) String,
+    pub(in crate::graphql) Pos,
+);
 
-impl Types {
+impl SchemaTypes {
     /// Those of a schema in its text form.
-    pub(super) fn of(sdl: &str) -> Self {
+    pub(in crate::graphql) fn of(sdl: &str) -> Self {
         let definitions = parse_schema(sdl)
             .map(|schema| schema.definitions)
             .unwrap_or_default();
@@ -80,25 +83,28 @@ impl Types {
             };
             let fields = fields
                 .iter()
-                .map(|field| (field.node.name.node.clone(), Field::of(&field.node)))
+                .map(|field| (field.node.name.node.clone(), OutputField::of(&field.node)))
                 .collect();
             Some((definition.name.node.clone(), fields))
         });
         Self {
             fields: fields.collect(),
-            inputs: Inputs::of(types.iter().copied()),
-            introspection: Introspection::of(&definitions),
+            inputs: InputTypes::of(types.iter().copied()),
+            introspection: IntrospectionSizes::of(&definitions),
             roots,
         }
     }
 
     /// Why a document cannot be executed, whatever its variables. What is not known here is for validation to name.
-    pub(super) fn check(&self, document: &ExecutableDocument) -> Result<(), Misfit> {
+    pub(in crate::graphql) fn check(
+        &self,
+        document: &ExecutableDocument,
+    ) -> Result<(), LiteralError> {
         for (_, operation) in document.operations.iter() {
             for definition in &operation.node.variable_definitions {
                 let ty = &definition.node.var_type;
                 if !self.inputs.has(&ty.node) {
-                    return Err(Misfit(
+                    return Err(LiteralError(
                         format!(
                             "The type `{}` of the variable `${}` is none of the schema's inputs.",
                             ty.node, definition.node.name.node
@@ -124,7 +130,7 @@ impl Types {
     }
 
     /// Fragments that are spread are looked at by themselves.
-    fn set(&self, of: Option<&Name>, set: &SelectionSet) -> Result<(), Misfit> {
+    fn set(&self, of: Option<&Name>, set: &SelectionSet) -> Result<(), LiteralError> {
         for selection in &set.items {
             match &selection.node {
                 Selection::Field(field) => {
@@ -148,7 +154,7 @@ impl Types {
         Ok(())
     }
 
-    fn arguments(&self, known: &[variable::Field], field: &types::Field) -> Result<(), Misfit> {
+    fn arguments(&self, known: &[InputField], field: &Field) -> Result<(), LiteralError> {
         for (name, value) in &field.arguments {
             let Some(argument) = known.iter().find(|known| known.name == name.node) else {
                 continue;
@@ -159,19 +165,19 @@ impl Types {
                 .clone()
                 .into_const_with(|_| Ok::<_, Infallible>(Value::Binary(Default::default())));
             self.inputs
-                .value(&argument.ty, &literal, Place::Argument(&name.node))
-                .map_err(|why| Misfit(why, value.pos))?;
+                .value(&argument.ty, &literal, ValuePath::Argument(&name.node))
+                .map_err(|why| LiteralError(why, value.pos))?;
         }
         Ok(())
     }
 }
 
-impl Field {
+impl OutputField {
     fn of(definition: &FieldDefinition) -> Self {
         let arguments = definition
             .arguments
             .iter()
-            .map(|argument| variable::Field::of(&argument.node))
+            .map(|argument| InputField::of(&argument.node))
             .collect();
         Self {
             arguments,
@@ -188,7 +194,7 @@ fn innermost(ty: &Type) -> &Name {
 }
 
 /// The variables that decide what is answered: those of `@include` and `@skip`.
-pub(super) fn conditions(document: &ExecutableDocument) -> Vec<Name> {
+pub(in crate::graphql) fn condition_variables(document: &ExecutableDocument) -> Vec<Name> {
     let mut found = Vec::new();
     let operations = document
         .operations
@@ -238,9 +244,9 @@ mod tests {
                        enum Role { A B } input By { name: String!, role: Role, or: By }";
 
     fn check(text: &str) -> Result<(), String> {
-        Types::of(SDL)
+        SchemaTypes::of(SDL)
             .check(&parse_query(text).unwrap())
-            .map_err(|Misfit(why, _)| why)
+            .map_err(|LiteralError(why, _)| why)
     }
 
     #[test]

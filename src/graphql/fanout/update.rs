@@ -1,11 +1,5 @@
-//! Streams of the chat that may have many equal subscribers, and what they tell, on the way between the resolvers and whoever drives them.
+//! Updates that many subscribers can share, and the chat's streams that deliver them.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-use tokio::sync::mpsc;
-
-use super::scope::Scope;
 use crate::chat::{
     self, ConversationEvent, ConversationUpdate, ConversationUpdates, MembershipGuard,
     MessageUpdate, MessageUpdates, TypingUpdate, TypingUpdates, UpdateKey,
@@ -13,27 +7,27 @@ use crate::chat::{
 use crate::model::{OrderKey, UserId};
 use crate::rate::Paid;
 
-/// A stream that was opened.
-pub(super) enum Updates {
+/// An open stream of the chat.
+pub(in crate::graphql) enum UpdateStream {
     Messages(MessageUpdates),
     Events(ConversationUpdates),
     Typing(TypingUpdates),
 }
 
-/// What one of them tells.
+/// Item of an [`UpdateStream`].
 #[derive(Clone)]
-pub(super) enum Update {
+pub(in crate::graphql) enum StreamUpdate {
     Message(MessageUpdate),
     Event(ConversationUpdate),
     Typing(TypingUpdate),
 }
 
-impl Updates {
-    pub(super) async fn next(&mut self) -> Option<chat::Result<Update>> {
+impl UpdateStream {
+    pub(in crate::graphql) async fn next(&mut self) -> Option<chat::Result<StreamUpdate>> {
         Some(match self {
-            Self::Messages(updates) => updates.next().await?.map(Update::Message),
-            Self::Events(updates) => updates.next().await?.map(Update::Event),
-            Self::Typing(updates) => updates.next().await?.map(Update::Typing),
+            Self::Messages(updates) => updates.next().await?.map(StreamUpdate::Message),
+            Self::Events(updates) => updates.next().await?.map(StreamUpdate::Event),
+            Self::Typing(updates) => updates.next().await?.map(StreamUpdate::Typing),
         })
     }
 
@@ -45,37 +39,37 @@ impl Updates {
         }
     }
 
-    /// Whether an update may still be shown: while it waited for its tokens its viewer may have left. An update that is nobody else's holds
-    /// nothing of the conversation: it is a position, or says that the viewer was removed.
-    pub(super) async fn may_show(&self, update: &Update, paid: Paid) -> bool {
+    /// Whether the update may still be delivered: the viewer may have left while it waited for tokens. An update without a shared key
+    /// has no content of the conversation: it is a position, or says that the viewer was removed.
+    pub(in crate::graphql) async fn may_deliver(&self, update: &StreamUpdate, paid: Paid) -> bool {
         match paid {
             Paid::AtOnce => true,
-            Paid::AfterWait => update.same().is_none() || self.guard().is_in().await,
+            Paid::AfterWait => update.shared_key().is_none() || self.guard().is_in().await,
         }
     }
 }
 
-impl From<MessageUpdates> for Updates {
+impl From<MessageUpdates> for UpdateStream {
     fn from(updates: MessageUpdates) -> Self {
         Self::Messages(updates)
     }
 }
 
-impl From<ConversationUpdates> for Updates {
+impl From<ConversationUpdates> for UpdateStream {
     fn from(updates: ConversationUpdates) -> Self {
         Self::Events(updates)
     }
 }
 
-impl From<TypingUpdates> for Updates {
+impl From<TypingUpdates> for UpdateStream {
     fn from(updates: TypingUpdates) -> Self {
         Self::Typing(updates)
     }
 }
 
-impl Update {
-    /// By what it is known again, where another stream may have the same one: whoever shows it there shows the same.
-    pub(super) fn same(&self) -> Option<(OrderKey, &UpdateKey)> {
+impl StreamUpdate {
+    /// Position and key of an update that other subscribers may receive, too. Updates with equal keys have equal payloads.
+    pub(super) fn shared_key(&self) -> Option<(OrderKey, &UpdateKey)> {
         match self {
             Self::Message(update) => Some((OrderKey::MIN, &update.key)),
             Self::Event(update) => Some((update.position, update.key.as_ref()?)),
@@ -83,8 +77,8 @@ impl Update {
         }
     }
 
-    /// Its position in the order of its conversation, behind which a stream resumes.
-    pub(super) fn position(&self) -> Option<OrderKey> {
+    /// Position in the order of the conversation. A stream resumes after it.
+    pub(in crate::graphql) fn position(&self) -> Option<OrderKey> {
         match self {
             Self::Message(update) => Some(update.message.id.order_key()),
             Self::Event(update) => Some(update.position),
@@ -92,8 +86,8 @@ impl Update {
         }
     }
 
-    /// Whether this user sent the message that it is about, with a key that only the sender is shown.
-    pub(super) fn is_keyed_by(&self, user: &UserId) -> bool {
+    /// Whether the update is about a message of this user with a `clientKey`, which only its sender may see.
+    pub(super) fn has_client_key_of(&self, user: &UserId) -> bool {
         let message = match self {
             Self::Message(update) => Some(&update.message),
             Self::Event(update) => match &update.event {
@@ -115,8 +109,8 @@ impl Update {
         message.is_some_and(|message| message.client_key.is_some() && message.sender == *user)
     }
 
-    /// Whether something is read to show it, whatever is asked of it.
-    pub(super) fn is_read(&self) -> bool {
+    /// Whether its payload needs a read of the store, whatever the document selects.
+    pub(super) fn reads_store(&self) -> bool {
         match self {
             Self::Message(_) | Self::Typing(_) => false,
             Self::Event(update) => match &update.event {
@@ -134,26 +128,5 @@ impl Update {
                 ) => true,
             },
         }
-    }
-}
-
-/// What stands between a resolver and whoever drives a stream that many may share.
-pub(super) enum Desk {
-    /// The stream is opened, and handed over.
-    Opening(Arc<Mutex<Option<Updates>>>),
-    /// What another stream told is shown, one after the other.
-    Showing(Mutex<Option<Feed>>),
-}
-
-/// Updates to be shown, each with the scope to show it in.
-pub(super) type Feed = mpsc::Receiver<(Scope, chat::Result<Update>)>;
-
-impl Desk {
-    pub(super) fn hand_over(slot: &Mutex<Option<Updates>>, updates: Updates) {
-        *slot.lock() = Some(updates);
-    }
-
-    pub(super) fn take_over(slot: &Mutex<Option<Updates>>) -> Option<Updates> {
-        slot.lock().take()
     }
 }

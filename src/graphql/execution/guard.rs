@@ -11,58 +11,7 @@ use async_graphql::parser::types::{
 };
 
 use super::lexer;
-
-/// How much one document may hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DocumentBounds {
-    pub bytes: usize,
-    pub tokens: usize,
-    /// Brackets of any kind, open at once.
-    pub nesting: usize,
-    pub operations: usize,
-    /// Fields of one operation with its fragments expanded, those of introspection apart.
-    pub fields: usize,
-    /// Fields one inside the other, leaves included.
-    pub depth: usize,
-    pub aliases: usize,
-    pub directives: usize,
-    /// Spreads and inline fragments, expanded.
-    pub spreads: usize,
-    pub root_fields: usize,
-    /// Fields of an answer, each counted as often as the lists around it may have elements. Checked with the variables, when executed.
-    pub complexity: usize,
-    /// The same of what a mutation answers with, and of each event of a subscription.
-    pub payload_complexity: usize,
-    /// Whether the schema may be asked for. `__typename` always may.
-    pub introspection: bool,
-    pub introspection_fields: usize,
-    pub introspection_depth: usize,
-    /// Lists of introspection one inside the other, such as the fields of the types of fields: each multiplies the answer.
-    pub introspection_lists: usize,
-}
-
-impl Default for DocumentBounds {
-    fn default() -> Self {
-        Self {
-            bytes: 16 * 1024,
-            tokens: 2_000,
-            nesting: 64,
-            operations: 10,
-            fields: 500,
-            depth: 12,
-            aliases: 30,
-            directives: 50,
-            spreads: 200,
-            root_fields: 5,
-            complexity: 10_000,
-            payload_complexity: 1_000,
-            introspection: true,
-            introspection_fields: 500,
-            introspection_depth: 20,
-            introspection_lists: 2,
-        }
-    }
-}
+use super::limits::DocumentBounds;
 
 /// Why the guard refuses a document. Each is a sentence for whoever wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,19 +35,22 @@ pub enum GuardError {
 }
 
 /// Before parsing: the size of the text.
-pub(super) fn check_text(text: &str, bounds: &DocumentBounds) -> Result<(), GuardError> {
+pub(in crate::graphql) fn check_text(
+    text: &str,
+    bounds: &DocumentBounds,
+) -> Result<(), GuardError> {
     within("bytes", text.len(), bounds.bytes)?;
-    let census = lexer::census(text);
-    within("tokens", census.tokens, bounds.tokens)?;
+    let measure = lexer::measure(text);
+    within("tokens", measure.tokens, bounds.tokens)?;
     within(
         "brackets inside one another",
-        census.nesting,
+        measure.nesting,
         bounds.nesting,
     )
 }
 
 /// After parsing: every operation, with its fragments expanded.
-pub(super) fn check(
+pub(in crate::graphql) fn check(
     document: &ExecutableDocument,
     bounds: &DocumentBounds,
 ) -> Result<(), GuardError> {
@@ -107,7 +59,7 @@ pub(super) fn check(
         document.operations.iter().count(),
         bounds.operations,
     )?;
-    let mut ruler = Ruler {
+    let mut ruler = SelectionMeter {
         document,
         measured: HashMap::with_capacity(document.fragments.len()),
         open: HashSet::new(),
@@ -183,7 +135,7 @@ const STACK_MAX: usize = 256;
 
 /// What a selection set comes to, its fragments expanded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Measure {
+struct SelectionMeasure {
     root_fields: usize,
     fields: usize,
     depth: usize,
@@ -199,7 +151,7 @@ struct Measure {
     introspection_lists: usize,
 }
 
-impl Measure {
+impl SelectionMeasure {
     /// This, and beside it that.
     fn add(&mut self, other: &Self) {
         self.root_fields = self.root_fields.saturating_add(other.root_fields);
@@ -280,17 +232,21 @@ impl Measure {
     }
 }
 
-struct Ruler<'a> {
+struct SelectionMeter<'a> {
     document: &'a ExecutableDocument,
-    measured: HashMap<&'a Name, Measure>,
+    measured: HashMap<&'a Name, SelectionMeasure>,
     /// The fragments being measured: who meets one of these again has found a cycle.
     open: HashSet<&'a Name>,
 }
 
-impl<'a> Ruler<'a> {
-    fn measure(&mut self, set: &'a SelectionSet, stack: usize) -> Result<Measure, GuardError> {
+impl<'a> SelectionMeter<'a> {
+    fn measure(
+        &mut self,
+        set: &'a SelectionSet,
+        stack: usize,
+    ) -> Result<SelectionMeasure, GuardError> {
         within("fields and fragments inside one another", stack, STACK_MAX)?;
-        let mut whole = Measure::default();
+        let mut whole = SelectionMeasure::default();
         for item in &set.items {
             let mut part = match &item.node {
                 Selection::Field(field) => {
@@ -315,7 +271,7 @@ impl<'a> Ruler<'a> {
                         Some((name, fragment)) => self
                             .fragment(name, &fragment.node.selection_set.node, stack + 1)?
                             .spread(),
-                        None => Measure::default().spread(),
+                        None => SelectionMeasure::default().spread(),
                     }
                 }
             };
@@ -330,7 +286,7 @@ impl<'a> Ruler<'a> {
         name: &'a Name,
         set: &'a SelectionSet,
         stack: usize,
-    ) -> Result<Measure, GuardError> {
+    ) -> Result<SelectionMeasure, GuardError> {
         if let Some(measure) = self.measured.get(name) {
             return Ok(*measure);
         }
@@ -344,7 +300,7 @@ impl<'a> Ruler<'a> {
     }
 }
 
-impl Measure {
+impl SelectionMeasure {
     fn spread(mut self) -> Self {
         self.spreads = self.spreads.saturating_add(1);
         self.levels = self.levels.saturating_add(1);

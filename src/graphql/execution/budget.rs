@@ -11,8 +11,8 @@ use std::task::Waker;
 use async_graphql::ServerError;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::cursor::Cursors;
-use super::error::Error;
+use crate::graphql::cursor::CursorEncoder;
+use crate::graphql::error::Error;
 use crate::model::OrderKey;
 
 /// The default bound of one answer.
@@ -38,12 +38,12 @@ pub struct AnswerBudget {
     /// What the door counts as long as the answer is under way.
     permit: Option<Box<dyn Send + Sync>>,
     /// The event of a subscription that is executed now.
-    event: Mutex<Event>,
+    event: Mutex<EventPosition>,
 }
 
 #[derive(Default)]
-struct Event {
-    cursors: Option<Cursors>,
+struct EventPosition {
+    cursors: Option<CursorEncoder>,
     position: Option<OrderKey>,
 }
 
@@ -135,7 +135,7 @@ impl AnswerBudget {
         self.spend(bytes.saturating_sub(self.spent()))
     }
 
-    pub(super) fn exceed(&self, exceeded: Exceeded) {
+    pub(in crate::graphql) fn exceed(&self, exceeded: Exceeded) {
         self.exceeded.store(1 + exceeded as u8, Ordering::Relaxed);
     }
 
@@ -155,12 +155,12 @@ impl AnswerBudget {
     }
 
     /// The list whose cursors a subscription resumes from.
-    pub(super) fn track(&self, cursors: Cursors) {
+    pub(in crate::graphql) fn track(&self, cursors: CursorEncoder) {
         self.event().cursors = Some(cursors);
     }
 
     /// An event begins.
-    pub(super) fn pass(&self, position: OrderKey) {
+    pub(in crate::graphql) fn pass(&self, position: OrderKey) {
         self.event().position = Some(position);
     }
 
@@ -170,7 +170,7 @@ impl AnswerBudget {
         Some(event.cursors.as_ref()?.of(&event.position?))
     }
 
-    fn event(&self) -> MutexGuard<'_, Event> {
+    fn event(&self) -> MutexGuard<'_, EventPosition> {
         self.event.lock()
     }
 }

@@ -10,7 +10,6 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use async_graphql::indexmap::IndexMap;
 use async_graphql::parser::types::{Field, FragmentDefinition, Selection, SelectionSet};
 use async_graphql::registry::{MetaType, Registry};
 use async_graphql::resolver_utils::{ContainerType, resolve_container, resolve_list};
@@ -18,44 +17,36 @@ use async_graphql::{ContextSelectionSet, Name, OutputType, Positioned, ServerRes
 use futures_util::future::{BoxFuture, try_join_all};
 use serde::Serialize;
 
-use super::budget::AnswerBudget;
-use super::scope::Session;
-use crate::model::metadata::RESERVED_KEY;
+use crate::graphql::execution::AnswerBudget;
+use crate::graphql::scalar::verbatim;
+use crate::graphql::scope::ExecutionContext;
 
 /// A list charges its text to the budget of the answer in steps of so many bytes, so that a page that is too large ends early.
 const CHARGE_BYTES: usize = 4 << 10;
 
-/// Wraps JSON text as a value: an object whose only key is the reserved one.
-pub(super) fn verbatim(text: String) -> Value {
-    Value::Object(IndexMap::from_iter([(
-        Name::new(RESERVED_KEY),
-        Value::String(text),
-    )]))
-}
-
 type Fragments = HashMap<Name, Positioned<FragmentDefinition>>;
 
-/// An object with plain fields.
-pub(super) trait Plain: ContainerType {
+/// An object with write_sync fields.
+pub(in crate::graphql) trait SyncFields: ContainerType {
     /// Its type and its interfaces: a fragment on one of these is for it.
     const TYPES: &'static [&'static str];
 
     /// Writes the value of a field that is there. `false`: nothing was written, and the field is for its resolver.
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool;
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool;
 }
 
-impl<T: Plain> Plain for &T {
+impl<T: SyncFields> SyncFields for &T {
     const TYPES: &'static [&'static str] = T::TYPES;
 
-    fn plain(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
-        T::plain(self, field, json)
+    fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool {
+        T::write_sync(self, field, json)
     }
 }
 
 /// An object, resolved so.
-pub(super) struct Swift<T>(pub(super) T);
+pub(in crate::graphql) struct SyncObject<T>(pub(in crate::graphql) T);
 
-impl<T: Plain + OutputType> OutputType for Swift<T> {
+impl<T: SyncFields + OutputType> OutputType for SyncObject<T> {
     fn type_name() -> Cow<'static, str> {
         T::type_name()
     }
@@ -72,16 +63,16 @@ impl<T: Plain + OutputType> OutputType for Swift<T> {
         if is_merged(set) {
             return resolve_container(set, &self.0).await;
         }
-        let mut rows = Rows::new(set);
+        let mut rows = ObjectWriter::new(set);
         rows.push(set, &self.0);
         rows.finish().await
     }
 }
 
 /// A list of objects, resolved so.
-pub(super) struct SwiftList<T>(pub(super) Vec<T>);
+pub(in crate::graphql) struct SyncList<T>(pub(in crate::graphql) Vec<T>);
 
-impl<T: Plain + OutputType> OutputType for SwiftList<T> {
+impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
     fn type_name() -> Cow<'static, str> {
         Vec::<T>::type_name()
     }
@@ -105,7 +96,7 @@ impl<T: Plain + OutputType> OutputType for SwiftList<T> {
         let contexts: Vec<_> = (0..self.0.len())
             .map(|index| set.with_index(index))
             .collect();
-        let mut rows = Rows::new(set);
+        let mut rows = ObjectWriter::new(set);
         rows.json.text.push(b'[');
         for (index, (context, object)) in contexts.iter().zip(&self.0).enumerate() {
             if index > 0 {
@@ -120,24 +111,24 @@ impl<T: Plain + OutputType> OutputType for SwiftList<T> {
 }
 
 /// JSON in the making.
-pub(super) struct JsonText<'a> {
+pub(in crate::graphql) struct JsonText<'a> {
     text: Vec<u8>,
     fragments: &'a Fragments,
 }
 
 impl JsonText<'_> {
-    /// Writes anything that is a value. `true`, for [`Plain::plain`].
-    pub(super) fn put(&mut self, value: impl Serialize) -> bool {
+    /// Writes anything that is a value. `true`, for [`SyncFields::write_sync`].
+    pub(in crate::graphql) fn put(&mut self, value: impl Serialize) -> bool {
         serde_json::to_writer(&mut self.text, &value)
             .expect("what a field holds has a text in JSON");
         true
     }
 
     /// Writes an object of which nothing is asked that must be waited for. Of another one nothing is written.
-    pub(super) fn object<T: Plain>(&mut self, object: &T, field: &Field) -> bool {
+    pub(in crate::graphql) fn object<T: SyncFields>(&mut self, object: &T, field: &Field) -> bool {
         let begin = self.text.len();
         let is_plain = self.fields::<T>(&field.selection_set.node, &mut |json, field| {
-            object.plain(&field.node, json)
+            object.write_sync(&field.node, json)
         });
         if !is_plain {
             self.text.truncate(begin);
@@ -146,10 +137,10 @@ impl JsonText<'_> {
     }
 
     /// Writes the fields of an object as `write` does, for as long as it says so.
-    fn fields<'s, T: Plain>(
+    fn fields<'s, T: SyncFields>(
         &mut self,
         set: &'s SelectionSet,
-        write: &mut Write<'_, 's, Self>,
+        write: &mut WriteField<'_, 's, Self>,
     ) -> bool
     where
         Self: 's,
@@ -162,11 +153,11 @@ impl JsonText<'_> {
 
     /// The document was validated, or is being executed by a schema that does: fragments are there, and those on another type are for
     /// others.
-    fn selected<'s, T: Plain>(
+    fn selected<'s, T: SyncFields>(
         &mut self,
         set: &'s SelectionSet,
         keys: &mut Vec<&'s str>,
-        write: &mut Write<'_, 's, Self>,
+        write: &mut WriteField<'_, 's, Self>,
     ) -> bool
     where
         Self: 's,
@@ -183,11 +174,11 @@ impl JsonText<'_> {
         })
     }
 
-    fn field<'s, T: Plain>(
+    fn field<'s, T: SyncFields>(
         &mut self,
         field: &'s Positioned<Field>,
         keys: &mut Vec<&'s str>,
-        write: &mut Write<'_, 's, Self>,
+        write: &mut WriteField<'_, 's, Self>,
     ) -> bool {
         let key = field.node.response_key().node.as_str();
         // A value that is asked for twice is one.
@@ -209,7 +200,7 @@ impl JsonText<'_> {
 }
 
 /// Writes the value of a field, or says that it does not.
-type Write<'w, 's, J> = dyn FnMut(&mut J, &'s Positioned<Field>) -> bool + 'w;
+type WriteField<'w, 's, J> = dyn FnMut(&mut J, &'s Positioned<Field>) -> bool + 'w;
 
 /// The condition of a fragment, and what it selects.
 fn fragment<'s>(
@@ -238,7 +229,7 @@ fn fragment<'s>(
 }
 
 /// Objects that are written, with gaps for what is waited for.
-struct Rows<'a> {
+struct ObjectWriter<'a> {
     json: JsonText<'a>,
     budget: &'a AnswerBudget,
     /// Bytes of the text that the budget knows of.
@@ -247,13 +238,13 @@ struct Rows<'a> {
     waiting: Vec<BoxFuture<'a, ServerResult<Value>>>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> ObjectWriter<'a> {
     fn new(set: &ContextSelectionSet<'a>) -> Self {
         let json = JsonText {
             text: Vec::new(),
             fragments: &set.query_env.fragments,
         };
-        let budget = &set.data_unchecked::<Session>().budget;
+        let budget = &set.data_unchecked::<ExecutionContext>().budget;
         Self {
             json,
             budget,
@@ -263,7 +254,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn push<T: Plain>(&mut self, context: &ContextSelectionSet<'a>, object: &'a T) {
+    fn push<T: SyncFields>(&mut self, context: &ContextSelectionSet<'a>, object: &'a T) {
         let Self {
             json,
             gaps,
@@ -271,7 +262,7 @@ impl<'a> Rows<'a> {
             ..
         } = self;
         json.fields::<T>(&context.item.node, &mut |json, field| {
-            if !object.plain(&field.node, json) {
+            if !object.write_sync(&field.node, json) {
                 gaps.push(json.text.len());
                 let context = context.clone();
                 waiting.push(Box::pin(async move {
@@ -325,19 +316,19 @@ impl<'a> Rows<'a> {
 /// Whether an object is asked for twice under one key, and its two answers are to be put together: somewhere in the operation, so that no
 /// text is among what is.
 fn is_merged(set: &ContextSelectionSet<'_>) -> bool {
-    let merger = Merger {
+    let merger = MergeDetector {
         fragments: &set.query_env.fragments,
         types: &set.schema_env.registry.types,
     };
     merger.is_merged(&set.query_env.operation.node.selection_set.node)
 }
 
-struct Merger<'a> {
+struct MergeDetector<'a> {
     fragments: &'a Fragments,
     types: &'a BTreeMap<String, MetaType>,
 }
 
-impl<'a> Merger<'a> {
+impl<'a> MergeDetector<'a> {
     fn is_merged(&self, set: &'a SelectionSet) -> bool {
         let mut objects = Vec::new();
         self.gather(set, None, &mut objects);

@@ -19,7 +19,7 @@ const WRAPPERS_MAX: usize = 4;
 
 /// The elements of one kind of list.
 #[derive(Debug, Clone, Copy, Default)]
-struct Size {
+struct ListSize {
     /// Over all types, those that have none included.
     mean: f64,
     most: f64,
@@ -27,22 +27,22 @@ struct Size {
 
 /// The lists of introspection.
 #[derive(Debug, Default)]
-pub(super) struct Introspection {
-    sizes: HashMap<&'static str, Size>,
+pub(in crate::graphql) struct IntrospectionSizes {
+    sizes: HashMap<&'static str, ListSize>,
     /// How many of the types that are wrapped so often are wrapped once more.
     wrapped: [f64; WRAPPERS_MAX],
 }
 
 /// The elements of each list, by type.
 #[derive(Default)]
-struct Census {
+struct ListCounts {
     types: usize,
     lists: HashMap<&'static str, (usize, usize)>,
     fields: usize,
     wrapped: [usize; WRAPPERS_MAX + 1],
 }
 
-impl Census {
+impl ListCounts {
     fn list(&mut self, name: &'static str, count: usize) {
         let (sum, most) = self.lists.entry(name).or_default();
         *sum += count;
@@ -79,11 +79,13 @@ fn wrappers(of: &Type) -> usize {
     inside + usize::from(!of.nullable)
 }
 
-impl Introspection {
-    pub(super) fn of<'a>(definitions: impl IntoIterator<Item = &'a TypeSystemDefinition>) -> Self {
-        let mut census = Census {
+impl IntrospectionSizes {
+    pub(in crate::graphql) fn of<'a>(
+        definitions: impl IntoIterator<Item = &'a TypeSystemDefinition>,
+    ) -> Self {
+        let mut census = ListCounts {
             types: BUILT_IN_TYPES,
-            ..Census::default()
+            ..ListCounts::default()
         };
         census.lists.insert("fields", (BUILT_IN_FIELDS, 0));
         for definition in definitions {
@@ -117,7 +119,7 @@ impl Introspection {
 
     /// How many elements a field of introspection has. `is_one`: of a type that was asked for by its name, which may be the largest one.
     /// `wrappers` is how many `ofType` stand around it.
-    pub(super) fn count(&self, name: &str, is_one: bool, wrappers: usize) -> f64 {
+    pub(in crate::graphql) fn count(&self, name: &str, is_one: bool, wrappers: usize) -> f64 {
         if name == "ofType" {
             return self.wrapped.get(wrappers).copied().unwrap_or_default();
         }
@@ -127,9 +129,9 @@ impl Introspection {
     }
 }
 
-impl From<Census> for Introspection {
-    fn from(census: Census) -> Self {
-        let Census {
+impl From<ListCounts> for IntrospectionSizes {
+    fn from(census: ListCounts) -> Self {
+        let ListCounts {
             types,
             lists,
             fields,
@@ -140,7 +142,7 @@ impl From<Census> for Introspection {
             let mean = ratio(sum, if name == "args" { fields } else { types });
             (
                 name,
-                Size {
+                ListSize {
                     mean,
                     most: most as f64,
                 },
@@ -154,7 +156,7 @@ impl From<Census> for Introspection {
         ] {
             sizes.insert(
                 name,
-                Size {
+                ListSize {
                     mean: count,
                     most: count,
                 },

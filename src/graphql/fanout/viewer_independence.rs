@@ -1,32 +1,34 @@
-//! Which fields are the same for everybody who may see them: what is asked of these alone is executed once for all who ask it. `clientKey`
-//! is the same for all but the sender, who is told alone.
+//! Viewer independence: fields with the same value for every viewer who may see them. A document of such fields alone is executed once for
+//! all its subscribers.
 //!
-//! A field counts as the viewer's unless it is listed here. `tests/api/shared.rs` runs each field of the event types for two viewers, and
-//! holds this list to it.
+//! A field counts as dependent on the viewer unless it is listed here. `clientKey` is listed, as only the sender receives another value.
+//! `tests/api/shared.rs` executes each field of the event types for two viewers and checks this list.
 
 use async_graphql::parser::types::{
     ExecutableDocument, Field, OperationType, Selection, SelectionSet,
 };
 
-/// What it takes to answer a field.
+use crate::graphql::execution::Prepared;
+
+/// Data that a field needs besides the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    /// Nothing but what the event holds.
+enum FieldCost {
+    /// None.
     Nothing,
-    /// Nothing but what the event holds; and a message's sender sees what nobody else does.
+    /// None, but the sender of the message receives another value.
     Sender,
-    /// A read, which the viewer's place in the conversation may decide.
+    /// A read of the store, which may depend on the viewer's membership.
     Reads,
 }
-use Takes::{Nothing, Reads, Sender};
+use FieldCost::{Nothing, Reads, Sender};
 
-/// The name of a field, what it takes, and the type that is behind it, where that has fields of its own.
-type Row = (&'static str, Takes, &'static str);
+/// Name of a field, its cost, and its type if that has fields.
+type FieldRow = (&'static str, FieldCost, &'static str);
 
 const LEAF: &str = "";
 
-/// The types with their free fields. A union has none; its members stand behind fragments.
-const FREE: &[(&str, &[Row])] = &[
+/// Types with their viewer-independent fields. A union has no fields; documents select its members by fragments.
+const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
     (
         "Subscription",
         &[
@@ -58,7 +60,7 @@ const FREE: &[(&str, &[Row])] = &[
     ("MessageEditedEvent", &[("message", Nothing, "Message")]),
     ("MessageDeletedEvent", &[("message", Nothing, "Message")]),
     ("ReactionsChangedEvent", &[("message", Nothing, "Message")]),
-    // What these are about is read before they are shown.
+    // The participant or conversation of these events is read for the payload.
     ("MarkerMovedEvent", &[("participant", Reads, "Participant")]),
     (
         "ParticipantAddedEvent",
@@ -108,7 +110,7 @@ const FREE: &[(&str, &[Row])] = &[
     ),
     (
         "User",
-        // A profile is everybody's: no place in a conversation decides on it.
+        // Profiles are public. Reading them does not depend on a membership.
         &[
             ("id", Nothing, LEAF),
             ("username", Nothing, LEAF),
@@ -197,71 +199,79 @@ const FREE: &[(&str, &[Row])] = &[
     ),
 ];
 
-/// That nothing in an operation is its viewer's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Free {
-    /// Something is read for it that the viewer's place in the conversation may decide.
-    pub(super) reads: bool,
-    /// The sender of a message is shown something that others are not.
-    pub(super) senders: bool,
+/// Proof that no field of an operation depends on its viewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::graphql) struct ViewerIndependence {
+    /// Whether a field reads the store, with a result that may depend on the viewer's membership.
+    pub(super) reads_store: bool,
+    /// Whether the sender of a message receives another value than the others.
+    pub(super) varies_for_sender: bool,
 }
 
-fn fields_of(kind: &str) -> Option<&'static [Row]> {
-    FREE.iter()
-        .find(|(name, _)| *name == kind)
-        .map(|(_, fields)| *fields)
+/// Whether subscribers of this document can share executions.
+pub fn is_viewer_independent(prepared: &Prepared) -> bool {
+    ViewerIndependence::of(prepared).is_some()
 }
 
-/// `None` where something in it is the viewer's. A subscription has one field at its root.
-pub(super) fn free(
-    document: &ExecutableDocument,
-    root: &SelectionSet,
-    operation: OperationType,
-) -> Option<Free> {
-    if operation != OperationType::Subscription {
-        return None;
+impl ViewerIndependence {
+    /// `None` if some field depends on the viewer, or the operation is no subscription.
+    pub(in crate::graphql) fn of(prepared: &Prepared) -> Option<Self> {
+        if prepared.operation != OperationType::Subscription {
+            return None;
+        }
+        let mut independence = Self::default();
+        let root = &prepared.definition()?.selection_set.node;
+        let is_independent = independence.check_set(&prepared.document, root, "Subscription");
+        is_independent.then_some(independence)
     }
-    let mut free = Free {
-        reads: false,
-        senders: false,
-    };
-    look(document, root, "Subscription", &mut free).then_some(free)
-}
 
-/// Fragments that spread themselves were refused before.
-fn look(document: &ExecutableDocument, set: &SelectionSet, kind: &str, free: &mut Free) -> bool {
-    set.items.iter().all(|item| {
-        let (condition, set) = match &item.node {
-            Selection::Field(field) => return look_at(document, &field.node, kind, free),
-            Selection::InlineFragment(inline) => (
-                inline.node.type_condition.as_ref(),
-                &inline.node.selection_set.node,
-            ),
-            Selection::FragmentSpread(spread) => {
-                match document.fragments.get(&spread.node.fragment_name.node) {
-                    Some(fragment) => (
-                        Some(&fragment.node.type_condition),
-                        &fragment.node.selection_set.node,
-                    ),
-                    None => return false,
+    /// Terminates: the guard has refused cyclic fragments.
+    fn check_set(
+        &mut self,
+        document: &ExecutableDocument,
+        set: &SelectionSet,
+        parent: &str,
+    ) -> bool {
+        set.items.iter().all(|item| {
+            let (condition, set) = match &item.node {
+                Selection::Field(field) => return self.check_field(document, &field.node, parent),
+                Selection::InlineFragment(inline) => (
+                    inline.node.type_condition.as_ref(),
+                    &inline.node.selection_set.node,
+                ),
+                Selection::FragmentSpread(spread) => {
+                    match document.fragments.get(&spread.node.fragment_name.node) {
+                        Some(fragment) => (
+                            Some(&fragment.node.type_condition),
+                            &fragment.node.selection_set.node,
+                        ),
+                        None => return false,
+                    }
                 }
-            }
+            };
+            let parent = condition.map_or(parent, |condition| condition.node.on.node.as_str());
+            self.check_set(document, set, parent)
+        })
+    }
+
+    fn check_field(&mut self, document: &ExecutableDocument, field: &Field, parent: &str) -> bool {
+        if field.name.node == "__typename" {
+            return true;
+        }
+        let row = fields_of(parent)
+            .and_then(|fields| fields.iter().find(|(name, ..)| field.name.node == *name));
+        let Some((_, cost, ty)) = row else {
+            return false;
         };
-        let kind = condition.map_or(kind, |condition| condition.node.on.node.as_str());
-        look(document, set, kind, free)
-    })
+        self.reads_store |= *cost == Reads;
+        self.varies_for_sender |= *cost == Sender;
+        self.check_set(document, &field.selection_set.node, ty)
+    }
 }
 
-fn look_at(document: &ExecutableDocument, field: &Field, kind: &str, free: &mut Free) -> bool {
-    if field.name.node == "__typename" {
-        return true;
-    }
-    let row = fields_of(kind)
-        .and_then(|fields| fields.iter().find(|(name, ..)| field.name.node == *name));
-    let Some((_, takes, behind)) = row else {
-        return false;
-    };
-    free.reads |= *takes == Reads;
-    free.senders |= *takes == Sender;
-    look(document, &field.selection_set.node, behind, free)
+fn fields_of(parent: &str) -> Option<&'static [FieldRow]> {
+    INDEPENDENT_FIELDS
+        .iter()
+        .find(|(name, _)| *name == parent)
+        .map(|(_, fields)| *fields)
 }

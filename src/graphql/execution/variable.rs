@@ -18,40 +18,40 @@ const NAME_CHARS_MAX: usize = 64;
 
 /// The types that a variable may have.
 #[derive(Debug)]
-pub(super) struct Inputs(HashMap<Name, Input>);
+pub(in crate::graphql) struct InputTypes(HashMap<Name, InputType>);
 
 #[derive(Debug)]
-enum Input {
+enum InputType {
     Scalar,
     Enum(Vec<Name>),
-    Object(Vec<Field>),
+    Object(Vec<InputField>),
 }
 
 /// A field of an input, or an argument.
 #[derive(Debug)]
-pub(super) struct Field {
-    pub(super) name: Name,
-    pub(super) ty: Type,
+pub(in crate::graphql) struct InputField {
+    pub(in crate::graphql) name: Name,
+    pub(in crate::graphql) ty: Type,
     has_default: bool,
 }
 
-impl Inputs {
+impl InputTypes {
     /// Those of a schema.
-    pub(super) fn of<'a>(types: impl IntoIterator<Item = &'a TypeDefinition>) -> Self {
+    pub(in crate::graphql) fn of<'a>(types: impl IntoIterator<Item = &'a TypeDefinition>) -> Self {
         let inputs = types.into_iter().filter_map(|definition| {
             let input = match &definition.kind {
-                TypeKind::Scalar => Input::Scalar,
-                TypeKind::Enum(one) => Input::Enum(
+                TypeKind::Scalar => InputType::Scalar,
+                TypeKind::Enum(one) => InputType::Enum(
                     one.values
                         .iter()
                         .map(|value| value.node.value.node.clone())
                         .collect(),
                 ),
-                TypeKind::InputObject(object) => Input::Object(
+                TypeKind::InputObject(object) => InputType::Object(
                     object
                         .fields
                         .iter()
-                        .map(|field| Field::of(&field.node))
+                        .map(|field| InputField::of(&field.node))
                         .collect(),
                 ),
                 TypeKind::Object(_) | TypeKind::Interface(_) | TypeKind::Union(_) => return None,
@@ -59,12 +59,12 @@ impl Inputs {
             Some((definition.name.node.clone(), input))
         });
         let built_in = ["Int", "Float", "String", "Boolean", "ID"]
-            .map(|name| (Name::new(name), Input::Scalar));
+            .map(|name| (Name::new(name), InputType::Scalar));
         Self(inputs.chain(built_in).collect())
     }
 
     /// What an operation declares, and nothing else, from what was given and from its defaults; or why that cannot be, in a sentence.
-    pub(super) fn accept(
+    pub(in crate::graphql) fn coerce(
         &self,
         operation: &OperationDefinition,
         mut given: Variables,
@@ -74,26 +74,31 @@ impl Inputs {
             let (name, ty) = (&definition.node.name.node, &definition.node.var_type.node);
             let value = match (given.remove(name), &definition.node.default_value) {
                 (Some(value), _) => {
-                    self.value(ty, &value, Place::Variable(name))?;
+                    self.value(ty, &value, ValuePath::Variable(name))?;
                     value
                 }
                 (None, Some(default)) => default.node.clone(),
                 (None, None) if ty.nullable => continue,
-                (None, None) => return Err(Place::Variable(name).missing(ty)),
+                (None, None) => return Err(ValuePath::Variable(name).missing(ty)),
             };
             accepted.insert(name.clone(), value);
         }
         Ok(accepted)
     }
 
-    pub(super) fn has(&self, ty: &Type) -> bool {
+    pub(in crate::graphql) fn has(&self, ty: &Type) -> bool {
         match &ty.base {
             BaseType::Named(name) => self.0.contains_key(name),
             BaseType::List(of) => self.has(of),
         }
     }
 
-    pub(super) fn value(&self, ty: &Type, value: &Value, place: Place<'_>) -> Result<(), String> {
+    pub(in crate::graphql) fn value(
+        &self,
+        ty: &Type,
+        value: &Value,
+        place: ValuePath<'_>,
+    ) -> Result<(), String> {
         match (value, &ty.base) {
             // JSON has none of these: a variable stands here, which has its own type.
             (Value::Binary(_), _) => Ok(()),
@@ -101,17 +106,18 @@ impl Inputs {
             (Value::Null, _) => {
                 Err(place.said(format_args!("must not be null; it is of the type `{ty}`")))
             }
-            (Value::List(values), BaseType::List(of)) => values
-                .iter()
-                .enumerate()
-                .try_for_each(|(index, value)| self.value(of, value, Place::Item(&place, index))),
+            (Value::List(values), BaseType::List(of)) => {
+                values.iter().enumerate().try_for_each(|(index, value)| {
+                    self.value(of, value, ValuePath::Item(&place, index))
+                })
+            }
             // One stands for a list of one.
             (one, BaseType::List(of)) => self.value(of, one, place),
             (value, BaseType::Named(name)) => self.named(name, value, place),
         }
     }
 
-    fn named(&self, name: &Name, value: &Value, place: Place<'_>) -> Result<(), String> {
+    fn named(&self, name: &Name, value: &Value, place: ValuePath<'_>) -> Result<(), String> {
         let is_of_its_kind = match (name.as_str(), self.0.get(name)) {
             ("Int", _) => {
                 matches!(value, Value::Number(number) if number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()))
@@ -123,15 +129,15 @@ impl Inputs {
                 matches!(value, Value::String(_))
                     || matches!(value, Value::Number(number) if number.is_i64())
             }
-            (_, Some(Input::Enum(names))) => return one_of(names, value, place),
-            (_, Some(Input::Object(fields))) => {
+            (_, Some(InputType::Enum(names))) => return one_of(names, value, place),
+            (_, Some(InputType::Object(fields))) => {
                 if let Value::Object(values) = value {
                     return self.object(name, fields, values, place);
                 }
                 false
             }
             // A type that is none was refused with its document.
-            (_, Some(Input::Scalar) | None) => true,
+            (_, Some(InputType::Scalar) | None) => true,
         };
         if is_of_its_kind {
             Ok(())
@@ -143,12 +149,12 @@ impl Inputs {
     fn object(
         &self,
         name: &Name,
-        fields: &[Field],
+        fields: &[InputField],
         values: &IndexMap<Name, Value>,
-        place: Place<'_>,
+        place: ValuePath<'_>,
     ) -> Result<(), String> {
         for field in fields {
-            let place = Place::Field(&place, &field.name);
+            let place = ValuePath::Field(&place, &field.name);
             match values.get(&field.name) {
                 Some(value) => self.value(&field.ty, value, place)?,
                 None if field.ty.nullable || field.has_default => {}
@@ -167,8 +173,8 @@ impl Inputs {
     }
 }
 
-impl Field {
-    pub(super) fn of(definition: &InputValueDefinition) -> Self {
+impl InputField {
+    pub(in crate::graphql) fn of(definition: &InputValueDefinition) -> Self {
         let (name, ty) = (definition.name.node.clone(), definition.ty.node.clone());
         Self {
             name,
@@ -178,7 +184,7 @@ impl Field {
     }
 }
 
-fn one_of(names: &[Name], value: &Value, place: Place<'_>) -> Result<(), String> {
+fn one_of(names: &[Name], value: &Value, place: ValuePath<'_>) -> Result<(), String> {
     // JSON has no enum values, only text.
     let is_one = matches!(value, Value::String(name) if names.iter().any(|known| known == name));
     if is_one || matches!(value, Value::Enum(name) if names.contains(name)) {
@@ -190,14 +196,14 @@ fn one_of(names: &[Name], value: &Value, place: Place<'_>) -> Result<(), String>
 
 /// Where in the variables, or the arguments, one is.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(in crate::graphql) enum ValuePath<'a> {
     Variable(&'a Name),
     Argument(&'a Name),
     Field(&'a Self, &'a Name),
     Item(&'a Self, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ValuePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "variable `${name}"),
@@ -208,7 +214,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-impl Place<'_> {
+impl ValuePath<'_> {
     fn said(self, what: fmt::Arguments<'_>) -> String {
         format!("The {self}` {what}.")
     }
@@ -229,7 +235,7 @@ mod tests {
     const SDL: &str = "scalar Any enum Role { OWNER MEMBER } input Part { url: String!, size: Int = 3 } \
                        input Draft { id: ID!, body: String! = \"\", parts: [Part!], any: Any, role: Role, draft: Draft }";
 
-    fn accept(declared: &str, variables: Json) -> Result<Variables, String> {
+    fn coerce(declared: &str, variables: Json) -> Result<Variables, String> {
         let document = parse_query(format!("query ({declared}) {{ a }}")).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
         let schema = parse_schema(SDL).unwrap();
@@ -242,7 +248,7 @@ mod tests {
                     panic!("it has types alone")
                 }
             });
-        Inputs::of(types).accept(&operation.node, Variables::from_json(variables))
+        InputTypes::of(types).coerce(&operation.node, Variables::from_json(variables))
     }
 
     #[test]
@@ -261,7 +267,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                accept(declared, variables.clone()).unwrap(),
+                coerce(declared, variables.clone()).unwrap(),
                 Variables::from_json(variables),
                 "{declared}"
             );
@@ -270,7 +276,7 @@ mod tests {
 
     #[test]
     fn defaults_are_filled_in_and_what_was_not_declared_is_left_out() {
-        let accepted = accept(
+        let accepted = coerce(
             "$a: Int = 7, $b: Int = 7, $c: Int",
             json!({ "b": 1, "unknown": [0, 0] }),
         )
@@ -357,7 +363,7 @@ mod tests {
                 "The variable `$a.draft` has a field `text` that `Draft` does not have.",
             ),
         ] {
-            assert_eq!(accept(declared, variables).unwrap_err(), said);
+            assert_eq!(coerce(declared, variables).unwrap_err(), said);
         }
     }
 }

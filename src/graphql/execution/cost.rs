@@ -12,7 +12,7 @@ use async_graphql::parser::types::{
 use async_graphql::{Value as ConstValue, Variables};
 
 use super::document::Prepared;
-use super::introspection::Introspection;
+use super::introspection::IntrospectionSizes;
 use crate::model::PageRequest;
 
 /// Lists that are no pages. There may be 20 kinds of reaction, and rarely are more than these.
@@ -41,7 +41,7 @@ const FILTER_PRICE: usize = 100;
 
 /// What an operation asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cost {
+pub struct OperationCost {
     /// Fields of its answer, each at its price, and as often as the lists around it may have elements.
     pub fields: usize,
     /// Its root fields: of a mutation, each does something.
@@ -49,35 +49,35 @@ pub struct Cost {
 }
 
 impl Prepared {
-    pub(super) fn cost(&self, variables: &Variables) -> Cost {
+    pub(in crate::graphql) fn cost(&self, variables: &Variables) -> OperationCost {
         let Some(operation) = self.definition() else {
-            return Cost {
+            return OperationCost {
                 fields: 0,
                 roots: 0,
             };
         };
-        let teller = Teller {
+        let teller = CostCounter {
             document: &self.document,
             introspection: self.introspection(),
             operation,
             variables,
         };
         let root = &operation.selection_set.node;
-        Cost {
+        OperationCost {
             fields: teller.fields(root),
             roots: teller.roots(root),
         }
     }
 }
 
-struct Teller<'a> {
+struct CostCounter<'a> {
     document: &'a ExecutableDocument,
-    introspection: &'a Introspection,
+    introspection: &'a IntrospectionSizes,
     operation: &'a OperationDefinition,
     variables: &'a Variables,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> CostCounter<'a> {
     /// What stands in this set, with its fragments written out.
     fn each(&self, set: &'a SelectionSet, visit: &mut impl FnMut(&'a Field)) {
         for item in &set.items {
@@ -228,10 +228,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::graphql::{DocumentBounds, Documents};
+    use crate::graphql::execution::{DocumentBounds, DocumentCache};
 
-    fn cost(text: &str, variables: serde_json::Value) -> Cost {
-        let prepared = Documents::new(DocumentBounds::default(), "")
+    fn cost(text: &str, variables: serde_json::Value) -> OperationCost {
+        let prepared = DocumentCache::new(DocumentBounds::default(), "")
             .prepare(text, None)
             .unwrap();
         prepared.cost(&Variables::from_json(variables))
@@ -342,7 +342,7 @@ mod tests {
     #[tokio::test]
     async fn introspection_costs_what_it_answers() {
         let schema = crate::graphql::schema(async_graphql::ValidationMode::Strict);
-        let documents = Documents::new(DocumentBounds::default(), &schema.sdl());
+        let documents = DocumentCache::new(DocumentBounds::default(), &schema.sdl());
         for text in [
             SCHEMA,
             "{ __schema { types { fields { name } } } }",
@@ -351,7 +351,7 @@ mod tests {
             let cost = documents
                 .prepare(text, None)
                 .unwrap()
-                .accept(Variables::default())
+                .coerce(Variables::default())
                 .unwrap()
                 .cost
                 .fields;
@@ -366,12 +366,12 @@ mod tests {
         let one = documents
             .prepare("{ __type(name: \"Mutation\") { fields { name } } }", None)
             .unwrap();
-        assert!(one.accept(Variables::default()).unwrap().cost.fields > 15);
+        assert!(one.coerce(Variables::default()).unwrap().cost.fields > 15);
         let again: String = (0..166).map(|_| "types { fields { name } } ").collect();
         let refused = documents
             .prepare(&format!("{{ __schema {{ {again} }} }}"), None)
             .unwrap()
-            .accept(Variables::default())
+            .coerce(Variables::default())
             .unwrap_err();
         assert!(
             refused.message.contains("at most 10000"),

@@ -1,0 +1,144 @@
+//! Cache of payloads: each group executes an update once, and its other subscribers take the bytes from here.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, OnceCell};
+
+use super::response::SharedPayload;
+use crate::chat::UpdateKey;
+use crate::model::{OrderKey, UserId};
+
+/// Shards of the cache, each with its own lock.
+const SHARDS: usize = 16;
+/// Bounds of one shard. An evicted payload is executed again.
+const SHARD_ENTRIES_MAX: usize = 512;
+const SHARD_BYTES_MAX: usize = 1 << 20;
+/// A larger payload is not cached. Only the subscribers that wait for its execution share it.
+const PAYLOAD_BYTES_MAX: usize = 64 << 10;
+
+/// Payloads of recent updates, by group.
+pub(super) struct PayloadCache([Mutex<PayloadShard>; SHARDS]);
+
+struct PayloadShard {
+    slots: LruCache<SlotKey, (Arc<PayloadSlot>, usize)>,
+    bytes: usize,
+}
+
+/// Group, position and update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct SlotKey {
+    pub(super) group: u64,
+    pub(super) position: OrderKey,
+    pub(super) update: (usize, usize),
+}
+
+/// Result of a shared execution.
+#[derive(Clone)]
+pub(super) struct RenderedPayload {
+    pub(super) payload: SharedPayload,
+    /// Senders whose `clientKey` the payload leaves out. They execute the update on their own.
+    pub(super) withheld: Arc<[UserId]>,
+}
+
+impl RenderedPayload {
+    pub(super) fn is_for(&self, viewer: &UserId) -> bool {
+        !self.withheld.contains(viewer)
+    }
+}
+
+/// Single-flight slot of one payload: one subscriber executes, the others wait.
+pub(super) struct PayloadSlot {
+    is_started: AtomicBool,
+    pub(super) rendered: OnceCell<RenderedPayload>,
+    /// Wakes the subscribers that wait for their tokens.
+    pub(super) done: Notify,
+    /// Keeps the update alive: its key is an address, which must not be reused.
+    _update: UpdateKey,
+}
+
+impl PayloadSlot {
+    fn new(update: &UpdateKey) -> Self {
+        Self {
+            is_started: AtomicBool::new(false),
+            rendered: OnceCell::new(),
+            done: Notify::new(),
+            _update: update.clone(),
+        }
+    }
+
+    /// Whether this caller is the first, and is to execute the update.
+    pub(super) fn start(&self) -> bool {
+        !self.is_started.swap(true, Ordering::Relaxed)
+    }
+}
+
+impl Default for PayloadCache {
+    fn default() -> Self {
+        let shard = || {
+            Mutex::new(PayloadShard {
+                slots: LruCache::unbounded(),
+                bytes: 0,
+            })
+        };
+        Self(std::array::from_fn(|_| shard()))
+    }
+}
+
+impl PayloadCache {
+    /// The slot of this key. Creates it for the first caller.
+    pub(super) fn slot(&self, key: SlotKey, update: &UpdateKey) -> Arc<PayloadSlot> {
+        let mut shard = self.shard(&key);
+        let new = || (Arc::new(PayloadSlot::new(update)), 0);
+        let slot = Arc::clone(&shard.slots.get_or_insert(key, new).0);
+        shard.evict();
+        slot
+    }
+
+    /// Counts the bytes of a rendered payload, or removes its slot if the payload is too large. Returns whether it is cached.
+    pub(super) fn keep(&self, key: &SlotKey, payload: &SharedPayload) -> bool {
+        let bytes = payload.get().len();
+        let mut shard = self.shard(key);
+        if bytes > PAYLOAD_BYTES_MAX {
+            shard.remove(key);
+            return false;
+        }
+        shard.weigh(key, bytes);
+        true
+    }
+
+    /// All slots of a group are in one shard.
+    fn shard(&self, key: &SlotKey) -> MutexGuard<'_, PayloadShard> {
+        let mut hasher = DefaultHasher::new();
+        key.group.hash(&mut hasher);
+        self.0[hasher.finish() as usize % SHARDS].lock()
+    }
+}
+
+impl PayloadShard {
+    fn weigh(&mut self, key: &SlotKey, bytes: usize) {
+        if let Some((_, weight)) = self.slots.peek_mut(key) {
+            self.bytes = self.bytes + bytes - *weight;
+            *weight = bytes;
+        }
+        self.evict();
+    }
+
+    fn remove(&mut self, key: &SlotKey) {
+        if let Some((_, weight)) = self.slots.pop(key) {
+            self.bytes -= weight;
+        }
+    }
+
+    fn evict(&mut self) {
+        while self.slots.len() > SHARD_ENTRIES_MAX || self.bytes > SHARD_BYTES_MAX {
+            let Some((_, (_, weight))) = self.slots.pop_lru() else {
+                break;
+            };
+            self.bytes -= weight;
+        }
+    }
+}

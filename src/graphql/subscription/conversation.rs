@@ -1,0 +1,221 @@
+//! Payloads of `conversationEvents`.
+
+use async_graphql::{SimpleObject, Union};
+
+use super::payload_stream::SharedUpdate;
+use crate::chat::{self, ConversationUpdate, ConversationUpdates};
+use crate::graphql::cursor::{CursorKey as _, List};
+use crate::graphql::error::{Error, Result};
+use crate::graphql::fanout::StreamUpdate;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{Conversation, Message, MessageEdge, Participant, User, message_edge};
+use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
+
+/// An event of a conversation, or only the position of the stream.
+#[derive(SimpleObject)]
+pub(super) struct ConversationEventPayload {
+    /// Cursor to resume this subscription from.
+    cursor: String,
+    /// The event. Null in the first payload, and in the one that a quiet stream sends about once an hour.
+    event: Option<ConversationEvent>,
+}
+
+/// Event of a conversation.
+#[derive(Union)]
+enum ConversationEvent {
+    MessageAdded(MessageAddedEvent),
+    MessageEdited(MessageEditedEvent),
+    MessageDeleted(MessageDeletedEvent),
+    ReactionsChanged(ReactionsChangedEvent),
+    MarkerMoved(MarkerMovedEvent),
+    ParticipantAdded(ParticipantAddedEvent),
+    ParticipantRemoved(ParticipantRemovedEvent),
+    RoleChanged(RoleChangedEvent),
+    Renamed(ConversationRenamedEvent),
+}
+
+/// A message was sent.
+#[derive(SimpleObject)]
+struct MessageAddedEvent {
+    /// Edge of the message in `Conversation.messages`.
+    message_edge: MessageEdge,
+}
+
+/// A message was edited.
+#[derive(SimpleObject)]
+struct MessageEditedEvent {
+    /// The message in its present state.
+    message: Message,
+}
+
+/// A message was deleted.
+#[derive(SimpleObject)]
+struct MessageDeletedEvent {
+    /// The message without its content.
+    message: Message,
+}
+
+/// The reactions to a message changed.
+#[derive(SimpleObject)]
+struct ReactionsChangedEvent {
+    /// The message in its present state.
+    message: Message,
+}
+
+/// The read or delivered marker of a participant moved. Large conversations do not publish it.
+#[derive(SimpleObject)]
+struct MarkerMovedEvent {
+    /// The participant in their present state.
+    participant: Participant,
+}
+
+/// A user joined, for the first time or again.
+#[derive(SimpleObject)]
+struct ParticipantAddedEvent {
+    /// The participant in their present state, even if they have left since.
+    participant: Participant,
+}
+
+/// A user left or was removed. It is the last event of that user's stream.
+#[derive(SimpleObject)]
+struct ParticipantRemovedEvent {
+    /// The user who left or was removed.
+    user: User,
+}
+
+/// The role of a participant changed.
+#[derive(SimpleObject)]
+struct RoleChangedEvent {
+    /// The participant in their present state, even if they have left since.
+    participant: Participant,
+}
+
+/// The conversation was renamed.
+#[derive(SimpleObject)]
+struct ConversationRenamedEvent {
+    /// The conversation in its present state.
+    conversation: Conversation,
+}
+
+impl SharedUpdate for ConversationUpdate {
+    type Payload = ConversationEventPayload;
+    type Updates = ConversationUpdates;
+
+    fn list(conversation: ConversationId) -> Option<List<'static>> {
+        Some(List::Events(conversation))
+    }
+
+    fn from_update(update: StreamUpdate) -> Option<Self> {
+        if let StreamUpdate::Event(update) = update {
+            Some(update)
+        } else {
+            None
+        }
+    }
+
+    async fn payload(
+        self,
+        scope: &ViewerScope,
+        conversation: ConversationId,
+    ) -> Result<ConversationEventPayload> {
+        let cursor = self.position.encode(List::Events(conversation));
+        let event = match self.event {
+            None => None,
+            Some(event) => ConversationEvent::load(scope, conversation, event).await?,
+        };
+        Ok(ConversationEventPayload { cursor, event })
+    }
+}
+
+impl ConversationEvent {
+    /// The event with its objects in their present state. `None` if such an object no longer exists: only the position is delivered.
+    async fn load(
+        scope: &ViewerScope,
+        conversation: ConversationId,
+        event: chat::ConversationEvent,
+    ) -> Result<Option<Self>> {
+        Ok(match event {
+            chat::ConversationEvent::MessageAdded(message) => {
+                Some(Self::MessageAdded(MessageAddedEvent {
+                    message_edge: message_edge(scope, message),
+                }))
+            }
+            chat::ConversationEvent::MessageChanged(kind, message) => {
+                Self::of_message(kind, Message::new(scope, message))
+            }
+            chat::ConversationEvent::ParticipantAdded(user) => {
+                let participant = participant_or_gone(scope, conversation, &user).await?;
+                participant.map(|participant| {
+                    Self::ParticipantAdded(ParticipantAddedEvent { participant })
+                })
+            }
+            chat::ConversationEvent::ParticipantRemoved(user) => {
+                Some(Self::ParticipantRemoved(ParticipantRemovedEvent {
+                    user: User::new(scope, user),
+                }))
+            }
+            chat::ConversationEvent::RoleChanged(user) => {
+                let participant = participant_or_gone(scope, conversation, &user).await?;
+                participant.map(|participant| Self::RoleChanged(RoleChangedEvent { participant }))
+            }
+            chat::ConversationEvent::Renamed => {
+                let conversation = Conversation::load(scope, conversation).await?;
+                conversation
+                    .map(|conversation| Self::Renamed(ConversationRenamedEvent { conversation }))
+            }
+            // A user who has left has no marker any more.
+            chat::ConversationEvent::MarkerMoved(user) => {
+                let participant = scope
+                    .chat
+                    .participant(&scope.viewer, conversation, &user)
+                    .await?;
+                participant.map(|participant| {
+                    Self::MarkerMoved(MarkerMovedEvent {
+                        participant: Participant::new(scope, participant),
+                    })
+                })
+            }
+        })
+    }
+
+    fn of_message(kind: ChangeKind, message: Message) -> Option<Self> {
+        match kind {
+            ChangeKind::MessageEdited => Some(Self::MessageEdited(MessageEditedEvent { message })),
+            ChangeKind::MessageDeleted => {
+                Some(Self::MessageDeleted(MessageDeletedEvent { message }))
+            }
+            ChangeKind::ReactionsChanged => {
+                Some(Self::ReactionsChanged(ReactionsChangedEvent { message }))
+            }
+            // A late message is delivered as MessageAdded; the other kinds change no message.
+            ChangeKind::MessageLate
+            | ChangeKind::ParticipantAdded
+            | ChangeKind::ParticipantRemoved
+            | ChangeKind::RoleChanged
+            | ChangeKind::ConversationRenamed => None,
+        }
+    }
+}
+
+async fn participant_or_gone(
+    scope: &ViewerScope,
+    conversation: ConversationId,
+    user: &UserId,
+) -> Result<Option<Participant>> {
+    let found = scope
+        .chat
+        .participant_or_gone(&scope.viewer, conversation, user)
+        .await?;
+    Ok(found.map(|participant| Participant::new(scope, participant)))
+}
+
+/// Position of a cursor of events. A cursor of messages is refused: earlier messages may have changed after it.
+pub(super) fn event_position(conversation: ConversationId, cursor: &str) -> Result<OrderKey> {
+    let position = OrderKey::decode(cursor, List::Events(conversation));
+    position.ok_or_else(|| {
+        Error::bad_input(
+            &["after"],
+            "`after` is neither an eventsCursor of this conversation nor a cursor of this subscription",
+        )
+    })
+}

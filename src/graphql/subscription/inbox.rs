@@ -1,0 +1,99 @@
+//! Payloads of `inboxUpdated`.
+
+use async_graphql::{ID, SimpleObject, Union};
+use futures_util::stream::{self, Stream};
+
+use crate::chat::{InboxUpdate, InboxUpdates};
+use crate::graphql::cursor::{CursorKey as _, List};
+use crate::graphql::error::{Error, Result};
+use crate::graphql::execution::ExecutionLimits;
+use crate::graphql::id::GlobalId;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::InboxEntryEdge;
+use crate::model::OrderKey;
+
+/// An event of the viewer's inbox, or only the position of the stream.
+#[derive(SimpleObject)]
+pub(super) struct InboxUpdatedPayload {
+    /// Cursor to resume this subscription from.
+    cursor: String,
+    /// The event. Null in the first payload, and in the one that a quiet stream sends about once an hour.
+    event: Option<InboxEvent>,
+}
+
+/// Event of an inbox.
+#[derive(Union)]
+enum InboxEvent {
+    Changed(InboxEntryChangedEvent),
+    Removed(InboxEntryRemovedEvent),
+}
+
+/// An inbox entry is new, or changed.
+#[derive(SimpleObject)]
+struct InboxEntryChangedEvent {
+    /// The entry in its present state. The same state may be delivered again.
+    inbox_entry_edge: InboxEntryEdge,
+}
+
+/// An inbox entry was removed: the viewer no longer takes part in the conversation.
+#[derive(SimpleObject)]
+struct InboxEntryRemovedEvent {
+    /// Id of the removed entry.
+    inbox_entry_id: ID,
+    /// Id of its conversation.
+    conversation_id: ID,
+}
+
+pub(super) fn payloads(
+    updates: InboxUpdates,
+    scope: ViewerScope,
+    limits: ExecutionLimits,
+) -> impl Stream<Item = Result<InboxUpdatedPayload>> + use<> {
+    limits.budget.track(List::Updates(&scope.viewer).cursors());
+    stream::unfold(Some((updates, scope, limits)), async |state| {
+        let (mut updates, scope, mut limits) = state?;
+        let payload = match updates.next().await? {
+            Ok(update) => {
+                // Pays before it reads the entry, which would be stale after a wait.
+                let _ = limits.pace.pay().await;
+                limits.budget.pass(update.position);
+                payload(&scope.renewed(), update).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        let state = payload.is_ok().then_some((updates, scope, limits));
+        Some((payload, state))
+    })
+}
+
+async fn payload(scope: &ViewerScope, update: InboxUpdate) -> Result<InboxUpdatedPayload> {
+    let cursor = update.position.encode(List::Updates(&scope.viewer));
+    let Some(conversation) = update.conversation else {
+        return Ok(InboxUpdatedPayload {
+            cursor,
+            event: None,
+        });
+    };
+    let event = match InboxEntryEdge::load(scope, conversation).await? {
+        Some(inbox_entry_edge) => InboxEvent::Changed(InboxEntryChangedEvent { inbox_entry_edge }),
+        None => InboxEvent::Removed(InboxEntryRemovedEvent {
+            inbox_entry_id: GlobalId::InboxEntry(conversation, scope.viewer.clone()).encode(),
+            conversation_id: GlobalId::Conversation(conversation).encode(),
+        }),
+    };
+    Ok(InboxUpdatedPayload {
+        cursor,
+        event: Some(event),
+    })
+}
+
+/// Position of a cursor of this subscription.
+pub(super) fn inbox_position(scope: &ViewerScope, cursor: &str) -> Result<OrderKey> {
+    let position = OrderKey::decode(cursor, List::Updates(&scope.viewer));
+    position.ok_or_else(|| {
+        Error::bad_input(
+            &["after"],
+            "`after` is neither an updatesCursor nor a cursor of this subscription",
+        )
+    })
+}

@@ -1,0 +1,41 @@
+//! Payloads of `presenceChanged`.
+
+use async_graphql::SimpleObject;
+use futures_util::stream::{self, Stream};
+
+use crate::chat::{PresenceUpdate, PresenceUpdates};
+use crate::graphql::error::Result;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{Presence, User};
+use crate::rate::Pace;
+
+/// Present state of a user's presence.
+#[derive(SimpleObject)]
+pub(super) struct PresencePayload {
+    /// The user.
+    user: User,
+    /// Presence of the user.
+    presence: Presence,
+}
+
+pub(super) fn payloads(
+    updates: PresenceUpdates,
+    scope: ViewerScope,
+    pace: Pace,
+) -> impl Stream<Item = Result<PresencePayload>> + use<> {
+    stream::unfold(Some((updates, scope, pace)), async |state| {
+        let (mut updates, scope, mut pace) = state?;
+        // Pays before it takes the state, which would be stale after a wait.
+        let _ = pace.pay().await;
+        match updates.next().await? {
+            Ok(PresenceUpdate { user, presence }) => {
+                let payload = PresencePayload {
+                    user: User::new(&scope.renewed(), user),
+                    presence: presence.into(),
+                };
+                Some((Ok(payload), Some((updates, scope, pace))))
+            }
+            Err(error) => Some((Err(error.into()), None)),
+        }
+    })
+}

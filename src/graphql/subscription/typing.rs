@@ -1,0 +1,45 @@
+//! Payload of `typingChanged`.
+
+use async_graphql::SimpleObject;
+
+use super::payload_stream::SharedUpdate;
+use crate::chat::{TypingUpdate, TypingUpdates};
+use crate::graphql::cursor::List;
+use crate::graphql::error::Result;
+use crate::graphql::fanout::StreamUpdate;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::User;
+use crate::model::ConversationId;
+
+/// A user started or stopped typing.
+#[derive(SimpleObject)]
+pub(super) struct TypingPayload {
+    /// The user.
+    user: User,
+    /// True while the user types.
+    is_typing: bool,
+}
+
+impl SharedUpdate for TypingUpdate {
+    type Payload = TypingPayload;
+    type Updates = TypingUpdates;
+
+    fn list(_: ConversationId) -> Option<List<'static>> {
+        None
+    }
+
+    fn from_update(update: StreamUpdate) -> Option<Self> {
+        if let StreamUpdate::Typing(update) = update {
+            Some(update)
+        } else {
+            None
+        }
+    }
+
+    async fn payload(self, scope: &ViewerScope, _: ConversationId) -> Result<TypingPayload> {
+        Ok(TypingPayload {
+            user: User::new(scope, self.user),
+            is_typing: self.is_typing,
+        })
+    }
+}
