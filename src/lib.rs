@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
-//! - [`store`]: what is kept. One trait; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
+//! - [`store`]: what is kept. [`store::Store`] is the live part, [`store::StoreAdmin`] the operator's; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
 //! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and signals between servers over NATS.
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
@@ -88,8 +88,8 @@
 //!
 //! To add a method of the store:
 //!
-//! 1. Declare it in [`store::Store`]; its doc comment is its promise.
-//! 2. Implement it in [`store::embedded`], in [`store::cql`], in the wrapper that measures, and in the oracle (`tests/store/oracle`).
+//! 1. Declare it in [`store::Store`], or in [`store::StoreAdmin`] if only operators call it; its doc comment is its promise.
+//! 2. Implement it in [`store::embedded`], in [`store::cql`], in [`store::InstrumentedStore`], and in the oracle (`tests/store/oracle`).
 //! 3. Add a case of the contract (`tests/store`): it runs on all three.
 //! 4. A new CQL table is a step of the migration; a new kind of key is a new tag of the embedded store. Never renumber either.
 //!

@@ -188,11 +188,7 @@ impl Chat {
         if let Some(newest) = store.newest_id().await? {
             ids.observe(newest);
         }
-        let imported_at = store
-            .note(store::NOTE_IMPORTED_AT)
-            .await?
-            .and_then(|text| Timestamp::parse(&text))
-            .unwrap_or_default();
+        let imported_at = store.imported_at().await?.unwrap_or_default();
         // What is given out from now on is younger than the import, also where the clock was set back since.
         ids.pass(imported_at);
         let in_flight = in_flight_ids::InFlightIds::new(

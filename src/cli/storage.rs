@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Error;
 use crate::clock::Clock;
 use crate::config::{Config, StoreChoice};
-use crate::store::Store;
+use crate::store::StoreAdmin;
 use crate::store::cql::{Address, Cql};
 use crate::store::embedded::{Embedded, Options};
 
@@ -46,7 +46,10 @@ pub(super) fn name(config: &Config) -> String {
     }
 }
 
-pub(super) async fn open(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
+pub(super) async fn open(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn StoreAdmin>, Error> {
     Ok(match &config.store {
         StoreChoice::Embedded => Arc::new(open_embedded(config, clock).await?),
         StoreChoice::Cql(address) => Arc::new(open_cluster(address, clock).await?),

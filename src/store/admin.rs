@@ -1,12 +1,87 @@
-//! Administration of a whole store: rows of an import or export, and the findings of a verification.
+//! Administration of a whole store: import, export, verification and notes.
 
 use std::sync::Arc;
 
-use super::Error;
+use async_trait::async_trait;
+
+use super::{Error, Result, Store};
 use crate::model::{
     Conversation, ConversationId, Emoji, Flags, Membership, Message, MessageId, OrderKey,
     Participant, Profile, ReadMarker, TimeUuid, Timestamp, UserId,
 };
+
+/// Name of the note with the secret of [`Store::direct_ids`]. It is in backups, and in no export.
+pub const NOTE_DIRECT_SECRET: &str = "direct_secret";
+
+/// Name of the note with [`Store::imported_at`], in RFC 3339.
+pub const NOTE_IMPORTED_AT: &str = "imported_at";
+
+/// The operator's side of a store: whole-store reads and writes that no client causes.
+///
+/// An export reads `all_…` in pieces that continue after any position. Writes that run meanwhile
+/// may be in it or not.
+#[async_trait]
+pub trait StoreAdmin: Store {
+    /// Imports rows in order, all or nothing as far as faults go; each row has its own outcome. An
+    /// import publishes no event.
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>>;
+
+    /// All users with a profile, in an order of the store's own: at most `limit` after one of them.
+    /// Fewer only at the end.
+    async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>>;
+
+    /// All conversations, in an order of the store's own, each with its [`activity_to_give`].
+    async fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>>;
+
+    /// All present and former participants of a conversation, by username bytes. Roles are those
+    /// that were given, not the effective ones.
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>>;
+
+    /// All messages of a conversation, the oldest first: at most `limit` after one of them. Damaged
+    /// rows are among them.
+    async fn all_messages(
+        &self,
+        conversation: ConversationId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>>;
+
+    /// All reactions to a message that are on, by emoji and username bytes.
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>>;
+
+    /// Verifies the next piece of the store: whether derived rows agree with messages and
+    /// participants, which are the truth. Derived are heads, counts, lists of inboxes, pairs, and on
+    /// a cluster the index of buckets. With `repair`, every row that disagrees is corrected.
+    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified>;
+
+    /// A value that an operator's tool wants to find again, such as the progress of an import. It is
+    /// persisted with the next or an earlier import, never before it.
+    async fn note(&self, name: &str) -> Result<Option<String>>;
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()>;
+
+    /// Sets a note if there is none of this name (compare-and-set). The answer is the persisted
+    /// value: the same for all concurrent callers, on any server. Such a note is never removed.
+    async fn note_once(&self, name: &str, value: &str) -> Result<String>;
+}
 
 /// One row of an import. A row that the store has already stays as it is, so an import can be repeated.
 #[derive(Debug, Clone)]
@@ -108,7 +183,7 @@ pub struct StoredMessage {
 
 impl StoredMessage {
     /// Wraps a decoded row. A failure of the store itself stays an error.
-    pub fn of(id: MessageId, read: super::Result<Message>) -> super::Result<Self> {
+    pub fn of(id: MessageId, read: Result<Message>) -> Result<Self> {
         let message = match read {
             Ok(message) => {
                 let metadata = message
@@ -128,7 +203,8 @@ impl StoredMessage {
     }
 }
 
-/// Found by [`super::Store::verify`]: a [`StoredMessage`] that cannot be read. Nothing repairs it; deleting the message does away with it.
+/// Finding of [`StoreAdmin::verify`]: a [`StoredMessage`] that cannot be read. Nothing repairs it; a
+/// deletion of the message removes it.
 pub const DAMAGED_MESSAGE: &str = "a damaged message";
 
 /// The outcome of one row of an import.

@@ -1,4 +1,4 @@
-//! A store that counts what it is asked, how long that takes, and what fails.
+//! Decorator of a store: measures the duration of each operation, and counts its failures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,26 +9,27 @@ use tokio::time::Instant;
 use super::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
     ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
-    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage,
-    UnreadQuery, Verified, VerifyPosition, Wake,
+    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoreAdmin,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
 };
 use crate::metrics::{self, Histogram, HistogramVec, IntCounterVec, LATENCIES, Metrics};
 use crate::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant,
+    Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 
-/// Answers as the store in it does.
+/// A store with metrics. Its answers are those of the store in it.
 pub struct InstrumentedStore {
-    store: Arc<dyn Store>,
-    operations: Operations,
+    store: Arc<dyn StoreAdmin>,
+    live: LiveOperations,
+    admin: AdminOperations,
     seconds: HistogramVec,
     failures: IntCounterVec,
 }
 
 impl InstrumentedStore {
-    pub fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<dyn StoreAdmin>) -> Self {
         let seconds = metrics::histograms(
             "wideroom_store_operation_seconds",
             "Duration of store operations, by operation.",
@@ -42,7 +43,8 @@ impl InstrumentedStore {
         );
         Self {
             store,
-            operations: Operations::new(&seconds),
+            live: LiveOperations::new(&seconds),
+            admin: AdminOperations::new(&seconds),
             seconds,
             failures,
         }
@@ -80,87 +82,105 @@ impl fmt::Display for InstrumentedStore {
     }
 }
 
-/// All that a store is asked, but what it knows without looking.
-macro_rules! measured {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
-        struct Operations { $($name: Histogram),* }
+/// A histogram per measured method, and the implementation of a trait that observes each.
+macro_rules! instrumented {
+    ($trait:ident by $operations:ident in $field:ident {
+        plain { $($plain:ident() -> $plain_answer:ty;)* }
+        measured { $($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }
+    }) => {
+        struct $operations { $($name: Histogram),* }
 
-        impl Operations {
+        impl $operations {
             fn new(seconds: &HistogramVec) -> Self {
                 Self { $($name: seconds.with_label_values(&[stringify!($name)])),* }
             }
         }
 
         #[async_trait]
-        impl Store for InstrumentedStore {
-            fn overlap_micros(&self) -> i64 {
-                self.store.overlap_micros()
-            }
-
-            fn health(&self) -> Result<(), String> {
-                self.store.health()
-            }
+        #[deny(clippy::missing_trait_methods)]
+        impl $trait for InstrumentedStore {
+            $(fn $plain(&self) -> $plain_answer {
+                self.store.$plain()
+            })*
 
             $(async fn $name(&self, $($argument: $type),*) -> Result<$answer> {
-                self.measure(stringify!($name), &self.operations.$name, self.store.$name($($argument),*)).await
+                self.measure(stringify!($name), &self.$field.$name, self.store.$name($($argument),*)).await
             })*
         }
     };
 }
 
-measured! {
-    newest_id() -> Option<TimeUuid>;
-    participations(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Participation>>;
-    direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId>;
-    create_conversation(new: &NewConversation) -> Created;
-    participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant>;
-    participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>>;
-    participant_counts(conversations: &[ConversationId]) -> Vec<u64>;
-    membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot>;
-    change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<Audience>;
-    rename_conversation(conversation: ConversationId, to: &Renaming) -> Audience;
-    append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended;
-    revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised>;
-    react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>>;
-    reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
-    changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
-    log_late(conversation: ConversationId, changes: &[Change]) -> ();
-    wakes(since: Timestamp) -> Vec<Wake>;
-    earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
-    history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;
-    messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
-    messages_at(positions: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
-    last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>>;
-    newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>>;
-    message_counts(conversations: &[ConversationId]) -> Vec<u64>;
-    inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow>;
-    inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>>;
-    inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
-    inbox_log(user: &UserId, after: OrderKey) -> Option<Vec<(ChangeId, ConversationId)>>;
-    conversation_count(user: &UserId, limit: usize) -> usize;
-    large_conversations(user: &UserId) -> Vec<ConversationId>;
-    unread(user: &UserId, questions: &[UnreadQuery], cap: u32) -> Vec<Unread>;
-    move_read_marker(user: &UserId, to: &MarkerMove) -> ();
-    mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
-    receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;
-    set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags>;
-    profiles(users: &[UserId]) -> Vec<Option<Profile>>;
-    change_profile(user: &UserId, to: &ProfileChange) -> ();
-    mark_seen(user: &UserId, at: Timestamp) -> ();
-    import(rows: &[ImportRow]) -> Vec<Imported>;
-    all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
-    all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
-    all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPositions)>;
-    all_messages(conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Vec<StoredMessage>;
-    all_reactions(
-        conversation: ConversationId,
-        message: MessageId,
-        after: Option<&(Emoji, UserId)>,
-        limit: usize
-    ) -> Vec<(Emoji, UserId)>;
-    verify(after: Option<&VerifyPosition>, repair: bool) -> Verified;
-    note(name: &str) -> Option<String>;
-    set_note(name: &str, value: Option<&str>) -> ();
-    note_once(name: &str, value: &str) -> String;
-    close() -> ();
+instrumented! {
+    Store by LiveOperations in live {
+        plain {
+            overlap_micros() -> i64;
+            health() -> Result<(), String>;
+        }
+        measured {
+            newest_id() -> Option<TimeUuid>;
+            imported_at() -> Option<Timestamp>;
+            direct_ids() -> DirectIds;
+            participations(viewer: &UserId, conversations: &[ConversationId]) -> Vec<Option<Participation>>;
+            direct_conversation(one: &UserId, other: &UserId) -> Option<ConversationId>;
+            create_conversation(new: &NewConversation) -> Created;
+            participants(conversation: ConversationId, page: &PageRequest<UserId>) -> Page<Participant>;
+            participants_by_name(keys: &[(ConversationId, UserId)]) -> Vec<Option<Participant>>;
+            participant_counts(conversations: &[ConversationId]) -> Vec<u64>;
+            membership_snapshot(conversation: ConversationId, users: &[UserId]) -> Option<MembershipSnapshot>;
+            change_membership(conversation: ConversationId, change: &MembershipChange) -> Option<Audience>;
+            rename_conversation(conversation: ConversationId, to: &Renaming) -> Audience;
+            append_messages(conversation: ConversationId, messages: &[NewMessage]) -> Appended;
+            revise_message(conversation: ConversationId, revision: &Revision, change: &Change) -> Option<Revised>;
+            react(conversation: ConversationId, emoji: &Emoji, is_on: bool, change: &Change) -> Option<Arc<Message>>;
+            reactions(viewer: &UserId, messages: &[(ConversationId, MessageId)]) -> Vec<Vec<Reaction>>;
+            changes(conversation: ConversationId, after: OrderKey, limit: usize) -> Vec<Change>;
+            log_late(conversation: ConversationId, changes: &[Change]) -> ();
+            wakes(since: Timestamp) -> Vec<Wake>;
+            earlier_sends(conversation: ConversationId, keys: &[(UserId, IdempotencyKey)]) -> Vec<Option<EarlierSend>>;
+            history(conversation: ConversationId, cut: &Cut<OrderKey>, page: &PageRequest<OrderKey>) -> Page<Arc<Message>>;
+            messages(keys: &[(ConversationId, MessageId)]) -> Vec<Option<Arc<Message>>>;
+            messages_at(positions: &[(ConversationId, OrderKey)]) -> Vec<Option<Arc<Message>>>;
+            last_messages(conversations: &[ConversationId]) -> Vec<Option<MessageId>>;
+            newest_events(conversations: &[ConversationId]) -> Vec<Option<TimeUuid>>;
+            message_counts(conversations: &[ConversationId]) -> Vec<u64>;
+            inbox(user: &UserId, page: &PageRequest<InboxKey>) -> Page<InboxRow>;
+            inbox_rows(user: &UserId, conversations: &[ConversationId]) -> Vec<Option<InboxRow>>;
+            inbox_changes(user: &UserId, after: OrderKey, limit: usize) -> Option<Vec<ChangedRow>>;
+            inbox_log(user: &UserId, after: OrderKey) -> Option<Vec<(ChangeId, ConversationId)>>;
+            conversation_count(user: &UserId, limit: usize) -> usize;
+            large_conversations(user: &UserId) -> Vec<ConversationId>;
+            unread(user: &UserId, queries: &[UnreadQuery], cap: u32) -> Vec<Unread>;
+            move_read_marker(user: &UserId, to: &MarkerMove) -> ();
+            mark_delivered(user: &UserId, conversation: ConversationId, up_to: OrderKey) -> ();
+            receivers(conversation: ConversationId, message: MessageId, sender: &UserId, page: &PageRequest<UserId>) -> Page<Participant>;
+            set_flags(user: &UserId, to: &FlagsChange) -> Option<Flags>;
+            profiles(users: &[UserId]) -> Vec<Option<Profile>>;
+            change_profile(user: &UserId, to: &ProfileChange) -> ();
+            mark_seen(user: &UserId, at: Timestamp) -> ();
+            close() -> ();
+        }
+    }
+}
+
+instrumented! {
+    StoreAdmin by AdminOperations in admin {
+        plain {}
+        measured {
+            import(rows: &[ImportRow]) -> Vec<Imported>;
+            all_users(after: Option<&UserId>, limit: usize) -> Vec<(UserId, Profile)>;
+            all_conversations(after: Option<ConversationId>, limit: usize) -> Vec<(Conversation, Option<Timestamp>)>;
+            all_participants(conversation: ConversationId, after: Option<&UserId>, limit: usize) -> Vec<(UserId, Membership, ImportPositions)>;
+            all_messages(conversation: ConversationId, after: Option<MessageId>, limit: usize) -> Vec<StoredMessage>;
+            all_reactions(
+                conversation: ConversationId,
+                message: MessageId,
+                after: Option<&(Emoji, UserId)>,
+                limit: usize
+            ) -> Vec<(Emoji, UserId)>;
+            verify(after: Option<&VerifyPosition>, repair: bool) -> Verified;
+            note(name: &str) -> Option<String>;
+            set_note(name: &str, value: Option<&str>) -> ();
+            note_once(name: &str, value: &str) -> String;
+        }
+    }
 }

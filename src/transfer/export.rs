@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::line::{self, FORMAT, Line};
 use crate::clock::Clock;
 use crate::model::{Conversation, ConversationId, Emoji, Membership, MessageId, Timestamp, UserId};
-use crate::store::{self, ImportPositions, ImportRow, Store, StoredMessage};
+use crate::store::{self, ImportPositions, ImportRow, StoreAdmin, StoredMessage};
 
 /// Rows of one read.
 const PAGE: usize = 200;
@@ -24,7 +24,7 @@ const REACTIONS_AHEAD: usize = 16;
 const BUFFER_BYTES: usize = 256 * 1024;
 
 pub struct Export {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn StoreAdmin>,
     pub clock: Arc<dyn Clock>,
     /// Ends the export after the page under way.
     pub stop: CancellationToken,
@@ -477,7 +477,7 @@ fn next_after<T, K>(page: &[T], key: impl Fn(&T) -> K) -> Option<K> {
 }
 
 async fn beginning(
-    store: &dyn Store,
+    store: &dyn StoreAdmin,
     conversation: Conversation,
     activity: Option<Timestamp>,
 ) -> store::Result<Beginning> {

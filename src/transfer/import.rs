@@ -20,7 +20,7 @@ use super::spool::Spool;
 use crate::clock::Clock;
 use crate::model::id::pair_key;
 use crate::model::{ConversationId, ConversationKind, UserId};
-use crate::store::{self, ImportRow, Imported, Store};
+use crate::store::{self, ImportRow, Imported, StoreAdmin};
 
 /// Bytes at the start of a file that identify it.
 const FINGERPRINT_BYTES: u64 = 64 * 1024;
@@ -28,7 +28,7 @@ const FINGERPRINT_BYTES: u64 = 64 * 1024;
 const BATCHES_AHEAD: usize = 2;
 
 pub struct Import {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn StoreAdmin>,
     pub clock: Arc<dyn Clock>,
     /// Folder for the spool of postponed lines.
     pub dir: PathBuf,

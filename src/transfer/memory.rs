@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use crate::model::{
-    Change, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
-    Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
-    Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
+    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use crate::store::{
     Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, ImportPositions,
     ImportRow, Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation,
-    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage,
-    UnreadQuery, Verified, VerifyPosition, Wake,
+    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoreAdmin,
+    StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake,
 };
 
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl Memory {
 }
 
 #[async_trait]
-impl Store for Memory {
+impl StoreAdmin for Memory {
     async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
         if let Some(left) = self.imports_left.lock().as_mut() {
             *left = left
@@ -106,22 +106,75 @@ impl Store for Memory {
         Ok(())
     }
 
+    async fn note_once(&self, _: &str, _: &str) -> Result<String> {
+        unreachable!("not part of an import")
+    }
+
+    async fn verify(&self, _: Option<&VerifyPosition>, _: bool) -> Result<Verified> {
+        unreachable!("not part of an import")
+    }
+
+    async fn all_users(&self, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Profile)>> {
+        unreachable!("not part of an import")
+    }
+
+    async fn all_conversations(
+        &self,
+        _: Option<ConversationId>,
+        _: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        unreachable!("not part of an import")
+    }
+
+    async fn all_participants(
+        &self,
+        _: ConversationId,
+        _: Option<&UserId>,
+        _: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
+        unreachable!("not part of an import")
+    }
+
+    async fn all_messages(
+        &self,
+        _: ConversationId,
+        _: Option<MessageId>,
+        _: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        unreachable!("not part of an import")
+    }
+
+    async fn all_reactions(
+        &self,
+        _: ConversationId,
+        _: MessageId,
+        _: Option<&(Emoji, UserId)>,
+        _: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        unreachable!("not part of an import")
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
     fn overlap_micros(&self) -> i64 {
         0
     }
-
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
-
     async fn close(&self) -> Result<()> {
         Ok(())
     }
-
     async fn newest_id(&self) -> Result<Option<TimeUuid>> {
         Ok(None)
     }
-
+    async fn imported_at(&self) -> Result<Option<Timestamp>> {
+        unreachable!("not part of an import")
+    }
+    async fn direct_ids(&self) -> Result<DirectIds> {
+        unreachable!("not part of an import")
+    }
     async fn participations(
         &self,
         _: &UserId,
@@ -241,9 +294,6 @@ impl Store for Memory {
     async fn conversation_count(&self, _: &UserId, _: usize) -> Result<usize> {
         unreachable!("not part of an import")
     }
-    async fn note_once(&self, _: &str, _: &str) -> Result<String> {
-        unreachable!("not part of an import")
-    }
     async fn large_conversations(&self, _: &UserId) -> Result<Vec<ConversationId>> {
         unreachable!("not part of an import")
     }
@@ -291,44 +341,6 @@ impl Store for Memory {
         _: &UserId,
         _: &PageRequest<UserId>,
     ) -> Result<Page<Participant>> {
-        unreachable!("not part of an import")
-    }
-    async fn verify(&self, _: Option<&VerifyPosition>, _: bool) -> Result<Verified> {
-        unreachable!("not part of an import")
-    }
-    async fn all_users(&self, _: Option<&UserId>, _: usize) -> Result<Vec<(UserId, Profile)>> {
-        unreachable!("not part of an import")
-    }
-    async fn all_conversations(
-        &self,
-        _: Option<ConversationId>,
-        _: usize,
-    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
-        unreachable!("not part of an import")
-    }
-    async fn all_participants(
-        &self,
-        _: ConversationId,
-        _: Option<&UserId>,
-        _: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
-        unreachable!("not part of an import")
-    }
-    async fn all_messages(
-        &self,
-        _: ConversationId,
-        _: Option<MessageId>,
-        _: usize,
-    ) -> Result<Vec<StoredMessage>> {
-        unreachable!("not part of an import")
-    }
-    async fn all_reactions(
-        &self,
-        _: ConversationId,
-        _: MessageId,
-        _: Option<&(Emoji, UserId)>,
-        _: usize,
-    ) -> Result<Vec<(Emoji, UserId)>> {
         unreachable!("not part of an import")
     }
 }

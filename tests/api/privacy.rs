@@ -11,7 +11,7 @@ use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::metrics::Metrics;
 use wideroom::model::{ConversationId, UserId};
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{InstrumentedStore, NOTE_DIRECT_SECRET, Store};
+use wideroom::store::{InstrumentedStore, NOTE_DIRECT_SECRET, StoreAdmin};
 
 use crate::support::world::{Actor, World};
 
@@ -47,7 +47,7 @@ async fn a_strangers_question_takes_the_same_work_whether_two_talk_or_not() {
     );
     let metrics = Metrics::default();
     embedded.register(&metrics);
-    let measured = InstrumentedStore::new(Arc::clone(&embedded) as Arc<dyn Store>);
+    let measured = InstrumentedStore::new(Arc::clone(&embedded) as Arc<dyn StoreAdmin>);
     measured.register(&metrics);
     let bounds = Bounds {
         rates: RateBounds {

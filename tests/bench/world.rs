@@ -18,7 +18,7 @@ use wideroom::model::{
 };
 use wideroom::rate::Pace;
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{ImportPositions, ImportRow, Imported, Store};
+use wideroom::store::{ImportPositions, ImportRow, Imported, StoreAdmin};
 
 /// Those in the conversation that is measured: who asks, whose marker is moved, who has read nothing, and one more.
 const PEOPLE: [&str; 4] = ["vera", "rita", "ida", "adam"];
@@ -64,7 +64,7 @@ pub struct World {
     pub places: Vec<Place>,
     chat: Chat,
     pub api: Api,
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreAdmin>,
     folder: TempDir,
 }
 
@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Over a store that is there. What lies in the folder is the embedded one's.
-    pub async fn over(store: Arc<dyn Store>, folder: TempDir, places: Vec<Place>) -> Self {
+    pub async fn over(store: Arc<dyn StoreAdmin>, folder: TempDir, places: Vec<Place>) -> Self {
         let bus = Bus::default();
         let bounds = Bounds {
             rates: RateBounds {
@@ -142,14 +142,9 @@ impl World {
             },
             ..Bounds::default()
         };
-        let chat = Chat::open(
-            Arc::clone(&store),
-            bus.clone(),
-            Arc::new(SystemClock),
-            bounds,
-        )
-        .await
-        .unwrap();
+        let chat = Chat::open(store.clone(), bus.clone(), Arc::new(SystemClock), bounds)
+            .await
+            .unwrap();
         let api = Api::new(chat.clone(), DocumentBounds::default());
         Self {
             bus,
@@ -170,7 +165,7 @@ impl World {
             .sum()
     }
 
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Arc<dyn StoreAdmin> {
         &self.store
     }
 
@@ -266,7 +261,7 @@ impl Closed {
 }
 
 /// Retries, because the previous owner may still be closing the store.
-async fn open_store(folder: &TempDir) -> Arc<dyn Store> {
+async fn open_store(folder: &TempDir) -> Arc<dyn StoreAdmin> {
     let start = Instant::now();
     loop {
         let options = Options {
@@ -283,7 +278,7 @@ async fn open_store(folder: &TempDir) -> Arc<dyn Store> {
 
 /// Gathers rows into batches.
 pub struct Loader<'a> {
-    pub store: &'a dyn Store,
+    pub store: &'a dyn StoreAdmin,
     pub rows: Vec<ImportRow>,
 }
 

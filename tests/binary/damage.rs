@@ -11,7 +11,7 @@ use wideroom::model::{
     Body, Content, ConversationId, Message, MessageId, MessageKind, Metadata, Timestamp, UserId,
 };
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{ImportRow, Imported, Store};
+use wideroom::store::{ImportRow, Imported, Store as _, StoreAdmin};
 use wideroom::transfer::export::{Export, Report};
 use wideroom::transfer::partial::Partial;
 
@@ -242,7 +242,7 @@ async fn damaged_metadata_ends_no_export_and_breaks_no_page() {
 #[tokio::test]
 async fn what_was_left_out_before_an_interruption_still_counts() {
     let program = with_damage().await;
-    let store: Arc<dyn Store> = Arc::new(open(&program).await);
+    let store: Arc<dyn StoreAdmin> = Arc::new(open(&program).await);
     let target = program.dir.path().join("all.jsonl");
     let (mut runs, mut named) = (0, Vec::new());
     let outcome = loop {

@@ -9,15 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wideroom::model::{
-    Change, ChangeId, Conversation, ConversationId, Cut, Emoji, Flags, IdempotencyKey, InboxKey,
-    InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile,
-    Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+    Change, ChangeId, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey,
+    InboxRow, Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction,
+    Revision, TimeUuid, Timestamp, Unread, UserId,
 };
 use wideroom::store::{
-    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPositions, ImportRow,
-    Imported, MarkerMove, MembershipChange, MembershipSnapshot, NewConversation, NewMessage,
-    Participation, ProfileChange, Renaming, Result, Revised, Store, StoredMessage, UnreadQuery,
-    Verified, VerifyPosition, Wake,
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, MarkerMove,
+    MembershipChange, MembershipSnapshot, NewConversation, NewMessage, Participation,
+    ProfileChange, Renaming, Result, Revised, Store, UnreadQuery, Wake,
 };
 
 /// A store behind which sends wait for as long as a test says.
@@ -90,6 +89,14 @@ impl Store for Slow {
 
     async fn newest_id(&self) -> Result<Option<TimeUuid>> {
         self.inner.newest_id().await
+    }
+
+    async fn imported_at(&self) -> Result<Option<Timestamp>> {
+        self.inner.imported_at().await
+    }
+
+    async fn direct_ids(&self) -> Result<DirectIds> {
+        self.inner.direct_ids().await
     }
 
     async fn participations(
@@ -353,74 +360,6 @@ impl Store for Slow {
 
     async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
         self.inner.mark_seen(user, at).await
-    }
-
-    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
-        self.inner.import(rows).await
-    }
-
-    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
-        self.inner.verify(after, repair).await
-    }
-
-    async fn all_users(
-        &self,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<(UserId, Profile)>> {
-        self.inner.all_users(after, limit).await
-    }
-
-    async fn all_conversations(
-        &self,
-        after: Option<ConversationId>,
-        limit: usize,
-    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
-        self.inner.all_conversations(after, limit).await
-    }
-
-    async fn all_participants(
-        &self,
-        conversation: ConversationId,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
-        self.inner
-            .all_participants(conversation, after, limit)
-            .await
-    }
-
-    async fn all_messages(
-        &self,
-        conversation: ConversationId,
-        after: Option<MessageId>,
-        limit: usize,
-    ) -> Result<Vec<StoredMessage>> {
-        self.inner.all_messages(conversation, after, limit).await
-    }
-
-    async fn all_reactions(
-        &self,
-        conversation: ConversationId,
-        message: MessageId,
-        after: Option<&(Emoji, UserId)>,
-        limit: usize,
-    ) -> Result<Vec<(Emoji, UserId)>> {
-        self.inner
-            .all_reactions(conversation, message, after, limit)
-            .await
-    }
-
-    async fn note(&self, name: &str) -> Result<Option<String>> {
-        self.inner.note(name).await
-    }
-
-    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
-        self.inner.set_note(name, value).await
-    }
-
-    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
-        self.inner.note_once(name, value).await
     }
 
     async fn close(&self) -> Result<()> {

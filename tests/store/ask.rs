@@ -8,7 +8,7 @@ use wideroom::model::{
     ConversationId, Cut, Direction, InboxKey, InboxRow, MessageId, OrderKey, Page, PageRequest,
     Participant, ReadMarker, TimeUuid, Unread, UserId,
 };
-use wideroom::store::{Audience, Created, MarkerMove, Store, UnreadQuery};
+use wideroom::store::{Audience, Created, MarkerMove, Store, StoreAdmin, UnreadQuery};
 
 use crate::support::words::{group, id, is_among_others, new, text};
 
@@ -212,7 +212,7 @@ pub fn assert_healthy(store: &dyn Store) {
 }
 
 /// Whatever happened to the store, what follows from it agrees with it. Where others write meanwhile, nobody can say.
-pub async fn assert_sound(store: &dyn Store) {
+pub async fn assert_sound(store: &dyn StoreAdmin) {
     let mut position = None;
     while !is_among_others() {
         let verified = store.verify(position.as_ref(), false).await.unwrap();

@@ -4,9 +4,12 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{
-    Conversation, ConversationId, GroupName, MembershipState, OrderKey, PageRequest, Role, UserId,
+    Conversation, ConversationId, DirectIds, GroupName, MembershipState, OrderKey, PageRequest,
+    Role, UserId,
 };
-use wideroom::store::{Created, NewConversation, Store, UnreadQuery};
+use wideroom::store::{
+    Created, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation, Store, StoreAdmin, UnreadQuery,
+};
 
 use super::ask::{
     assert_healthy, assert_newest, assert_page, inbox_ids, make, only, participant, participants,
@@ -434,7 +437,7 @@ pub async fn more_than_the_fan_out_make_a_conversation_large(store: &dyn Store) 
     );
 }
 
-pub async fn notes_are_found_again(store: &dyn Store) {
+pub async fn notes_are_found_again(store: &dyn StoreAdmin) {
     let [import, imports] = ["import", "imports"].map(salted);
     assert_eq!(store.note(&import).await.unwrap(), None);
     store.set_note(&import, Some("line 7")).await.unwrap();
@@ -457,7 +460,7 @@ pub async fn notes_are_found_again(store: &dyn Store) {
     );
 }
 
-pub async fn of_all_who_keep_a_note_once_everyone_gets_the_same(store: &dyn Store) {
+pub async fn of_all_who_keep_a_note_once_everyone_gets_the_same(store: &dyn StoreAdmin) {
     let [secret, other] = ["secret", "other"].map(salted);
     let values: Vec<_> = (0..8).map(|n| format!("value {n}")).collect();
     let got = join_all(values.iter().map(|value| store.note_once(&secret, value))).await;
@@ -473,6 +476,31 @@ pub async fn of_all_who_keep_a_note_once_everyone_gets_the_same(store: &dyn Stor
         "",
         "each name has its own"
     );
+}
+
+pub async fn concurrent_callers_get_the_same_direct_ids(store: &dyn StoreAdmin) {
+    let [ann, ben] = users(["ann", "ben"]);
+    let got = join_all((0..4).map(|_| store.direct_ids())).await;
+    let ids: Vec<_> = got
+        .into_iter()
+        .map(|ids| ids.unwrap().id(&ann, &ben))
+        .collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    let secret = store.note(NOTE_DIRECT_SECRET).await.unwrap().unwrap();
+    let kept = DirectIds::parse(&secret).unwrap();
+    assert_eq!(kept.id(&ben, &ann), ids[0], "the note holds the secret");
+}
+
+pub async fn the_time_of_the_newest_import_is_read_back(store: &dyn StoreAdmin) {
+    for (note, time) in [
+        (None, None),
+        (Some(START.to_string()), Some(START)),
+        (Some("yesterday".to_owned()), None),
+    ] {
+        let (name, note) = (NOTE_IMPORTED_AT, note.as_deref());
+        store.set_note(name, note).await.unwrap();
+        assert_eq!(store.imported_at().await.unwrap(), time, "{note:?}");
+    }
 }
 
 pub async fn conversations_are_counted_where_a_user_is_in_them_now(store: &dyn Store) {

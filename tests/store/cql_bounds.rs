@@ -14,7 +14,7 @@ use wideroom::model::{
     ConversationId, Cut, Message, MessageId, OrderKey, PageRequest, TimeUuid, Timestamp,
 };
 use wideroom::store::cql::{Address, Cql};
-use wideroom::store::{ImportRow, Imported, Store};
+use wideroom::store::{ImportRow, Imported, Store, StoreAdmin};
 
 use super::stage::keyspace;
 use crate::support::cassandra::shared;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wideroom::clock::ManualClock;
 use wideroom::model::{Change, ChangeKind, ConversationId, Revision, UserId};
 use wideroom::store::cql::Cql;
-use wideroom::store::{Imported, Store};
+use wideroom::store::{Imported, Store, StoreAdmin};
 
 use super::membership::{changing, joins};
 use super::stage::keyspace;

@@ -10,7 +10,7 @@ use wideroom::model::{
 };
 use wideroom::store::{
     Archive, Audience, FlagsChange, ImportPositions, ImportRow, MarkerMove, MembershipChange,
-    MembershipTransition, NewConversation, NewMessage, ProfileChange, Renaming, Result, Store,
+    MembershipTransition, NewConversation, NewMessage, ProfileChange, Renaming, Result, StoreAdmin,
     TransitionKind,
 };
 
@@ -180,7 +180,7 @@ fn id_at(micros: i64, rest: u8) -> MessageId {
 
 /// Plays steps on a store. Two players of the same steps do the same, as long as their stores answer alike.
 struct Player<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn StoreAdmin,
     micros: i64,
     /// A resume is not promised across an import.
     is_imported: bool,

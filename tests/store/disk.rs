@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wideroom::clock::ManualClock;
 use wideroom::model::{OrderKey, PageRequest};
 use wideroom::store::embedded::{Embedded, OpenError, Options};
-use wideroom::store::{Error, Store};
+use wideroom::store::{Error, Store, StoreAdmin};
 
 use super::ask::{history, inbox, make, send};
 use crate::support::words::{NOW, conversation_id, crowd, id, new, text, users};

@@ -6,7 +6,7 @@ use wideroom::model::{
     Change, ChangeKind, Content, ConversationId, Cut, Emoji, Flags, InboxRow, Membership,
     MembershipState, Message, MessageId, OrderKey, PageRequest, Profile, Revision, Role, UserId,
 };
-use wideroom::store::{Archive, FlagsChange, ImportPositions, ImportRow, Imported, Store};
+use wideroom::store::{Archive, FlagsChange, ImportPositions, ImportRow, Imported, StoreAdmin};
 
 use super::ask::{MarkTo, inbox, make, mark, only, send};
 use super::stage::Stage;
@@ -16,7 +16,7 @@ use crate::support::words::{
 };
 
 /// All users of this case, walked so many at a time.
-async fn all_users(store: &dyn Store, limit: usize) -> Vec<(UserId, Profile)> {
+async fn all_users(store: &dyn StoreAdmin, limit: usize) -> Vec<(UserId, Profile)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let page = store.all_users(after.as_ref(), limit).await.unwrap();
@@ -32,7 +32,7 @@ async fn all_users(store: &dyn Store, limit: usize) -> Vec<(UserId, Profile)> {
 
 /// Export rows of the conversations in `of`, in the order of the export, read in batches of `limit`.
 async fn all_conversations(
-    store: &dyn Store,
+    store: &dyn StoreAdmin,
     of: &[ConversationId],
     limit: usize,
 ) -> Vec<ImportRow> {
@@ -57,7 +57,7 @@ async fn all_conversations(
 }
 
 async fn all_participants(
-    store: &dyn Store,
+    store: &dyn StoreAdmin,
     id: ConversationId,
     limit: usize,
 ) -> Vec<(UserId, Membership, ImportPositions)> {
@@ -77,7 +77,7 @@ async fn all_participants(
 }
 
 async fn all_reactions(
-    store: &dyn Store,
+    store: &dyn StoreAdmin,
     message: MessageId,
     limit: usize,
 ) -> Vec<(Emoji, UserId)> {
@@ -97,7 +97,7 @@ async fn all_reactions(
 }
 
 /// Everything of some conversations and of all users of the case, by what it is.
-async fn everything(store: &dyn Store, of: &[ConversationId]) -> BTreeMap<String, ImportRow> {
+async fn everything(store: &dyn StoreAdmin, of: &[ConversationId]) -> BTreeMap<String, ImportRow> {
     let mut rows: Vec<_> = all_users(store, 100)
         .await
         .into_iter()
@@ -155,7 +155,7 @@ async fn everything(store: &dyn Store, of: &[ConversationId]) -> BTreeMap<String
     rows.into_iter().map(|row| (key(&row), row)).collect()
 }
 
-pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn Store) {
+pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn StoreAdmin) {
     let people = crowd(12);
     let mut rows: Vec<_> = people
         .iter()
@@ -218,7 +218,7 @@ pub async fn everything_is_read_once_whatever_the_pieces(store: &dyn Store) {
 }
 
 /// A row as a fault, or an earlier version, may have left it.
-pub async fn damaged_messages_are_read_with_the_others(store: &dyn Store) {
+pub async fn damaged_messages_are_read_with_the_others(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let with = |micros: i64, metadata: &str| {
@@ -315,7 +315,7 @@ fn flags_change(micros: i64, conversation: ConversationId) -> FlagsChange {
     }
 }
 
-pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
+pub async fn participants_are_read_as_they_were_given(store: &dyn StoreAdmin) {
     let [ann, ben, cat, dan] = users(["ann", "ben", "cat", "dan"]);
     make(
         store,
@@ -430,7 +430,7 @@ pub async fn participants_are_read_as_they_were_given(store: &dyn Store) {
 }
 
 /// A bit of everything, sent and changed as people do it.
-async fn lived_in(store: &dyn Store, people: &[UserId]) {
+async fn lived_in(store: &dyn StoreAdmin, people: &[UserId]) {
     let [ann, ben, cat] = &people[..3] else {
         panic!("three people at least")
     };
@@ -530,7 +530,7 @@ async fn lived_in(store: &dyn Store, people: &[UserId]) {
     store.import(&rows).await.unwrap();
 }
 
-pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn Store) {
+pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn StoreAdmin) {
     let people = crowd(35);
     lived_in(store, &people).await;
     let conversations = [1, 2, 3].map(conversation_id);
@@ -599,7 +599,7 @@ pub async fn an_export_of_one_store_imports_into_an_equal_one(store: &dyn Store)
     );
 }
 
-pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn Store) {
+pub async fn reactions_that_are_on_are_read_in_pieces(store: &dyn StoreAdmin) {
     let people = crowd(30);
     make(store, conversation_id(1), &people).await;
     send(store, conversation_id(1), 1, &people[0]).await;

@@ -10,7 +10,7 @@ use wideroom::model::{
     Attachment, Body, Content, ConversationId, Cut, Direction, Message, MessageId, MessageKind,
     Metadata, OrderKey, PageRequest, UserId,
 };
-use wideroom::store::{ImportRow, Store};
+use wideroom::store::{ImportRow, Store, StoreAdmin};
 
 use super::ask::{
     assert_newest, assert_page, history, is_in, make, only, requests, runner, send, send_all,
@@ -374,7 +374,7 @@ pub async fn the_last_message_and_the_count_follow_each_send(store: &dyn Store) 
     );
 }
 
-pub async fn the_newest_id_is_the_greatest_kept(store: &dyn Store) {
+pub async fn the_newest_id_is_the_greatest_kept(store: &dyn StoreAdmin) {
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     assert_newest(store.newest_id().await.unwrap(), Some(change(0)));
@@ -439,7 +439,7 @@ fn any_history() -> impl Strategy<Value = Vec<MessageId>> {
 
 /// A conversation of its own for each case, with these messages. Every other one is imported, in no order.
 async fn prepare(
-    store: &dyn Store,
+    store: &dyn StoreAdmin,
     number: u32,
     ids: &[MessageId],
 ) -> (ConversationId, Vec<Arc<Message>>) {
@@ -465,7 +465,7 @@ async fn prepare(
     )
 }
 
-pub fn pages_tile_the_history(runtime: &Runtime, store: &dyn Store) {
+pub fn pages_tile_the_history(runtime: &Runtime, store: &dyn StoreAdmin) {
     let sizes = prop::collection::vec(1..9_usize, 1..5);
     let number = std::cell::Cell::new(0);
     let outcome = runner(48).run(&(any_history(), any_cut(), sizes), |(ids, cut, sizes)| {
@@ -497,7 +497,7 @@ pub fn pages_tile_the_history(runtime: &Runtime, store: &dyn Store) {
     outcome.unwrap_or_else(|fault| panic!("{fault}"));
 }
 
-pub fn a_page_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
+pub fn a_page_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn StoreAdmin) {
     let asked = prop::collection::vec((any_cut(), requests(any_place())), 1..12);
     let number = std::cell::Cell::new(0);
     let outcome = runner(48).run(&(any_history(), asked), |(ids, asked)| {

@@ -6,7 +6,7 @@ use wideroom::model::{
     Change, ChangeKind, Conversation, ConversationId, ConversationKind, Emoji, Flags, InputHash,
     Membership, MembershipState, Message, OrderKey, Profile, Role, Timestamp, Unread, UserId,
 };
-use wideroom::store::{Created, EarlierSend, ImportPositions, ImportRow, Imported, Store};
+use wideroom::store::{Created, EarlierSend, ImportPositions, ImportRow, Imported, StoreAdmin};
 
 use super::ask::{
     history, inbox, inbox_ids, make, only, participant, participants, row, runner, send, send_as,
@@ -17,13 +17,13 @@ use crate::support::words::{
     key, message_row, new, participant_row, participant_row_at, text, user, users,
 };
 
-async fn import(store: &dyn Store, rows: &[ImportRow]) -> Vec<Imported> {
+async fn import(store: &dyn StoreAdmin, rows: &[ImportRow]) -> Vec<Imported> {
     let fates = store.import(rows).await.unwrap();
     assert_eq!(fates.len(), rows.len(), "each row has a fate");
     fates
 }
 
-async fn import_all(store: &dyn Store, rows: &[ImportRow]) {
+async fn import_all(store: &dyn StoreAdmin, rows: &[ImportRow]) {
     assert!(
         import(store, rows)
             .await
@@ -61,7 +61,7 @@ fn some_rows(ann: &UserId, ben: &UserId) -> Vec<ImportRow> {
     rows
 }
 
-pub async fn importing_twice_is_importing_once(store: &dyn Store) {
+pub async fn importing_twice_is_importing_once(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     let rows = some_rows(&ann, &ben);
     import_all(store, &rows).await;
@@ -133,7 +133,7 @@ pub async fn importing_twice_is_importing_once(store: &dyn Store) {
     );
 }
 
-pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
+pub async fn an_import_does_not_change_existing_rows(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(store, &some_rows(&ann, &ben)).await;
     let before = (
@@ -225,7 +225,7 @@ pub async fn an_import_does_not_change_existing_rows(store: &dyn Store) {
     assert_eq!(inbox(store, &ben).await, before);
 }
 
-pub async fn messages_may_come_in_any_order(store: &dyn Store) {
+pub async fn messages_may_come_in_any_order(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(
         store,
@@ -286,7 +286,7 @@ pub async fn messages_may_come_in_any_order(store: &dyn Store) {
     );
 }
 
-pub async fn participants_may_come_after_the_messages(store: &dyn Store) {
+pub async fn participants_may_come_after_the_messages(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(
         store,
@@ -345,7 +345,7 @@ pub async fn participants_may_come_after_the_messages(store: &dyn Store) {
     );
 }
 
-pub async fn rows_without_their_conversation_are_not_kept(store: &dyn Store) {
+pub async fn rows_without_their_conversation_are_not_kept(store: &dyn StoreAdmin) {
     let ann = user("ann");
     let rows = [
         participant_row(conversation_id(1), &ann),
@@ -395,7 +395,7 @@ pub async fn rows_without_their_conversation_are_not_kept(store: &dyn Store) {
     );
 }
 
-pub async fn the_activity_that_was_given_wins_over_older_messages(store: &dyn Store) {
+pub async fn the_activity_that_was_given_wins_over_older_messages(store: &dyn StoreAdmin) {
     let ann = user("ann");
     import_all(
         store,
@@ -457,7 +457,7 @@ pub async fn the_activity_that_was_given_wins_over_older_messages(store: &dyn St
     );
 }
 
-pub async fn without_one_the_last_message_is_the_activity(store: &dyn Store) {
+pub async fn without_one_the_last_message_is_the_activity(store: &dyn StoreAdmin) {
     let ann = user("ann");
     // As in the sample: the ids lie long before the conversation was made.
     let year = 365 * 24 * HOUR;
@@ -497,7 +497,7 @@ fn direct_rows(id: ConversationId, one: &UserId, other: &UserId) -> [ImportRow; 
     [made, participant_row(id, one), participant_row(id, other)]
 }
 
-pub async fn a_pair_that_is_taken_refuses_another(store: &dyn Store) {
+pub async fn a_pair_that_is_taken_refuses_another(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     store
         .create_conversation(&direct(&ann, &ben))
@@ -516,7 +516,7 @@ pub async fn a_pair_that_is_taken_refuses_another(store: &dyn Store) {
     assert_eq!(inbox_ids(store, &ann).await, [there]);
 }
 
-pub async fn an_imported_pair_is_found_and_made_no_second_time(store: &dyn Store) {
+pub async fn an_imported_pair_is_found_and_made_no_second_time(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(store, &direct_rows(conversation_id(7), &ann, &ben)).await;
     assert_eq!(
@@ -538,7 +538,7 @@ pub async fn an_imported_pair_is_found_and_made_no_second_time(store: &dyn Store
     );
 }
 
-pub async fn markers_and_flags_are_kept(store: &dyn Store) {
+pub async fn markers_and_flags_are_kept(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     let flags = Flags {
         is_muted: true,
@@ -607,7 +607,7 @@ pub async fn markers_and_flags_are_kept(store: &dyn Store) {
     );
 }
 
-pub async fn a_mark_of_unread_puts_the_marker_before_its_message(store: &dyn Store) {
+pub async fn a_mark_of_unread_puts_the_marker_before_its_message(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     let positions = ImportPositions {
         read_up_to: Some(id(5)),
@@ -653,7 +653,7 @@ pub async fn a_mark_of_unread_puts_the_marker_before_its_message(store: &dyn Sto
     );
 }
 
-pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn Store) {
+pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     let left = Membership {
         state: MembershipState::Left,
@@ -723,7 +723,7 @@ pub async fn an_imported_participant_who_left_has_no_inbox_entry(store: &dyn Sto
     check(10).await;
 }
 
-pub async fn the_33rd_participant_makes_it_large(store: &dyn Store) {
+pub async fn the_33rd_participant_makes_it_large(store: &dyn StoreAdmin) {
     let people = crowd(35);
     make(store, conversation_id(2), &people[..1]).await;
     import_all(store, &[group_row(conversation_id(1), Some(at(2)))]).await;
@@ -819,7 +819,7 @@ pub async fn the_33rd_participant_makes_it_large(store: &dyn Store) {
     );
 }
 
-pub async fn a_deleted_message_is_counted_but_has_no_content(store: &dyn Store) {
+pub async fn a_deleted_message_is_counted_but_has_no_content(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let gone = deleted(conversation_id(1), id(9), &ben);
@@ -871,7 +871,7 @@ pub async fn a_deleted_message_is_counted_but_has_no_content(store: &dyn Store) 
     );
 }
 
-pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn Store) {
+pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn StoreAdmin) {
     let ann = user("ann");
     make(store, conversation_id(1), std::slice::from_ref(&ann)).await;
     let message = |micros, text_of_key: &str| Message {
@@ -928,7 +928,7 @@ pub async fn the_sends_of_the_last_day_are_recognised(store: &dyn Store) {
     assert_eq!(found.unwrap().message, live.id);
 }
 
-pub async fn profiles_are_kept(store: &dyn Store) {
+pub async fn profiles_are_kept(store: &dyn StoreAdmin) {
     let [ann, ben, cat] = users(["ann", "ben", "cat"]);
     let full = Profile {
         display_name: Some("Ann Ü".to_owned()),
@@ -956,7 +956,7 @@ pub async fn profiles_are_kept(store: &dyn Store) {
     );
 }
 
-pub async fn each_row_has_its_own_fate(store: &dyn Store) {
+pub async fn each_row_has_its_own_fate(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     import_all(store, &direct_rows(conversation_id(7), &ann, &ben)).await;
     let [made, first, second] = direct_rows(conversation_id(8), &ann, &ben);
@@ -1001,7 +1001,7 @@ fn reaction_row(message: i64, emoji: &str, user: &UserId) -> ImportRow {
     }
 }
 
-async fn reactions(store: &dyn Store, micros: i64) -> Vec<(String, Vec<UserId>)> {
+async fn reactions(store: &dyn StoreAdmin, micros: i64) -> Vec<(String, Vec<UserId>)> {
     let read = only(
         store
             .reactions(&user("nobody"), &[(conversation_id(1), id(micros))])
@@ -1013,7 +1013,7 @@ async fn reactions(store: &dyn Store, micros: i64) -> Vec<(String, Vec<UserId>)>
         .collect()
 }
 
-pub async fn a_reaction_is_imported_once_and_waits_for_its_message(store: &dyn Store) {
+pub async fn a_reaction_is_imported_once_and_waits_for_its_message(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     let row = || reaction_row(1, "👍", &ben);
     assert_eq!(
@@ -1068,7 +1068,7 @@ pub async fn a_reaction_is_imported_once_and_waits_for_its_message(store: &dyn S
     );
 }
 
-pub async fn a_reaction_that_was_taken_back_stays_so(store: &dyn Store) {
+pub async fn a_reaction_that_was_taken_back_stays_so(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     send(store, conversation_id(1), 1, &ann).await;
@@ -1096,7 +1096,7 @@ pub async fn a_reaction_that_was_taken_back_stays_so(store: &dyn Store) {
     assert_eq!(reactions(store, 1).await, [("👍".to_owned(), Vec::new())]);
 }
 
-pub fn the_order_of_an_import_does_not_matter(runtime: &Runtime, store: &dyn Store) {
+pub fn the_order_of_an_import_does_not_matter(runtime: &Runtime, store: &dyn StoreAdmin) {
     let people = users(["ann", "ben", "cat"]);
     // Conversations come first; then all others in any order and in any pieces.
     let shuffled = Just((0..14_usize).collect::<Vec<_>>()).prop_shuffle();

@@ -5,7 +5,7 @@ use tokio::runtime::Runtime;
 use wideroom::model::{
     ConversationId, Direction, InboxKey, InboxRow, OrderKey, PageRequest, Timestamp, UserId,
 };
-use wideroom::store::{ChangedRow, ImportRow, Store};
+use wideroom::store::{ChangedRow, ImportRow, Store, StoreAdmin};
 
 use super::ask::{
     MarkTo, assert_page, inbox, inbox_ids, inbox_order, make, mark, requests, row, runner, send,
@@ -405,7 +405,7 @@ fn any_key() -> impl Strategy<Value = InboxKey> + Clone {
 }
 
 /// A user of their own for each case, with these conversations, of which every fifth is large.
-async fn prepare(store: &dyn Store, entries: &[(u8, i64)]) -> (UserId, Vec<InboxRow>) {
+async fn prepare(store: &dyn StoreAdmin, entries: &[(u8, i64)]) -> (UserId, Vec<InboxRow>) {
     let ann = user(&format!("ann {}", uuid::Uuid::new_v4()));
     // The numbers are shared by all cases: what is there stays, and only the new participant comes.
     let mut rows: Vec<ImportRow> = Vec::new();
@@ -437,7 +437,7 @@ fn conversation_at(number: u8, micros: i64) -> ConversationId {
     ConversationId(uuid::Uuid::from_bytes(bytes))
 }
 
-pub fn pages_tile_the_inbox(runtime: &Runtime, store: &dyn Store) {
+pub fn pages_tile_the_inbox(runtime: &Runtime, store: &dyn StoreAdmin) {
     let sizes = prop::collection::vec(1..7_usize, 1..5);
     let outcome = runner(32).run(&(any_inbox(), sizes), |(entries, sizes)| {
         runtime.block_on(async {
@@ -458,7 +458,7 @@ pub fn pages_tile_the_inbox(runtime: &Runtime, store: &dyn Store) {
     outcome.unwrap_or_else(|fault| panic!("{fault}"));
 }
 
-pub fn an_inbox_page_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
+pub fn an_inbox_page_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn StoreAdmin) {
     let asked = prop::collection::vec(requests(any_key()), 1..12);
     let outcome = runner(32).run(&(any_inbox(), asked), |(entries, asked)| {
         runtime.block_on(async {

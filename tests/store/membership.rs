@@ -8,7 +8,7 @@ use wideroom::model::{
 };
 use wideroom::store::{
     Audience, FlagsChange, ImportRow, MembershipChange, MembershipTransition, Renaming, Store,
-    TransitionKind,
+    StoreAdmin, TransitionKind,
 };
 
 use super::ask::{
@@ -680,7 +680,7 @@ async fn owners(store: &dyn Store, conversation: ConversationId) -> Vec<UserId> 
     listed
 }
 
-pub async fn a_group_is_never_without_an_owner(store: &dyn Store) {
+pub async fn a_group_is_never_without_an_owner(store: &dyn StoreAdmin) {
     let others = crowd(40);
     let [ann, ben, eve] = users(["ann", "ben", "eve"]);
     // The second one is large.

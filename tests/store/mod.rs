@@ -1,4 +1,4 @@
-//! The contract of a store: what the comments of `store::Store` promise, written once and run by every engine.
+//! The contract of a store: what the comments of `store::Store` and `store::StoreAdmin` promise, written once and run by every engine.
 //!
 //! A case gets an empty store and knows no engine. A promise that is not here is none; a fault found in one engine becomes a case for all.
 
@@ -101,6 +101,8 @@ contract! {
             more_than_the_fan_out_make_a_conversation_large,
             notes_are_found_again,
             of_all_who_keep_a_note_once_everyone_gets_the_same,
+            concurrent_callers_get_the_same_direct_ids,
+            the_time_of_the_newest_import_is_read_back,
             conversations_are_counted_where_a_user_is_in_them_now,
             an_empty_store_answers_everything,
         }

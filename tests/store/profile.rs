@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use wideroom::model::{Profile, Timestamp, UserId};
-use wideroom::store::{ImportRow, ProfileChange, Store};
+use wideroom::store::{ImportRow, ProfileChange, Store, StoreAdmin};
 
 use super::ask::only;
 use crate::support::words::{START, user, users};
@@ -37,7 +37,7 @@ async fn read(store: &dyn Store, user: &UserId) -> Option<Profile> {
     only(store.profiles(std::slice::from_ref(user)).await.unwrap())
 }
 
-pub async fn omitted_profile_fields_stay_unchanged(store: &dyn Store) {
+pub async fn omitted_profile_fields_stay_unchanged(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     store
         .change_profile(&ann, &ProfileChange::default())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
 use wideroom::model::{Change, Cut, OrderKey, PageRequest, ReadMarker, Revision};
-use wideroom::store::{Error, FlagsChange, Imported, MarkerMove, Result, Store};
+use wideroom::store::{Error, FlagsChange, Imported, MarkerMove, Result, Store, StoreAdmin};
 
 use super::ask::{MarkTo, history, inbox, make, mark, only, participant, row, send};
 use crate::support::words::{
@@ -264,7 +264,7 @@ pub(super) async fn until_available<T>(mut write: impl AsyncFnMut() -> Result<T>
     panic!("a store that is never available");
 }
 
-pub async fn growing_large_between_sends_loses_nothing(store: &dyn Store) {
+pub async fn growing_large_between_sends_loses_nothing(store: &dyn StoreAdmin) {
     let people = crowd(45);
     store
         .import(&[group_row(conversation_id(1), Some(START))])

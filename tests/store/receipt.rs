@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use wideroom::model::{Membership, MembershipState, OrderKey, PageRequest, Role, UserId};
-use wideroom::store::{ImportPositions, ImportRow, Store};
+use wideroom::store::{ImportPositions, ImportRow, Store, StoreAdmin};
 
 use super::ask::{
     assert_newest, assert_page, make, participant, requests, row, runner, send_all, slice,
@@ -92,7 +92,7 @@ fn came(number: u8, user: &UserId, state: MembershipState, since: Option<i64>) -
     }
 }
 
-pub async fn receivers_were_there_and_still_are(store: &dyn Store) {
+pub async fn receivers_were_there_and_still_are(store: &dyn StoreAdmin) {
     use MembershipState::{Joined, Left};
     let [ann, ben, cat, dan, eve] = users(["ann", "ben", "cat", "dan", "eve"]);
     let rows = [
@@ -145,7 +145,7 @@ pub async fn receivers_were_there_and_still_are(store: &dyn Store) {
     );
 }
 
-pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn Store) {
+pub fn a_page_of_receivers_is_the_slice_of_its_list(runtime: &Runtime, store: &dyn StoreAdmin) {
     let names: Vec<_> = (0..40)
         .map(|n| user(&format!("{}{n}", ["a", "é", "Z", "aa"][n % 4])))
         .collect();

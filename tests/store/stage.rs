@@ -6,7 +6,7 @@ use tokio::sync::OnceCell;
 use wideroom::clock::{ManualClock, SystemClock};
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::embedded::{Embedded, Options};
-use wideroom::store::{InstrumentedStore, Store};
+use wideroom::store::{InstrumentedStore, StoreAdmin};
 
 use super::oracle::Naive;
 use crate::support::cassandra::shared;
@@ -14,7 +14,7 @@ use crate::support::words::{NOW, new_salt, new_salt_among_others};
 
 /// A store that goes with its test. Opening one begins a case, whose words are its own.
 pub struct Stage {
-    store: Box<dyn Store>,
+    store: Box<dyn StoreAdmin>,
     pub clock: Arc<ManualClock>,
     /// Folder of a store on disk, deleted with the stage.
     folder: Option<tempfile::TempDir>,
@@ -60,7 +60,7 @@ impl Stage {
         })
     }
 
-    pub fn store(&self) -> &dyn Store {
+    pub fn store(&self) -> &dyn StoreAdmin {
         &*self.store
     }
 
@@ -92,7 +92,7 @@ impl Stage {
     }
 }
 
-async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn Store> {
+async fn open(folder: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Box<dyn StoreAdmin> {
     let options = Options {
         free_bytes_min: 0,
         ..Options::new(folder.path())

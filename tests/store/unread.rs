@@ -1,7 +1,7 @@
 //! Unread: a question asked of the history, and the markers it is asked from.
 
 use wideroom::model::{OrderKey, ReadMarker, Unread};
-use wideroom::store::{MarkerMove, Store, UnreadQuery};
+use wideroom::store::{MarkerMove, Store, StoreAdmin, UnreadQuery};
 
 use super::ask::{MarkTo, make, mark, participant, row, send, send_all, unread};
 use crate::support::words::{
@@ -61,7 +61,7 @@ pub async fn messages_of_others_after_the_place_are_unread(store: &dyn Store) {
     );
 }
 
-pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn Store) {
+pub async fn ones_own_system_and_deleted_messages_are_not_unread(store: &dyn StoreAdmin) {
     let [ann, ben] = users(["ann", "ben"]);
     make(store, conversation_id(1), &[ann.clone(), ben.clone()]).await;
     let rows = [1, 2, 7].map(|micros| message_row(deleted(conversation_id(1), id(micros), &ben)));

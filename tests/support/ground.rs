@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use tempfile::TempDir;
 use wideroom::chat::Bounds;
 use wideroom::clock::Clock;
-use wideroom::store::Store;
+use wideroom::store::StoreAdmin;
 use wideroom::store::cql::{Address, Cql, migrate};
 use wideroom::store::embedded::{Embedded, Options};
 
@@ -57,7 +57,7 @@ impl Ground {
         }
     }
 
-    pub(crate) async fn open(&self, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
+    pub(crate) async fn open(&self, clock: Arc<dyn Clock>) -> Arc<dyn StoreAdmin> {
         if let Some(keyspace) = &self.cluster {
             return Arc::new(Cql::open(keyspace.address(), clock).await.unwrap());
         }

@@ -17,7 +17,7 @@ use wideroom::graphql::{
 };
 use wideroom::model::UserId;
 use wideroom::rate::Pace;
-use wideroom::store::Store;
+use wideroom::store::StoreAdmin;
 use wideroom::transfer::Import;
 
 use super::ground::Ground;
@@ -28,7 +28,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct World {
     pub(crate) api: Arc<Api>,
     pub(crate) chat: Chat,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn StoreAdmin>,
     ground: Ground,
 }
 
@@ -77,7 +77,7 @@ impl World {
         let bounds = ground.bounds(bounds);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = ground.open(Arc::clone(&clock)).await;
-        let chat = Chat::open(Arc::clone(&store), Bus::default(), clock, bounds)
+        let chat = Chat::open(store.clone(), Bus::default(), clock, bounds)
             .await
             .unwrap();
         let api = Arc::new(Api::new(chat.clone(), DocumentBounds::default()));

@@ -10,7 +10,7 @@ use crate::model::{
     Conversation, ConversationId, ConversationKind, DirectIds, GroupName, InputHash, Page,
     PageRequest, Participant, Profile, Role, UserId, UserIdError,
 };
-use crate::store::{self, Created, NewConversation};
+use crate::store::{Created, NewConversation};
 
 impl Chat {
     /// The one direct conversation of the viewer and this user; the same one whoever starts it, however often, also with oneself.
@@ -127,24 +127,10 @@ impl Chat {
         }
     }
 
-    /// The ids of new direct conversations. Their secret is made at first need; all servers on one store have the same.
+    /// The generator of ids for new direct conversations, which is read from the store once.
     async fn direct_ids(&self) -> Result<&DirectIds> {
-        let made = async {
-            let kept = self
-                .0
-                .store
-                .note_once(
-                    store::NOTE_DIRECT_SECRET,
-                    &DirectIds::random().secret_text(),
-                )
-                .await?;
-            let damaged = || store::Error::Corrupt {
-                table: "notes",
-                cause: "the secret of direct ids is not 64 digits".into(),
-            };
-            Ok(DirectIds::parse(&kept).ok_or_else(damaged)?)
-        };
-        self.0.direct_ids.get_or_try_init(|| made).await
+        let made = async || Ok(self.0.store.direct_ids().await?);
+        self.0.direct_ids.get_or_try_init(made).await
     }
 
     /// `Err` inside: it was there already.

@@ -10,7 +10,7 @@ use crate::cli::signals::{self, Stop};
 use crate::cli::{print, storage};
 use crate::clock::SystemClock;
 use crate::config::Config;
-use crate::store::{DAMAGED_MESSAGE, Finding, Store};
+use crate::store::{DAMAGED_MESSAGE, Finding, StoreAdmin};
 use crate::telemetry;
 
 #[derive(clap::Args)]
@@ -50,7 +50,7 @@ async fn verify(config: Config, repair: bool, stop: Stop) -> Result<(), Error> {
 
 /// Checks the store range by range. Returns whether it reached the end.
 async fn check(
-    store: &dyn Store,
+    store: &dyn StoreAdmin,
     repair: bool,
     stop: &Stop,
     report: &mut VerifyReport,

@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::server;
 use crate::server::admin::{self, AdminBackend, AdminContext, BackupRefusal, BackupStream};
 use crate::store::embedded::Embedded;
-use crate::store::{self, NOTE_IMPORTED_AT, Store};
+use crate::store::{self, Store};
 
 /// AdminContext listener: metrics, health and backups for the operators of a server.
 pub(super) struct AdminListener {
@@ -97,7 +97,7 @@ impl AdminBackend for RunningServer {
         self.store.health()?;
         // A read that every store must look up.
         self.store
-            .note(NOTE_IMPORTED_AT)
+            .imported_at()
             .await
             .map(drop)
             .map_err(|error| error.to_string())

@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 use crate::model::UserId;
 use crate::server::pages::{self, PageOptions};
 use crate::server::{self, Server, TrustedDocuments};
-use crate::store::{InstrumentedStore, Store};
+use crate::store::{InstrumentedStore, StoreAdmin};
 use crate::telemetry;
 const DEMO_TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
@@ -51,7 +51,7 @@ async fn serve(
 ) -> Result<(), Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::default();
-    let (store, embedded): (Arc<dyn Store>, _) = match &config.store {
+    let (store, embedded): (Arc<dyn StoreAdmin>, _) = match &config.store {
         StoreChoice::Embedded => {
             let store = Arc::new(storage::open_embedded(&config, clock.clone()).await?);
             store.register(&metrics);
@@ -65,7 +65,7 @@ async fn serve(
     let measured = Arc::new(InstrumentedStore::new(store));
     measured.register(&metrics);
     process::register(&metrics);
-    let store: Arc<dyn Store> = measured;
+    let store: Arc<dyn StoreAdmin> = measured;
     let running = Arc::new(RunningServer {
         store: store.clone(),
         embedded,
@@ -87,7 +87,7 @@ async fn serve(
 
 async fn serve_store(
     config: &Config,
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn StoreAdmin>,
     auth: Arc<Auth>,
     clock: Arc<dyn Clock>,
     admin: AdminListener,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::error::Error;
 use crate::clock::Clock;
-use crate::store::{NOTE_IMPORTED_AT, Store};
+use crate::store::{NOTE_IMPORTED_AT, StoreAdmin};
 use crate::transfer::import::{Import, Told};
 use crate::transfer::line::Line;
 
@@ -27,7 +27,7 @@ pub(super) fn users() -> Vec<String> {
 
 /// Loads the sample into an empty store. A store with data stays as it is, so that a demo can be restarted.
 pub(super) async fn load(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn StoreAdmin>,
     clock: Arc<dyn Clock>,
     data: &Path,
 ) -> Result<(), Error> {

@@ -151,32 +151,27 @@ pub(super) fn messages_at(
 pub(super) fn unread(
     core: &ReadContext,
     user: &UserId,
-    questions: &[UnreadQuery],
+    queries: &[UnreadQuery],
     cap: u32,
 ) -> Result<Vec<Unread>> {
-    let each = |question: &UnreadQuery| {
-        if let Some(known) = unread_in_memory(core, user, question, cap) {
+    let each = |query: &UnreadQuery| {
+        if let Some(known) = unread_in_memory(core, user, query, cap) {
             return Ok(known);
         }
         // Read the head before the snapshot: the count is then at least as new as the head it is cached under.
-        let state = core.state(question.conversation)?;
-        let unread = unread_of_one(&core.view(), user, question, cap)?;
+        let state = core.state(query.conversation)?;
+        let unread = unread_of_one(&core.view(), user, query, cap)?;
         if let Some(state) = state {
-            core.counts.put(user, question, cap, state.head, unread);
+            core.counts.put(user, query, cap, state.head, unread);
         }
         Ok(unread)
     };
-    questions.iter().map(each).collect()
+    queries.iter().map(each).collect()
 }
 
-fn unread_of_one(
-    view: &View<'_>,
-    user: &UserId,
-    question: &UnreadQuery,
-    cap: u32,
-) -> Result<Unread> {
-    let position = key::message_position(question.conversation, question.after);
-    let newer = key::messages(question.conversation).before(&position);
+fn unread_of_one(view: &View<'_>, user: &UserId, query: &UnreadQuery, cap: u32) -> Result<Unread> {
+    let position = key::message_position(query.conversation, query.after);
+    let newer = key::messages(query.conversation).before(&position);
     let mut unread = Unread::default();
     // Backward runs from the oldest message on: the first counted one is the first unread.
     for (looked_at, row) in view
@@ -200,17 +195,17 @@ fn unread_of_one(
 pub(super) fn unread_in_memory(
     core: &ReadContext,
     user: &UserId,
-    question: &UnreadQuery,
+    query: &UnreadQuery,
     cap: u32,
 ) -> Option<Unread> {
-    let head = core.states.get(question.conversation)?.head;
+    let head = core.states.get(query.conversation)?.head;
     if head
         .last_message
-        .is_none_or(|last| last.order_key() <= question.after)
+        .is_none_or(|last| last.order_key() <= query.after)
     {
         return Some(Unread::default());
     }
-    core.counts.get(user, question, cap, &head)
+    core.counts.get(user, query, cap, &head)
 }
 
 /// Key of an imported message.

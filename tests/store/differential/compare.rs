@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use wideroom::model::{ConversationId, Cut, InboxKey, OrderKey, PageRequest, UserId};
-use wideroom::store::{Participation, Store, UnreadQuery};
+use wideroom::store::{Participation, Store, StoreAdmin, UnreadQuery};
 
 use super::{CONVERSATIONS, NAMES, all_conversations, any_key, id_at, name};
 use crate::store::ask::{assert_newest, assert_page, requests, with_keys};
@@ -79,8 +79,8 @@ pub(super) fn any_questions() -> impl Strategy<Value = Questions> {
 }
 
 pub(super) async fn compare(
-    engine: &dyn Store,
-    naive: &dyn Store,
+    engine: &dyn StoreAdmin,
+    naive: &dyn StoreAdmin,
     questions: &Questions,
     is_imported: bool,
 ) {
@@ -134,8 +134,8 @@ pub(super) async fn compare(
 }
 
 async fn compare_conversation(
-    engine: &dyn Store,
-    naive: &dyn Store,
+    engine: &dyn StoreAdmin,
+    naive: &dyn StoreAdmin,
     conversation: ConversationId,
     questions: &Questions,
 ) {
@@ -186,7 +186,7 @@ async fn compare_conversation(
         );
     }
     for (_, message) in &ids {
-        let all = async |store: &dyn Store| {
+        let all = async |store: &dyn StoreAdmin| {
             store
                 .all_reactions(conversation, *message, None, 100)
                 .await
@@ -198,7 +198,7 @@ async fn compare_conversation(
             "reactions as they are exported"
         );
     }
-    let people = async |store: &dyn Store| {
+    let people = async |store: &dyn StoreAdmin| {
         store
             .all_participants(conversation, None, 100)
             .await
@@ -254,7 +254,7 @@ async fn compare_conversation(
         &[user("ben")],
         &[user("crowd000"), user("nobody")],
     ] {
-        let members = async |store: &dyn Store| {
+        let members = async |store: &dyn StoreAdmin| {
             format!(
                 "{:?}",
                 store
@@ -265,14 +265,14 @@ async fn compare_conversation(
         };
         assert_eq!(members(engine).await, members(naive).await);
     }
-    let changes = async |store: &dyn Store| {
+    let changes = async |store: &dyn StoreAdmin| {
         store
             .changes(conversation, change(questions.changes_after).order_key(), 7)
             .await
             .unwrap()
     };
     assert_eq!(changes(engine).await, changes(naive).await);
-    let newest = async |store: &dyn Store| store.newest_events(&[conversation]).await.unwrap();
+    let newest = async |store: &dyn StoreAdmin| store.newest_events(&[conversation]).await.unwrap();
     assert_eq!(newest(engine).await, newest(naive).await);
 }
 

@@ -301,26 +301,21 @@ impl Messages {
     pub(crate) async fn unread(
         &self,
         user: &UserId,
-        questions: &[UnreadQuery],
+        queries: &[UnreadQuery],
         cap: u32,
     ) -> Result<Vec<Unread>> {
         concurrently(
-            questions
+            queries
                 .iter()
-                .map(|question| self.unread_of_one(user, *question, cap))
+                .map(|query| self.unread_of_one(user, *query, cap))
                 .collect(),
         )
         .await
     }
 
-    async fn unread_of_one(
-        &self,
-        user: &UserId,
-        question: UnreadQuery,
-        cap: u32,
-    ) -> Result<Unread> {
+    async fn unread_of_one(&self, user: &UserId, query: UnreadQuery, cap: u32) -> Result<Unread> {
         let mut unread = Unread::default();
-        let mut newer = IdRange::WHOLE.after(question.after);
+        let mut newer = IdRange::WHOLE.after(query.after);
         let mut examined = 0;
         // As a rule every row counts, so one row more than the cap decides. Only a second read takes the rest of the rows that may be read.
         let mut wanted = usize::try_from(cap)
@@ -330,7 +325,7 @@ impl Messages {
         loop {
             // Ascending: the first message that counts is the first unread one.
             let summaries: Vec<MessageSummary> = self
-                .merge(question.conversation, newer, Direction::Forward, wanted)
+                .merge(query.conversation, newer, Direction::Forward, wanted)
                 .await?;
             for summary in &summaries {
                 examined += 1;

@@ -4,4 +4,5 @@ pub(in crate::store::embedded) mod backup;
 pub(in crate::store::embedded) mod export;
 pub(in crate::store::embedded) mod import;
 pub(in crate::store::embedded) mod maintenance;
+mod store_admin;
 pub(in crate::store::embedded) mod verify;

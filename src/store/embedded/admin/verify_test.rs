@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::model::{Content, Emoji, Membership, MessageKind, OrderKey, PageRequest, Timestamp};
 use crate::store::embedded::Options;
-use crate::store::{ImportPositions, ImportRow, Imported, Store};
+use crate::store::{ImportPositions, ImportRow, Imported, Store as _, StoreAdmin as _};
 
 const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 

@@ -47,14 +47,14 @@ impl Counts {
     pub(in crate::store::embedded) fn get(
         &self,
         user: &UserId,
-        question: &UnreadQuery,
+        query: &UnreadQuery,
         cap: u32,
         head: &Head,
     ) -> Option<Unread> {
-        let mut shard = self.shard(question.conversation);
-        let counted = shard.get(&(question.conversation, user.clone()));
+        let mut shard = self.shard(query.conversation);
+        let counted = shard.get(&(query.conversation, user.clone()));
         let counted = counted.filter(|counted| {
-            counted.after == question.after && counted.cap == cap && counted.head == *head
+            counted.after == query.after && counted.cap == cap && counted.head == *head
         });
         self.meter.count(counted.map(|counted| counted.unread))
     }
@@ -67,18 +67,18 @@ impl Counts {
     pub(in crate::store::embedded) fn put(
         &self,
         user: &UserId,
-        question: &UnreadQuery,
+        query: &UnreadQuery,
         cap: u32,
         head: Head,
         unread: Unread,
     ) {
         let counted = Counted {
-            after: question.after,
+            after: query.after,
             cap,
             head,
             unread,
         };
-        self.shard(question.conversation)
-            .put((question.conversation, user.clone()), counted);
+        self.shard(query.conversation)
+            .put((query.conversation, user.clone()), counted);
     }
 }

@@ -1,0 +1,375 @@
+//! The contract of a store, each method handed to the folder that implements it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{Cql, message};
+use crate::model::{
+    Change, ChangeId, Conversation, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey,
+    InboxKey, InboxRow, Membership, Message, MessageId, OrderKey, Page, PageRequest, Participant,
+    Profile, Reaction, Revision, TimeUuid, Timestamp, Unread, UserId,
+};
+use crate::store::{
+    Appended, Audience, ChangedRow, Created, EarlierSend, FlagsChange, ImportPositions, ImportRow,
+    Imported, MarkerMove, MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET,
+    NOTE_IMPORTED_AT, NewConversation, NewMessage, Participation, ProfileChange, Renaming, Result,
+    Revised, Store, StoreAdmin, StoredMessage, UnreadQuery, Verified, VerifyPosition, Wake, rules,
+};
+
+#[async_trait]
+impl Store for Cql {
+    fn overlap_micros(&self) -> i64 {
+        message::OVERLAP_MICROS
+    }
+
+    /// `None`: other servers allocate ids too, so each conversation's queue reads its own newest one.
+    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+        Ok(None)
+    }
+
+    async fn imported_at(&self) -> Result<Option<Timestamp>> {
+        let note = self.admin.note(NOTE_IMPORTED_AT).await?;
+        Ok(rules::note::imported_at(note.as_deref()))
+    }
+
+    async fn direct_ids(&self) -> Result<DirectIds> {
+        let proposed = DirectIds::random().secret_text();
+        rules::note::direct_ids(&self.admin.note_once(NOTE_DIRECT_SECRET, &proposed).await?)
+    }
+
+    async fn participations(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Participation>>> {
+        self.participants
+            .participations(viewer, conversations)
+            .await
+    }
+
+    async fn direct_conversation(
+        &self,
+        one: &UserId,
+        other: &UserId,
+    ) -> Result<Option<ConversationId>> {
+        self.participants.direct_conversation(one, other).await
+    }
+
+    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
+        self.sends.create_conversation(new).await
+    }
+
+    async fn participants(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        self.participants.participants(conversation, page).await
+    }
+
+    async fn participants_by_name(
+        &self,
+        keys: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>> {
+        self.participants.participants_by_name(keys).await
+    }
+
+    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.participants.participant_counts(conversations).await
+    }
+
+    async fn membership_snapshot(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Option<MembershipSnapshot>> {
+        self.sends.membership_snapshot(conversation, users).await
+    }
+
+    async fn change_membership(
+        &self,
+        conversation: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>> {
+        self.sends.change_membership(conversation, change).await
+    }
+
+    async fn rename_conversation(
+        &self,
+        conversation: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
+        self.sends.rename_conversation(conversation, to).await
+    }
+
+    async fn append_messages(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended> {
+        self.sends.append_messages(conversation, messages).await
+    }
+
+    async fn revise_message(
+        &self,
+        conversation: ConversationId,
+        revision: &Revision,
+        change: &Change,
+    ) -> Result<Option<Revised>> {
+        self.sends
+            .revise_message(conversation, revision, change)
+            .await
+    }
+
+    async fn react(
+        &self,
+        conversation: ConversationId,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        self.sends.react(conversation, emoji, is_on, change).await
+    }
+
+    async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>> {
+        self.messages.reactions(viewer, messages).await
+    }
+
+    async fn changes(
+        &self,
+        conversation: ConversationId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>> {
+        self.messages.changes(conversation, after, limit).await
+    }
+
+    async fn log_late(&self, conversation: ConversationId, changes: &[Change]) -> Result<()> {
+        self.sends.log_late(conversation, changes).await
+    }
+
+    async fn wakes(&self, since: Timestamp) -> Result<Vec<Wake>> {
+        self.sends.remote_writes.since(since).await
+    }
+
+    async fn earlier_sends(
+        &self,
+        conversation: ConversationId,
+        keys: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>> {
+        self.sends.earlier_sends(conversation, keys).await
+    }
+
+    async fn history(
+        &self,
+        conversation: ConversationId,
+        cut: &Cut<OrderKey>,
+        page: &PageRequest<OrderKey>,
+    ) -> Result<Page<Arc<Message>>> {
+        self.messages.history(conversation, cut, page).await
+    }
+
+    async fn messages(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
+        self.messages.by_ids(keys).await
+    }
+
+    async fn messages_at(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
+        self.messages.messages_at(positions).await
+    }
+
+    async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>> {
+        self.messages.last_messages(conversations).await
+    }
+
+    async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
+        self.messages.newest_events(conversations).await
+    }
+
+    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.messages.message_counts(conversations).await
+    }
+
+    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+        self.inboxes.page(user, page).await
+    }
+
+    async fn inbox_rows(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<InboxRow>>> {
+        self.inboxes.inbox_rows(user, conversations).await
+    }
+
+    async fn inbox_changes(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Option<Vec<ChangedRow>>> {
+        self.inboxes.inbox_changes(user, after, limit).await
+    }
+
+    async fn inbox_log(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+    ) -> Result<Option<Vec<(ChangeId, ConversationId)>>> {
+        self.inboxes.inbox_log(user, after).await
+    }
+
+    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
+        self.inboxes.conversation_count(user, limit).await
+    }
+
+    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
+        self.inboxes.large_conversations(user).await
+    }
+
+    async fn unread(
+        &self,
+        user: &UserId,
+        queries: &[UnreadQuery],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
+        self.messages.unread(user, queries, cap).await
+    }
+
+    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
+        self.sends.move_read_marker(user, to).await
+    }
+
+    async fn mark_delivered(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        up_to: OrderKey,
+    ) -> Result<()> {
+        self.sends.mark_delivered(user, conversation, up_to).await
+    }
+
+    async fn receivers(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        sender: &UserId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        self.participants
+            .receivers(conversation, message, sender, page)
+            .await
+    }
+
+    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
+        self.sends.set_flags(user, to).await
+    }
+
+    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        self.profiles.profiles(users).await
+    }
+
+    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
+        self.profiles.change_profile(user, to).await
+    }
+
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        self.profiles.mark_seen(user, at).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.executor.close();
+        Ok(())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.clock_skew.health()
+    }
+}
+
+#[async_trait]
+impl StoreAdmin for Cql {
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
+        self.admin.import(rows).await
+    }
+
+    async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>> {
+        self.admin.all_users(after, limit).await
+    }
+
+    async fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        self.admin.all_conversations(after, limit).await
+    }
+
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
+        self.admin
+            .all_participants(conversation, after, limit)
+            .await
+    }
+
+    async fn all_messages(
+        &self,
+        conversation: ConversationId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        self.admin.all_messages(conversation, after, limit).await
+    }
+
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        self.admin
+            .all_reactions(conversation, message, after, limit)
+            .await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
+        self.admin.verify(after, repair).await
+    }
+
+    async fn note(&self, name: &str) -> Result<Option<String>> {
+        self.admin.note(name).await
+    }
+
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
+        self.admin.set_note(name, value).await
+    }
+
+    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
+        self.admin.note_once(name, value).await
+    }
+}

@@ -1,0 +1,142 @@
+//! The operator's part of the embedded store: import, export, verification and notes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{export, import};
+use crate::model::{
+    Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId,
+};
+use crate::store::embedded::engine::committer::{Condition, Op, Outcome, Write};
+use crate::store::embedded::engine::db::{Missing, corrupt};
+use crate::store::embedded::engine::{key, record};
+use crate::store::embedded::{Embedded, TRIES_MAX, contended, message};
+use crate::store::{
+    ImportPositions, ImportRow, Imported, Result, StoreAdmin, StoredMessage, Verified,
+    VerifyPosition,
+};
+
+#[async_trait]
+impl StoreAdmin for Embedded {
+    async fn import(&self, rows: &[ImportRow]) -> Result<Vec<Imported>> {
+        let _turn = self.inner.import.lock().await;
+        let rows: Arc<[ImportRow]> = rows.into();
+        let mut fates = Vec::with_capacity(rows.len());
+        let mut tries = 0;
+        while fates.len() < rows.len() {
+            let (rest, start) = (rows.clone(), fates.len());
+            let plan = self
+                .read(move |core| import::plan(core, &rest[start..]))
+                .await?;
+            if plan.write.ops.is_empty() || self.write(plan.write).await? == Outcome::Done {
+                fates.extend(plan.fates);
+                tries = 0;
+            } else {
+                tries += 1;
+                if tries == TRIES_MAX {
+                    return Err(contended());
+                }
+            }
+        }
+        Ok(fates)
+    }
+
+    async fn all_users(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Profile)>> {
+        let after = after.cloned();
+        self.read(move |core| export::users(core, after.as_ref(), limit))
+            .await
+    }
+
+    async fn all_conversations(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<(Conversation, Option<Timestamp>)>> {
+        self.read(move |core| export::conversations(core, after, limit))
+            .await
+    }
+
+    async fn all_participants(
+        &self,
+        conversation: ConversationId,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<(UserId, Membership, ImportPositions)>> {
+        let after = after.cloned();
+        self.read(move |core| export::participants(core, conversation, after.as_ref(), limit))
+            .await
+    }
+
+    async fn all_messages(
+        &self,
+        conversation: ConversationId,
+        after: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<StoredMessage>> {
+        self.read(move |core| message::stored_messages(core, conversation, after, limit))
+            .await
+    }
+
+    async fn all_reactions(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        after: Option<&(Emoji, UserId)>,
+        limit: usize,
+    ) -> Result<Vec<(Emoji, UserId)>> {
+        let after = after.cloned();
+        self.read(move |core| export::reactions(core, conversation, message, after.as_ref(), limit))
+            .await
+    }
+
+    async fn verify(&self, after: Option<&VerifyPosition>, repair: bool) -> Result<Verified> {
+        self.verified(after, repair).await
+    }
+
+    async fn note(&self, name: &str) -> Result<Option<String>> {
+        let key = key::note(name);
+        self.read(move |core| core.view().record(&key)).await
+    }
+
+    async fn set_note(&self, name: &str, value: Option<&str>) -> Result<()> {
+        let key = key::note(name);
+        let op = match value {
+            Some(value) => Op::Put(key, record::encode(&value)),
+            None => Op::Delete(key),
+        };
+        self.write(Write {
+            ops: vec![op],
+            ..Write::default()
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn note_once(&self, name: &str, value: &str) -> Result<String> {
+        let key = key::note(name);
+        let read = async |key: key::Key| {
+            self.read(move |core| core.view().record::<String>(&key))
+                .await
+        };
+        if let Some(there) = read(key.clone()).await? {
+            return Ok(there);
+        }
+        let op = Op::Put(key.clone(), record::encode(&value));
+        match self
+            .write(Write {
+                ops: vec![op],
+                conditions: vec![Condition::Absent(key.clone())],
+                ..Write::default()
+            })
+            .await?
+        {
+            Outcome::Done => Ok(value.to_owned()),
+            Outcome::Refused => read(key).await?.ok_or_else(|| corrupt("notes", Missing)),
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The live part of the embedded store: answers from memory where it can, else on a blocking thread.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::task::spawn_blocking;
+
+use super::engine::committer::{Outcome, Write};
+use super::engine::key;
+use super::write::{append, membership, reaction, revision};
+use super::{Busy, Embedded, conversation, inbox, message};
+use crate::model::{
+    Change, ConversationId, Cut, DirectIds, Emoji, Flags, IdempotencyKey, InboxKey, InboxRow,
+    Message, MessageId, OrderKey, Page, PageRequest, Participant, Profile, Reaction, Revision,
+    TimeUuid, Timestamp, Unread, UserId,
+};
+use crate::store::{
+    Appended, Audience, ChangedRow, Created, EarlierSend, Error, FlagsChange, MarkerMove,
+    MembershipChange, MembershipSnapshot, NOTE_DIRECT_SECRET, NOTE_IMPORTED_AT, NewConversation,
+    NewMessage, Participation, ProfileChange, Renaming, Result, Revised, Store, StoreAdmin as _,
+    UnreadQuery, Wake, rules,
+};
+
+#[async_trait]
+impl Store for Embedded {
+    fn overlap_micros(&self) -> i64 {
+        0
+    }
+
+    async fn newest_id(&self) -> Result<Option<TimeUuid>> {
+        Ok(self.inner.committer.newest_id())
+    }
+
+    async fn imported_at(&self) -> Result<Option<Timestamp>> {
+        let note = self.note(NOTE_IMPORTED_AT).await?;
+        Ok(rules::note::imported_at(note.as_deref()))
+    }
+
+    async fn direct_ids(&self) -> Result<DirectIds> {
+        let proposed = DirectIds::random().secret_text();
+        rules::note::direct_ids(&self.note_once(NOTE_DIRECT_SECRET, &proposed).await?)
+    }
+
+    async fn participations(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Participation>>> {
+        if let Some(participations) =
+            conversation::participations_in_memory(self.states(), viewer, conversations)
+        {
+            return Ok(participations);
+        }
+        let (viewer, conversations) = (viewer.clone(), conversations.to_vec());
+        self.read(move |core| conversation::participations(core, &viewer, &conversations))
+            .await
+    }
+
+    async fn direct_conversation(
+        &self,
+        one: &UserId,
+        other: &UserId,
+    ) -> Result<Option<ConversationId>> {
+        let (one, other) = (one.clone(), other.clone());
+        self.read(move |core| conversation::direct(core, &one, &other))
+            .await
+    }
+
+    async fn create_conversation(&self, new: &NewConversation) -> Result<Created> {
+        match self.write(conversation::create(self.states(), new)).await? {
+            Outcome::Done => Ok(Created::New),
+            Outcome::Refused => {
+                let new = new.clone();
+                self.read(move |core| conversation::in_the_way(core, &new))
+                    .await
+                    .map(Created::Existing)
+            }
+        }
+    }
+
+    async fn participants(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        let page = page.clone();
+        self.read(move |core| {
+            conversation::participants(core, conversation, &page, |participant| {
+                participant.membership.is_joined()
+            })
+        })
+        .await
+    }
+
+    async fn participants_by_name(
+        &self,
+        keys: &[(ConversationId, UserId)],
+    ) -> Result<Vec<Option<Participant>>> {
+        let keys = keys.to_vec();
+        self.read(move |core| conversation::participants_by_name(core, &keys))
+            .await
+    }
+
+    async fn participant_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.heads(conversations, |head| {
+            head.map_or(0, |head| head.participant_count)
+        })
+        .await
+    }
+
+    async fn membership_snapshot(
+        &self,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Option<MembershipSnapshot>> {
+        let users = users.to_vec();
+        self.read(move |core| membership::membership_snapshot(core, conversation, &users))
+            .await
+    }
+
+    async fn change_membership(
+        &self,
+        conversation: ConversationId,
+        change: &MembershipChange,
+    ) -> Result<Option<Audience>> {
+        self.membership_changed(conversation, change).await
+    }
+
+    async fn rename_conversation(
+        &self,
+        conversation: ConversationId,
+        to: &Renaming,
+    ) -> Result<Audience> {
+        self.renamed(conversation, to).await
+    }
+
+    async fn append_messages(
+        &self,
+        conversation: ConversationId,
+        messages: &[NewMessage],
+    ) -> Result<Appended> {
+        self.appended(conversation, messages).await
+    }
+
+    async fn revise_message(
+        &self,
+        conversation: ConversationId,
+        revision: &Revision,
+        change: &Change,
+    ) -> Result<Option<Revised>> {
+        self.revised(conversation, revision, change).await
+    }
+
+    async fn react(
+        &self,
+        conversation: ConversationId,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) -> Result<Option<Arc<Message>>> {
+        self.reacted(conversation, emoji, is_on, change).await
+    }
+
+    async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Vec<Reaction>>> {
+        let (viewer, messages) = (viewer.clone(), messages.to_vec());
+        self.read(move |core| reaction::reactions(core, &viewer, &messages))
+            .await
+    }
+
+    async fn changes(
+        &self,
+        conversation: ConversationId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Vec<Change>> {
+        self.read(move |core| revision::changes(core, conversation, after, limit))
+            .await
+    }
+
+    async fn newest_events(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<TimeUuid>>> {
+        self.heads(conversations, |head| {
+            head.and_then(|head| head.last_message.max(head.newest_change))
+        })
+        .await
+    }
+
+    async fn earlier_sends(
+        &self,
+        conversation: ConversationId,
+        keys: &[(UserId, IdempotencyKey)],
+    ) -> Result<Vec<Option<EarlierSend>>> {
+        let keys = keys.to_vec();
+        self.read(move |core| append::earlier_sends(core, conversation, &keys))
+            .await
+    }
+
+    async fn log_late(&self, _: ConversationId, _: &[Change]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn wakes(&self, _: Timestamp) -> Result<Vec<Wake>> {
+        Ok(Vec::new())
+    }
+
+    async fn history(
+        &self,
+        conversation: ConversationId,
+        cut: &Cut<OrderKey>,
+        page: &PageRequest<OrderKey>,
+    ) -> Result<Page<Arc<Message>>> {
+        let (cut, page) = (cut.clone(), page.clone());
+        self.read(move |core| message::history(core, conversation, &cut, &page))
+            .await
+    }
+
+    async fn messages(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
+        if let Some(known) = message::messages_in_memory(&self.inner.core, keys) {
+            return Ok(known);
+        }
+        let keys = keys.to_vec();
+        self.read(move |core| message::messages(core, &keys)).await
+    }
+
+    async fn messages_at(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
+        let positions = positions.to_vec();
+        self.read(move |core| message::messages_at(core, &positions))
+            .await
+    }
+
+    async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>> {
+        self.heads(conversations, |head| head?.last_message).await
+    }
+
+    async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        self.heads(conversations, |head| {
+            head.map_or(0, |head| head.message_count)
+        })
+        .await
+    }
+
+    async fn inbox(&self, user: &UserId, page: &PageRequest<InboxKey>) -> Result<Page<InboxRow>> {
+        let (user, page) = (user.clone(), page.clone());
+        self.read(move |core| inbox::inbox(core, &user, &page))
+            .await
+    }
+
+    async fn inbox_rows(
+        &self,
+        user: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<InboxRow>>> {
+        if let Some(known) = inbox::rows_in_memory(&self.inner.core, user, conversations) {
+            return Ok(known);
+        }
+        let (user, conversations) = (user.clone(), conversations.to_vec());
+        self.read(move |core| inbox::rows(core, &user, &conversations))
+            .await
+    }
+
+    async fn inbox_changes(
+        &self,
+        user: &UserId,
+        after: OrderKey,
+        limit: usize,
+    ) -> Result<Option<Vec<ChangedRow>>> {
+        let user = user.clone();
+        self.read(move |core| inbox::changes(core, &user, after, limit))
+            .await
+    }
+
+    async fn conversation_count(&self, user: &UserId, limit: usize) -> Result<usize> {
+        let user = user.clone();
+        self.read(move |core| inbox::conversation_count(&core.view(), &user, limit))
+            .await
+    }
+
+    async fn large_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>> {
+        let user = user.clone();
+        self.read(move |core| inbox::large_conversations(&core.view(), &user))
+            .await
+    }
+
+    async fn unread(
+        &self,
+        user: &UserId,
+        queries: &[UnreadQuery],
+        cap: u32,
+    ) -> Result<Vec<Unread>> {
+        let known = queries
+            .iter()
+            .map(|query| message::unread_in_memory(&self.inner.core, user, query, cap));
+        if let Some(known) = known.collect() {
+            return Ok(known);
+        }
+        let (user, queries) = (user.clone(), queries.to_vec());
+        self.read(move |core| message::unread(core, &user, &queries, cap))
+            .await
+    }
+
+    async fn move_read_marker(&self, user: &UserId, to: &MarkerMove) -> Result<()> {
+        // A maximum register needs no condition, so the committer never refuses it.
+        self.write(inbox::move_marker(user, to)).await.map(drop)
+    }
+
+    async fn mark_delivered(
+        &self,
+        user: &UserId,
+        conversation: ConversationId,
+        up_to: OrderKey,
+    ) -> Result<()> {
+        self.write(inbox::mark_delivered(user, conversation, up_to))
+            .await
+            .map(drop)
+    }
+
+    async fn receivers(
+        &self,
+        conversation: ConversationId,
+        message: MessageId,
+        sender: &UserId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        let (sender, page) = (sender.clone(), page.clone());
+        self.read(move |core| {
+            conversation::participants(core, conversation, &page, |one| {
+                one.receives(message, &sender)
+            })
+        })
+        .await
+    }
+
+    async fn set_flags(&self, user: &UserId, to: &FlagsChange) -> Result<Option<Flags>> {
+        let key = key::entry(user, to.conversation, key::EntryCell::Flags);
+        self.change(key, |flags| to.apply(flags), || inbox::flags_set(user, to))
+            .await
+    }
+
+    async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        let users = users.to_vec();
+        self.read(move |core| {
+            let view = core.view();
+            users
+                .iter()
+                .map(|user| view.record(&key::user(user)))
+                .collect()
+        })
+        .await
+    }
+
+    async fn change_profile(&self, user: &UserId, to: &ProfileChange) -> Result<()> {
+        self.change(key::user(user), |profile| to.apply(profile), Write::default)
+            .await
+            .map(drop)
+    }
+
+    async fn mark_seen(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        let seen = |profile: Profile| Profile {
+            last_seen_at: profile.last_seen_at.max(Some(at)),
+            ..profile
+        };
+        self.change(key::user(user), seen, Write::default)
+            .await
+            .map(drop)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.inner.takes_writes()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.upkeep.abort();
+        let inner = self.inner.clone();
+        spawn_blocking(move || inner.committer.close())
+            .await
+            .map_err(|_| Error::Unavailable(Box::new(Busy::Panic)))?
+    }
+}

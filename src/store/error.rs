@@ -1,0 +1,23 @@
+//! Errors of a store, by what a caller can do about them. A missing row is no error but `None`.
+
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Failure of an operation of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing was persisted: the queue or the disk is full, or the cluster is unreachable. The
+    /// caller may retry.
+    #[error("the store is not available: {0}")]
+    Unavailable(#[source] Cause),
+    /// The write may have been persisted, or may yet be. A read, or the same write again, shows it.
+    #[error("the outcome of a write is not known: {0}")]
+    OutcomeUnknown(#[source] Cause),
+    /// The store cannot decode a row: a fault of the disk, or a bug.
+    #[error("a row of {table} cannot be read: {cause}")]
+    Corrupt {
+        table: &'static str,
+        #[source]
+        cause: Cause,
+    },
+}

@@ -1,0 +1,71 @@
+//! Changes of inbox entries, and requests about them.
+
+use crate::model::{
+    ChangeId, ConversationId, Flags, InboxRow, OrderKey, ReadMarker, TimeUuid, Timestamp,
+};
+
+/// A request for the unread count of an inbox entry.
+#[derive(Debug, Clone, Copy)]
+pub struct UnreadQuery {
+    pub conversation: ConversationId,
+    pub after: OrderKey,
+}
+
+/// A move of a user's read marker.
+#[derive(Debug, Clone, Copy)]
+pub struct MarkerMove {
+    pub conversation: ConversationId,
+    pub marker: ReadMarker,
+    /// The maximum of the read receipts, which never goes back: `None` when marking unread.
+    pub read_up_to: Option<OrderKey>,
+    /// Id of the move in the user's `changes_by_user`.
+    pub change: ChangeId,
+}
+
+/// A change of the flags of an inbox entry. Flags that are `None` stay.
+#[derive(Debug, Clone, Copy)]
+pub struct FlagsChange {
+    pub conversation: ConversationId,
+    pub muted: Option<bool>,
+    pub pinned: Option<bool>,
+    pub archive: Option<Archive>,
+    /// Id of the change in the user's `changes_by_user`.
+    pub change: ChangeId,
+}
+
+/// A change of an entry's archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Archive {
+    Begin(Timestamp),
+    End,
+    /// Ends the archive that began at that moment; another one stays.
+    EndOf(Timestamp),
+}
+
+impl FlagsChange {
+    /// The flags after the change.
+    pub fn apply(&self, flags: Flags) -> Flags {
+        let archived_at = match self.archive {
+            Some(Archive::Begin(moment)) => Some(moment),
+            Some(Archive::End) => None,
+            Some(Archive::EndOf(moment)) => flags
+                .archived_at
+                .filter(|archived_at| *archived_at != moment),
+            None => flags.archived_at,
+        };
+        Flags {
+            is_muted: self.muted.unwrap_or(flags.is_muted),
+            is_pinned: self.pinned.unwrap_or(flags.is_pinned),
+            archived_at,
+        }
+    }
+}
+
+/// A conversation in a user's inbox, with its newest change there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedRow {
+    pub newest_change: TimeUuid,
+    pub conversation: ConversationId,
+    /// `None` if the user has left the conversation.
+    pub row: Option<InboxRow>,
+}

@@ -1,0 +1,62 @@
+//! Changes of the membership of a conversation, and the state that they are decided on.
+
+use std::sync::Arc;
+
+use crate::model::{Change, Conversation, GroupName, Membership, Message, TimeUuid, UserId};
+
+/// The memberships on which a change is decided, read at one moment.
+#[derive(Debug, Clone)]
+pub struct MembershipSnapshot {
+    pub conversation: Arc<Conversation>,
+    /// Version of the membership, for a compare-and-set: the SYSTEM message of the last change, or
+    /// [`super::NewConversation::change`]. `None` if the conversation was imported and its
+    /// membership never changed since.
+    pub version: Option<TimeUuid>,
+    pub participant_count: u64,
+    /// The memberships of the requested users, in their order; those of users who have left
+    /// included.
+    pub memberships: Vec<Option<Membership>>,
+    /// The successor as OWNER if the requested users left. `None` if another OWNER or no other
+    /// participant remains.
+    pub successor: Option<(UserId, Membership)>,
+}
+
+/// A change of the membership of a conversation.
+#[derive(Debug, Clone)]
+pub struct MembershipChange {
+    /// The [`MembershipSnapshot::version`] that the change was decided on.
+    pub seen: Option<TimeUuid>,
+    /// At most one for each user.
+    pub transitions: Vec<MembershipTransition>,
+    /// Entries of the change log; their ids ascend.
+    pub changes: Vec<Change>,
+    /// The SYSTEM message of the change, without an idempotency key. Its id is the last of all, and
+    /// the next version.
+    pub message: Arc<Message>,
+}
+
+/// The part of a membership change that concerns one user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MembershipTransition {
+    pub user: UserId,
+    pub kind: TransitionKind,
+    /// The membership after the change. If the user stays, only the role differs.
+    pub membership: Membership,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransitionKind {
+    Joins,
+    Leaves,
+    Stays,
+}
+
+/// A new name of a conversation.
+#[derive(Debug, Clone)]
+pub struct Renaming {
+    pub name: GroupName,
+    /// Entry of the change log.
+    pub change: Change,
+    /// The SYSTEM message of the renaming, without an idempotency key. Its id is the last.
+    pub message: Arc<Message>,
+}

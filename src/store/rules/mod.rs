@@ -1,0 +1,3 @@
+//! Decisions that both engines take alike. Each stands here once.
+
+pub(super) mod note;
