@@ -82,7 +82,7 @@ impl OperationExecutor for Api {
         let request = prepared
             .request(variables)
             .data(self.context(viewer.clone(), limits));
-        // Boxed: the library\'s future is tens of KiB, and each wrapper around it would copy it.
+        // Boxed: the library's future is tens of KiB, and each wrapper around it would copy it.
         let execution = Box::pin(self.schemas.for_document(prepared).execute(request));
         let mut response = match &viewer {
             Some(viewer) => self.chat.reading_for(viewer, execution).await,
