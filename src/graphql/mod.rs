@@ -74,7 +74,7 @@ pub trait OperationExecutor: Send + Sync + 'static {
 pub type OnlineGuard = Box<dyn Send + Sync>;
 
 fn schema(validation: ValidationMode) -> ChatSchema {
-    Schema::build(Query, Mutation, Subscription)
+    Schema::build(Query, Mutation::default(), Subscription)
         .disable_suggestions()
         .validation_mode(validation)
         .finish()

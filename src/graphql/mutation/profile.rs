@@ -2,11 +2,11 @@
 
 use std::convert::Infallible;
 
-use async_graphql::{Context, InputObject, MaybeUndefined, Name, SimpleObject, Value};
+use async_graphql::{Context, InputObject, MaybeUndefined, Name, Object, SimpleObject, Value};
 
 use super::echo;
 use crate::chat::ProfileInput;
-use crate::graphql::error::Result;
+use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::User;
 
@@ -30,7 +30,22 @@ pub(super) struct UpdateProfilePayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn update_profile(
+#[derive(Default)]
+pub(super) struct ProfileMutation;
+
+#[Object]
+impl ProfileMutation {
+    /// Changes the viewer's profile. Omitted fields stay unchanged; null clears a field.
+    async fn update_profile(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The new profile fields.")] input: UpdateProfileInput,
+    ) -> Nullable<UpdateProfilePayload> {
+        nullable(update_profile(ctx, input)).await
+    }
+}
+
+async fn update_profile(
     ctx: &Context<'_>,
     input: UpdateProfileInput,
 ) -> Result<Option<UpdateProfilePayload>> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, InputObject, SimpleObject};
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use super::echo;
-use crate::graphql::error::{Error, Result};
+use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::message_id;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::Message;
@@ -51,10 +51,31 @@ pub(super) struct RemoveReactionPayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn add(
-    ctx: &Context<'_>,
-    input: AddReactionInput,
-) -> Result<Option<AddReactionPayload>> {
+#[derive(Default)]
+pub(super) struct ReactionMutation;
+
+#[Object]
+impl ReactionMutation {
+    /// Adds the viewer's reaction to a message. Repeating it changes nothing.
+    async fn add_reaction(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message and the emoji.")] input: AddReactionInput,
+    ) -> Nullable<AddReactionPayload> {
+        nullable(add(ctx, input)).await
+    }
+
+    /// Removes the viewer's reaction from a message. Without one, nothing changes.
+    async fn remove_reaction(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message and the emoji.")] input: RemoveReactionInput,
+    ) -> Nullable<RemoveReactionPayload> {
+        nullable(remove(ctx, input)).await
+    }
+}
+
+async fn add(ctx: &Context<'_>, input: AddReactionInput) -> Result<Option<AddReactionPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let message = react(&scope, &input.message_id, &input.emoji, true).await?;
@@ -64,7 +85,7 @@ pub(super) async fn add(
     }))
 }
 
-pub(super) async fn remove(
+async fn remove(
     ctx: &Context<'_>,
     input: RemoveReactionInput,
 ) -> Result<Option<RemoveReactionPayload>> {

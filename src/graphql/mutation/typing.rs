@@ -1,9 +1,9 @@
 //! The mutation of typing.
 
-use async_graphql::{Context, ID, InputObject, SimpleObject};
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
 use super::echo;
-use crate::graphql::error::Result;
+use crate::graphql::error::{Nullable, Result, nullable};
 use crate::graphql::id::conversation_of;
 use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::Conversation;
@@ -28,10 +28,23 @@ pub(super) struct SetTypingPayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn set_typing(
-    ctx: &Context<'_>,
-    input: SetTypingInput,
-) -> Result<Option<SetTypingPayload>> {
+#[derive(Default)]
+pub(super) struct TypingMutation;
+
+#[Object]
+impl TypingMutation {
+    /// Publishes that the viewer types, or stopped. Repeat it every few seconds while the viewer types. It expires
+    /// 6 seconds after the last call, and with a message.
+    async fn set_typing(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The conversation, and whether the viewer types.")] input: SetTypingInput,
+    ) -> Nullable<SetTypingPayload> {
+        nullable(set_typing(ctx, input)).await
+    }
+}
+
+async fn set_typing(ctx: &Context<'_>, input: SetTypingInput) -> Result<Option<SetTypingPayload>> {
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;

@@ -1,79 +1,13 @@
-//! The mutations of conversations and their people.
+//! Mutations of the participants of a group: add, remove, change roles, leave.
 
-use async_graphql::{Context, ID, InputObject, SimpleObject};
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
-use super::{echo, entry_edge};
-use crate::graphql::error::{Error, Result};
+use super::{conversation, echo};
+use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, conversation_of};
 use crate::graphql::scope::ViewerScope;
-use crate::graphql::types::{
-    Conversation, InboxEntryEdge, Participant, ParticipantEdge, ParticipantRole,
-};
+use crate::graphql::types::{Conversation, Participant, ParticipantEdge, ParticipantRole};
 use crate::model::{ConversationId, UserId};
-
-/// Input of `startDirectConversation`.
-#[derive(InputObject)]
-pub(super) struct StartDirectConversationInput {
-    /// Username of the other user, or the viewer's own.
-    username: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
-    client_mutation_id: Option<String>,
-}
-
-/// Payload of `startDirectConversation`.
-#[derive(SimpleObject)]
-pub(super) struct StartDirectConversationPayload {
-    /// The direct conversation of the two users.
-    conversation: Conversation,
-    /// The viewer's inbox entry of the conversation.
-    inbox_entry_edge: InboxEntryEdge,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
-}
-
-/// Input of `createGroupConversation`.
-#[derive(InputObject)]
-pub(super) struct CreateGroupConversationInput {
-    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
-    name: String,
-    /// The other participants, at most 50. The viewer is OWNER and need not be listed.
-    usernames: Vec<String>,
-    /// Idempotency key: 1 to 64 bytes of printable ASCII. A retry with the same key returns the group of the first try.
-    idempotency_key: Option<String>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
-    client_mutation_id: Option<String>,
-}
-
-/// The group.
-#[derive(SimpleObject)]
-pub(super) struct CreateGroupConversationPayload {
-    /// The group.
-    conversation: Conversation,
-    /// The viewer's inbox entry of the conversation.
-    inbox_entry_edge: InboxEntryEdge,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
-}
-
-/// Input of `renameConversation`.
-#[derive(InputObject)]
-pub(super) struct RenameConversationInput {
-    /// The group.
-    conversation_id: ID,
-    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
-    name: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
-    client_mutation_id: Option<String>,
-}
-
-/// Payload of `renameConversation`.
-#[derive(SimpleObject)]
-pub(super) struct RenameConversationPayload {
-    /// The group.
-    conversation: Conversation,
-    /// The `clientMutationId` of the input.
-    client_mutation_id: Option<String>,
-}
 
 /// Input of `addParticipants`.
 #[derive(InputObject)]
@@ -161,60 +95,50 @@ pub(super) struct LeaveConversationPayload {
     client_mutation_id: Option<String>,
 }
 
-pub(super) async fn start_direct(
-    ctx: &Context<'_>,
-    input: StartDirectConversationInput,
-) -> Result<Option<StartDirectConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
-    let conversation = scope
-        .chat
-        .start_direct(&scope.viewer, &input.username)
-        .await?;
-    let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-    let conversation = Conversation::new(&scope, conversation);
-    Ok(Some(StartDirectConversationPayload {
-        conversation,
-        inbox_entry_edge,
-        client_mutation_id,
-    }))
+#[derive(Default)]
+pub(super) struct ParticipantMutation;
+
+#[Object]
+impl ParticipantMutation {
+    /// Adds users to a group as MEMBERs. They see its whole history, with nothing unread. Allowed for its ADMINs and
+    /// OWNERs. Adding a participant again changes nothing.
+    async fn add_participants(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The users to add.")] input: AddParticipantsInput,
+    ) -> Nullable<AddParticipantsPayload> {
+        nullable(add(ctx, input)).await
+    }
+
+    /// Removes a participant from a group. An ADMIN may remove MEMBERs, an OWNER anyone. Repeating it changes nothing.
+    async fn remove_participant(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The participant to remove.")] input: RemoveParticipantInput,
+    ) -> Nullable<RemoveParticipantPayload> {
+        nullable(remove(ctx, input)).await
+    }
+
+    /// Changes the role of a participant of a group. Allowed for its OWNERs. A group always has an OWNER.
+    async fn set_participant_role(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The participant and the new role.")] input: SetParticipantRoleInput,
+    ) -> Nullable<SetParticipantRolePayload> {
+        nullable(set_role(ctx, input)).await
+    }
+
+    /// Removes the viewer from a group. After the last OWNER leaves, its oldest ADMIN, else its oldest participant, is OWNER.
+    async fn leave_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The group to leave.")] input: LeaveConversationInput,
+    ) -> Nullable<LeaveConversationPayload> {
+        nullable(leave(ctx, input)).await
+    }
 }
 
-pub(super) async fn create(
-    ctx: &Context<'_>,
-    input: CreateGroupConversationInput,
-) -> Result<Option<CreateGroupConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
-    let key = input.idempotency_key.as_deref();
-    let conversation = scope
-        .chat
-        .create_group(&scope.viewer, &input.name, &input.usernames, key)
-        .await?;
-    let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
-    let conversation = Conversation::new(&scope, conversation);
-    Ok(Some(CreateGroupConversationPayload {
-        conversation,
-        inbox_entry_edge,
-        client_mutation_id,
-    }))
-}
-
-pub(super) async fn rename(
-    ctx: &Context<'_>,
-    input: RenameConversationInput,
-) -> Result<Option<RenameConversationPayload>> {
-    let scope = ViewerScope::fresh(ctx)?;
-    let client_mutation_id = echo(input.client_mutation_id)?;
-    let id = conversation_of(&input.conversation_id)?;
-    scope.chat.rename(&scope.viewer, id, &input.name).await?;
-    Ok(Some(RenameConversationPayload {
-        conversation: conversation(&scope, id).await?,
-        client_mutation_id,
-    }))
-}
-
-pub(super) async fn add(
+async fn add(
     ctx: &Context<'_>,
     input: AddParticipantsInput,
 ) -> Result<Option<AddParticipantsPayload>> {
@@ -241,7 +165,7 @@ pub(super) async fn add(
     }))
 }
 
-pub(super) async fn remove(
+async fn remove(
     ctx: &Context<'_>,
     input: RemoveParticipantInput,
 ) -> Result<Option<RemoveParticipantPayload>> {
@@ -260,7 +184,7 @@ pub(super) async fn remove(
     }))
 }
 
-pub(super) async fn set_role(
+async fn set_role(
     ctx: &Context<'_>,
     input: SetParticipantRoleInput,
 ) -> Result<Option<SetParticipantRolePayload>> {
@@ -280,7 +204,7 @@ pub(super) async fn set_role(
     }))
 }
 
-pub(super) async fn leave(
+async fn leave(
     ctx: &Context<'_>,
     input: LeaveConversationInput,
 ) -> Result<Option<LeaveConversationPayload>> {
@@ -295,11 +219,6 @@ pub(super) async fn leave(
         removed_inbox_entry_id,
         client_mutation_id,
     }))
-}
-
-/// For the answer to what was done by now.
-async fn conversation(scope: &ViewerScope, id: ConversationId) -> Result<Conversation> {
-    Conversation::of(scope, id).await.map_err(Error::once_done)
 }
 
 async fn participant(

@@ -1,0 +1,160 @@
+//! Mutations of conversations: start, create, rename.
+
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+
+use super::{conversation, echo, entry_edge};
+use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::id::conversation_of;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{Conversation, InboxEntryEdge};
+
+/// Input of `startDirectConversation`.
+#[derive(InputObject)]
+pub(super) struct StartDirectConversationInput {
+    /// Username of the other user, or the viewer's own.
+    username: String,
+    /// Opaque text that the payload echoes: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `startDirectConversation`.
+#[derive(SimpleObject)]
+pub(super) struct StartDirectConversationPayload {
+    /// The direct conversation of the two users.
+    conversation: Conversation,
+    /// The viewer's inbox entry of the conversation.
+    inbox_entry_edge: InboxEntryEdge,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `createGroupConversation`.
+#[derive(InputObject)]
+pub(super) struct CreateGroupConversationInput {
+    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
+    name: String,
+    /// The other participants, at most 50. The viewer is OWNER and need not be listed.
+    usernames: Vec<String>,
+    /// Idempotency key: 1 to 64 bytes of printable ASCII. A retry with the same key returns the group of the first try.
+    idempotency_key: Option<String>,
+    /// Opaque text that the payload echoes: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// The group.
+#[derive(SimpleObject)]
+pub(super) struct CreateGroupConversationPayload {
+    /// The group.
+    conversation: Conversation,
+    /// The viewer's inbox entry of the conversation.
+    inbox_entry_edge: InboxEntryEdge,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `renameConversation`.
+#[derive(InputObject)]
+pub(super) struct RenameConversationInput {
+    /// The group.
+    conversation_id: ID,
+    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
+    name: String,
+    /// Opaque text that the payload echoes: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `renameConversation`.
+#[derive(SimpleObject)]
+pub(super) struct RenameConversationPayload {
+    /// The group.
+    conversation: Conversation,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct ConversationMutation;
+
+#[Object]
+impl ConversationMutation {
+    /// Returns the direct conversation of the viewer and a user, and creates it if none exists.
+    async fn start_direct_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Input of `startDirectConversation`.")]
+        input: StartDirectConversationInput,
+    ) -> Nullable<StartDirectConversationPayload> {
+        nullable(start_direct(ctx, input)).await
+    }
+
+    /// Creates a group of the viewer, as its OWNER, and these users.
+    async fn create_group_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The new group.")] input: CreateGroupConversationInput,
+    ) -> Nullable<CreateGroupConversationPayload> {
+        nullable(create(ctx, input)).await
+    }
+
+    /// Renames a group. Allowed for its ADMINs and OWNERs.
+    async fn rename_conversation(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The group and its new name.")] input: RenameConversationInput,
+    ) -> Nullable<RenameConversationPayload> {
+        nullable(rename(ctx, input)).await
+    }
+}
+
+async fn start_direct(
+    ctx: &Context<'_>,
+    input: StartDirectConversationInput,
+) -> Result<Option<StartDirectConversationPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let conversation = scope
+        .chat
+        .start_direct(&scope.viewer, &input.username)
+        .await?;
+    let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+    let conversation = Conversation::new(&scope, conversation);
+    Ok(Some(StartDirectConversationPayload {
+        conversation,
+        inbox_entry_edge,
+        client_mutation_id,
+    }))
+}
+
+async fn create(
+    ctx: &Context<'_>,
+    input: CreateGroupConversationInput,
+) -> Result<Option<CreateGroupConversationPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let key = input.idempotency_key.as_deref();
+    let conversation = scope
+        .chat
+        .create_group(&scope.viewer, &input.name, &input.usernames, key)
+        .await?;
+    let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
+    let conversation = Conversation::new(&scope, conversation);
+    Ok(Some(CreateGroupConversationPayload {
+        conversation,
+        inbox_entry_edge,
+        client_mutation_id,
+    }))
+}
+
+async fn rename(
+    ctx: &Context<'_>,
+    input: RenameConversationInput,
+) -> Result<Option<RenameConversationPayload>> {
+    let scope = ViewerScope::fresh(ctx)?;
+    let client_mutation_id = echo(input.client_mutation_id)?;
+    let id = conversation_of(&input.conversation_id)?;
+    scope.chat.rename(&scope.viewer, id, &input.name).await?;
+    Ok(Some(RenameConversationPayload {
+        conversation: conversation(&scope, id).await?,
+        client_mutation_id,
+    }))
+}

@@ -1,0 +1,185 @@
+//! Mutations of messages: send, edit, delete.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+
+use super::{echo, entry_edge, message_in};
+use crate::chat::{Draft, DraftInput};
+use crate::graphql::error::{Error, Nullable, Result, nullable};
+use crate::graphql::id::{conversation_of, message_id};
+use crate::graphql::scalar::Json;
+use crate::graphql::scope::ViewerScope;
+use crate::graphql::types::{AttachmentInput, InboxEntryEdge, Message, MessageEdge, message_edge};
+use crate::model::{self, ConversationId};
+
+/// Input of `sendMessage`.
+#[derive(InputObject)]
+pub(super) struct SendMessageInput {
+    /// The conversation.
+    conversation_id: ID,
+    /// Text: 1 byte to 16 KiB of UTF-8, not blank. It may be empty only with attachments. Control characters other than tab, line feed and carriage return are refused.
+    body: String,
+    /// Attachments: at most 10, together at most 8 KiB.
+    attachments: Option<Vec<AttachmentInput>>,
+    /// Metadata of the client: at most 2 KiB of JSON, at most 64 levels deep. Reads return the same value, its keys in order.
+    metadata: Option<Json>,
+    /// Message of the same conversation that this one replies to.
+    reply_to_id: Option<ID>,
+    /// Idempotency key: 1 to 64 bytes of printable ASCII, new for each message. A retry with the same key within 24 hours returns the first message.
+    idempotency_key: Option<String>,
+    /// Opaque text that the payload echoes: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `sendMessage`: the message is stored.
+pub(super) struct SendMessagePayload {
+    scope: ViewerScope,
+    conversation: ConversationId,
+    message: Arc<model::Message>,
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `sendMessage`: the message is stored.
+#[Object]
+impl SendMessagePayload {
+    /// Edge of the message in `Conversation.messages`.
+    async fn message_edge(&self) -> MessageEdge {
+        message_edge(&self.scope, Arc::clone(&self.message))
+    }
+
+    /// The viewer's entry for the conversation.
+    async fn inbox_entry_edge(&self) -> Result<InboxEntryEdge> {
+        entry_edge(&self.scope, self.conversation).await
+    }
+
+    /// The `clientMutationId` of the input.
+    async fn client_mutation_id(&self) -> Option<&str> {
+        self.client_mutation_id.as_deref()
+    }
+}
+
+/// Input of `editMessage`.
+#[derive(InputObject)]
+pub(super) struct EditMessageInput {
+    /// A message that the viewer sent.
+    message_id: ID,
+    /// New text: at most 16 KiB of UTF-8, not blank, without control characters other than tab, line feed and carriage return. It may be empty if the message has attachments, which stay.
+    body: String,
+    /// Opaque text that the payload echoes: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `editMessage`.
+#[derive(SimpleObject)]
+pub(super) struct EditMessagePayload {
+    /// The message.
+    message: Message,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+/// Input of `deleteMessage`.
+#[derive(InputObject)]
+pub(super) struct DeleteMessageInput {
+    /// A message that the viewer sent. An OWNER or ADMIN of a group may name any message of the group.
+    message_id: ID,
+    /// Opaque text that the payload echoes: at most 128 bytes.
+    client_mutation_id: Option<String>,
+}
+
+/// Payload of `deleteMessage`.
+#[derive(SimpleObject)]
+pub(super) struct DeleteMessagePayload {
+    /// The message without its content.
+    message: Message,
+    /// The `clientMutationId` of the input.
+    client_mutation_id: Option<String>,
+}
+
+#[derive(Default)]
+pub(super) struct MessageMutation;
+
+#[Object]
+impl MessageMutation {
+    /// Sends a message. A retry with the same `idempotencyKey` within 24 hours returns the message of the first try. The
+    /// same key with another content is CONFLICT.
+    async fn send_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message to send.")] input: SendMessageInput,
+    ) -> Nullable<SendMessagePayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let conversation = conversation_of(&input.conversation_id)?;
+            let draft = DraftInput {
+                body: input.body,
+                attachments: input
+                    .attachments
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(Into::into)
+                    .collect(),
+                metadata: input.metadata.map(|metadata| metadata.0),
+                reply_to: input
+                    .reply_to_id
+                    .map(|id| message_in(conversation, &id))
+                    .transpose()?,
+                idempotency_key: input.idempotency_key,
+            };
+            let draft = Draft::parse(draft, scope.chat.bounds())?;
+            let message = scope.chat.send(&scope.viewer, conversation, draft).await?;
+            Ok(Some(SendMessagePayload {
+                scope,
+                conversation,
+                message,
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+
+    /// Replaces the body of a message that the viewer sent. Attachments and metadata stay.
+    async fn edit_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message and its new body.")] input: EditMessageInput,
+    ) -> Nullable<EditMessagePayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let (conversation, id) =
+                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let message = scope
+                .chat
+                .edit(&scope.viewer, conversation, id, input.body)
+                .await?;
+            Ok(Some(EditMessagePayload {
+                message: Message::new(&scope, message),
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+
+    /// Deletes the content of a message. Its position in history stays. Repeating it changes nothing.
+    async fn delete_message(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "The message to delete.")] input: DeleteMessageInput,
+    ) -> Nullable<DeleteMessagePayload> {
+        nullable(async {
+            let scope = ViewerScope::fresh(ctx)?;
+            let client_mutation_id = echo(input.client_mutation_id)?;
+            let (conversation, id) =
+                message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
+            let message = scope.chat.delete(&scope.viewer, conversation, id).await?;
+            Ok(Some(DeleteMessagePayload {
+                message: Message::new(&scope, message),
+                client_mutation_id,
+            }))
+        })
+        .await
+    }
+}
