@@ -3,6 +3,7 @@
 //! The bus only notifies; the store is the source of truth. Publishing never blocks: a slow subscriber receives [`Received::Lagged`] instead
 //! of the notices it has missed, and reads the store. Servers that share a store can also signal each other over NATS.
 
+mod envelope;
 mod nats;
 mod peer_queue;
 mod signal;
@@ -15,11 +16,12 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
+pub use self::envelope::NoticeEnvelope;
 pub use self::nats::{NatsAddress, NatsAddressError, NatsError};
 use self::peer_queue::PeerQueue;
 pub use self::signal::Signal;
 use crate::metrics::{self, Histogram, IntCounter, LATENCIES, Metrics};
-use crate::model::{Notice, Topic};
+use crate::model::Topic;
 
 /// Notices of a conversation that wait for a subscriber. A subscriber that lags further behind reads the store instead.
 pub const TOPIC_NOTICES_MAX: usize = 256;
@@ -89,7 +91,7 @@ pub struct Sequence(u64);
 /// Next item of a subscriber.
 #[derive(Debug, Clone)]
 pub enum Received {
-    Notice(Arc<Notice>),
+    Notice(Arc<NoticeEnvelope>),
     /// The subscriber has missed notices, and must read the store from its own position on.
     Lagged,
 }
@@ -128,8 +130,9 @@ impl Bus {
     }
 
     /// Delivers a notice to the current subscribers. Without subscribers the notice is dropped; its content is in the store.
-    pub fn publish(&self, topic: &Topic, notice: Arc<Notice>) {
-        if self.topics().publish(topic, Received::Notice(notice)) {
+    pub fn publish(&self, topic: &Topic, notice: impl Into<Arc<NoticeEnvelope>>) {
+        let received = Received::Notice(notice.into());
+        if self.topics().publish(topic, received) {
             self.metrics.published.inc();
         }
     }
@@ -152,7 +155,7 @@ impl Bus {
     }
 
     /// Subscribes to all notices from now on.
-    pub fn subscribe(&self, topic: Topic) -> Subscription {
+    pub fn subscribe(&self, topic: Topic) -> TopicSubscription {
         let mut topics = self.topics();
         let Topics { by_name, sequence } = &mut *topics;
         let channel = by_name.entry(topic.clone()).or_insert_with(|| {
@@ -169,7 +172,7 @@ impl Bus {
                 last: *sequence,
             }
         });
-        Subscription {
+        TopicSubscription {
             receiver: Some(channel.sender.subscribe()),
             since: channel.last,
             unsampled: 0,
@@ -244,7 +247,7 @@ impl TopicChannel {
 }
 
 /// Subscriber of one topic.
-pub struct Subscription {
+pub struct TopicSubscription {
     /// `None` only while the subscription is being dropped.
     receiver: Option<broadcast::Receiver<Published>>,
     since: Sequence,
@@ -254,7 +257,7 @@ pub struct Subscription {
     bus: Bus,
 }
 
-impl Subscription {
+impl TopicSubscription {
     /// Waits for the next item. `None` would mean a closed channel, which cannot happen while this subscription exists.
     pub async fn next(&mut self) -> Option<Received> {
         match self.receiver.as_mut()?.recv().await {
@@ -311,7 +314,7 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for TopicSubscription {
     fn drop(&mut self) {
         let mut topics = self.bus.topics();
         drop(self.receiver.take());

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::bus::{Bus, Signal};
+use crate::bus::{Bus, NoticeEnvelope, Signal};
 use crate::clock::{Clock, IdGenerator};
 use crate::metrics::Metrics;
 use crate::model::{
@@ -366,11 +366,8 @@ impl Chat {
             let topic = Topic::Inbox(user.clone());
             if self.0.bus.has_subscribers(&topic) {
                 let notice = notice.get_or_insert_with(|| {
-                    Arc::new(Notice::new(
-                        id,
-                        settled,
-                        Event::Inbox(InboxChange { conversation }),
-                    ))
+                    let event = Event::Inbox(InboxChange { conversation });
+                    Arc::<NoticeEnvelope>::from(Notice::new(id, settled, event))
                 });
                 self.0.bus.publish(&topic, Arc::clone(notice));
             }

@@ -506,7 +506,7 @@ impl Poll<'_> {
             self.chat
                 .0
                 .bus
-                .publish(&topic, Arc::new(Notice::new(id, settled, event)));
+                .publish(&topic, Notice::new(id, settled, event));
         }
         Ok(())
     }
@@ -539,9 +539,7 @@ impl Poll<'_> {
             // It has no place in the order, so that any one will do.
             let id = TimeUuid::new(chat.0.clock.now(), [0; 8]);
             let event = Event::MarkerMoved(conversation, user.clone());
-            chat.0
-                .bus
-                .publish(&topic, Arc::new(Notice::new(id, settled, event)));
+            chat.0.bus.publish(&topic, Notice::new(id, settled, event));
         }
         Ok(())
     }
@@ -559,7 +557,7 @@ impl Chat {
             // No entry shows reactions.
             self.0.bus.publish(
                 &Topic::Conversation(conversation),
-                Arc::new(Notice::new(id, settled, event)),
+                Notice::new(id, settled, event),
             );
             return;
         }
@@ -572,7 +570,7 @@ impl Chat {
         }
         self.0.bus.publish(
             &Topic::Conversation(conversation),
-            Arc::new(Notice::new(id, settled, event)),
+            Notice::new(id, settled, event),
         );
         self.tell_inboxes_here(inboxes.iter().chain(&gone), conversation, id, settled);
     }

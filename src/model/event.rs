@@ -1,7 +1,6 @@
 //! Notices on the bus: events that are already persisted, complete enough to be delivered without another read.
 
-use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::{Change, ChangeKind, ConversationId, Message, OrderKey, TimeUuid, UserId};
 
@@ -26,18 +25,11 @@ pub struct Notice {
     /// Low watermark: all events with an id up to here have been published, this one included. An inbox stream may resume from it.
     pub settled: OrderKey,
     pub event: Event,
-    /// Payload cache: the first subscriber renders the event, and the others reuse the result.
-    pub shown: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Notice {
     pub fn new(id: TimeUuid, settled: OrderKey, event: Event) -> Self {
-        Self {
-            id,
-            settled,
-            event,
-            shown: OnceLock::new(),
-        }
+        Self { id, settled, event }
     }
 }
 

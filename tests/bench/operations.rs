@@ -210,7 +210,7 @@ impl<'a> Client<'a> {
         let notice = Notice::new(id, OrderKey::MIN, Event::MessageAdded(Arc::new(message)));
         self.world
             .bus
-            .publish(&Topic::Conversation(conversation), Arc::new(notice));
+            .publish(&Topic::Conversation(conversation), notice);
         let told = self.updates.next().await.unwrap();
         assert!(
             !matches!(&told, EventResponse::Own(response) if !response.errors.is_empty()),

@@ -99,10 +99,9 @@ impl Chat {
         let topic = Topic::Conversation(conversation.id);
         if self.0.bus.has_subscribers(&topic) {
             let event = Event::MarkerMoved(conversation.id, viewer.clone());
-            self.0.bus.publish(
-                &topic,
-                Arc::new(Notice::new(ids.newest(), ids.settled(), event)),
-            );
+            self.0
+                .bus
+                .publish(&topic, Notice::new(ids.newest(), ids.settled(), event));
         }
     }
 

@@ -327,7 +327,7 @@ impl PresenceTable {
             let (id, settled) = (TimeUuid::new(self.clock.now(), [0; 8]), OrderKey::MIN);
             self.bus.publish(
                 &topic,
-                Arc::new(Notice::new(id, settled, Event::Presence(user.clone()))),
+                Notice::new(id, settled, Event::Presence(user.clone())),
             );
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::bus::{Received, Subscription};
+use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::stream::delivered_ids::DeliveredIds;
 use crate::chat::stream::inbox_updates::POSITION_EVERY;
@@ -64,7 +64,7 @@ pub struct ConversationUpdates {
     watch: MembershipGuard,
     /// The viewer was told that they are out.
     has_ended: bool,
-    heard: Subscription,
+    heard: TopicSubscription,
     /// All up to here was given: what is told.
     position: OrderKey,
     /// From where on the store is read. On a shared store that is a while before the position.
@@ -238,7 +238,7 @@ impl ConversationUpdates {
             (self.is_behind, self.has_missed_markers) = (true, true);
             return;
         };
-        let Notice { id, event, .. } = notice.as_ref();
+        let Notice { id, event, .. } = &notice.notice;
         let same = UpdateKey::heard(Arc::clone(&notice));
         match event {
             Event::MessageAdded(message) => self.give(

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::select_all;
 use tokio::time::Instant;
 
-use crate::bus::{Received, Subscription};
+use crate::bus::{Received, TopicSubscription};
 use crate::chat::stream::message_updates::before_by;
 use crate::chat::{Chat, Error, Result};
 use crate::model::{ChangeKind, ConversationId, Event, OrderKey, Topic, UserId};
@@ -31,7 +31,7 @@ pub struct InboxUpdates {
     chat: Chat,
     viewer: UserId,
     /// The viewer's inbox first, then each of their large conversations.
-    heard: Vec<Subscription>,
+    heard: Vec<TopicSubscription>,
     /// All up to here was given.
     position: OrderKey,
     pending: VecDeque<InboxUpdate>,
@@ -227,7 +227,7 @@ impl InboxUpdates {
     async fn repeat_position(&mut self) -> Result<()> {
         // Taken before looking: whatever was told up to here waits in a topic, or was given.
         let settled = self.chat.updates_position();
-        match self.heard.iter_mut().find_map(Subscription::try_next) {
+        match self.heard.iter_mut().find_map(TopicSubscription::try_next) {
             Some(heard) => self.take(heard).await,
             None => {
                 self.position = self.position.max(settled);

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::bus::{Received, Subscription};
+use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::stream::delivered_ids::DeliveredIds;
 use crate::chat::stream::replay::Reader;
@@ -25,7 +25,7 @@ pub struct MessageUpdates {
     chat: Chat,
     conversation: ConversationId,
     watch: MembershipGuard,
-    heard: Subscription,
+    heard: TopicSubscription,
     /// The greatest id that was given, or the place where the stream began.
     last: OrderKey,
     given: DeliveredIds,

@@ -15,7 +15,7 @@ use futures_util::future::{pending, select_all};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
-use crate::bus::{Received, Subscription};
+use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::LOOK_EVERY;
 use crate::chat::access::relationship::{Acquaintance, Relationship};
 use crate::chat::{Chat, Error, Result};
@@ -54,9 +54,9 @@ pub struct PresenceUpdates {
     chat: Chat,
     viewer: UserId,
     /// The viewer's inbox: where new relationships show.
-    inbox: Subscription,
+    inbox: TopicSubscription,
     /// One for each user with whom there is a relationship.
-    heard: Vec<Subscription>,
+    heard: Vec<TopicSubscription>,
     followed: HashMap<UserId, Followed>,
     pending: VecDeque<UserId>,
     news: News,

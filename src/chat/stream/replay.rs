@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::bus::Subscription;
+use crate::bus::TopicSubscription;
 use crate::chat::single_flight::{Piece, ReadKey, SingleFlight};
 use crate::chat::stream::conversation_updates::{ConversationEvent, is_seen_in};
 use crate::chat::stream::update_key::Source;
@@ -100,7 +100,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) chat: &'a Chat,
     pub(crate) viewer: &'a UserId,
     pub(crate) conversation: ConversationId,
-    pub(crate) heard: &'a Subscription,
+    pub(crate) heard: &'a TopicSubscription,
 }
 
 impl Reader<'_> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::bus::{Received, Signal, Subscription};
+use crate::bus::{Received, Signal, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
 use crate::chat::stream::update_key::UpdateKey;
 use crate::chat::{Chat, Result};
@@ -33,7 +33,7 @@ pub struct TypingUpdate {
 
 pub struct TypingUpdates {
     watch: MembershipGuard,
-    heard: Subscription,
+    heard: TopicSubscription,
     /// Who was told to be typing, and when their last sign ends.
     typists: HashMap<UserId, Instant>,
     lasts: Duration,
@@ -87,7 +87,7 @@ impl Chat {
             );
             self.0
                 .bus
-                .publish(&topic, Arc::new(Notice::new(at, OrderKey::MIN, event)));
+                .publish(&topic, Notice::new(at, OrderKey::MIN, event));
         }
     }
 }

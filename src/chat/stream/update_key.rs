@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-use crate::model::Notice;
+use crate::bus::NoticeEnvelope;
 
 /// The identity of what an update was made of. Whoever shows two updates that are equal in it, at equal positions, shows the same.
 #[derive(Clone)]
@@ -14,12 +14,12 @@ pub struct UpdateKey {
 
 #[derive(Clone)]
 enum Of {
-    Notice(Arc<Notice>),
+    Notice(Arc<NoticeEnvelope>),
     Read(Arc<u8>),
 }
 
 impl UpdateKey {
-    pub(crate) fn heard(notice: Arc<Notice>) -> Self {
+    pub(crate) fn heard(notice: Arc<NoticeEnvelope>) -> Self {
         Self {
             of: Of::Notice(notice),
             place: 0,
@@ -38,7 +38,7 @@ impl UpdateKey {
     /// Where the first who shows it may leave what they made of it. `None` where it was read.
     pub fn shown(&self) -> Option<&OnceLock<Arc<dyn Any + Send + Sync>>> {
         match &self.of {
-            Of::Notice(notice) => Some(&notice.shown),
+            Of::Notice(notice) => Some(&notice.rendered),
             Of::Read(_) => None,
         }
     }

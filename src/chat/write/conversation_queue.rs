@@ -337,7 +337,7 @@ impl Worker {
             self.chat
                 .0
                 .bus
-                .publish(&topic, Arc::new(Notice::new(id, ids.settled(), event)));
+                .publish(&topic, Notice::new(id, ids.settled(), event));
         }
     }
 
