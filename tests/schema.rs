@@ -21,6 +21,16 @@ fn the_committed_schema_is_the_one_that_is_served() {
 }
 
 #[test]
+fn the_schema_defines_no_built_in_directive() {
+    let sdl = wideroom::graphql::sdl();
+    assert!(sdl.contains("@specifiedBy(url:"), "the directive is in use");
+    assert!(
+        !sdl.contains("directive @"),
+        "every tool knows its definition"
+    );
+}
+
+#[test]
 fn everything_in_the_schema_has_a_description() {
     let document = parse_schema(wideroom::graphql::sdl()).unwrap();
     let mut bare = Vec::new();

@@ -153,8 +153,8 @@ struct Schemas {
 impl Schemas {
     fn new() -> Self {
         Self {
-            validating: schema(ValidationMode::Strict),
-            trusting: schema(ValidationMode::Fast),
+            validating: schema::build(ValidationMode::Strict),
+            trusting: schema::build(ValidationMode::Fast),
         }
     }
 

@@ -15,6 +15,7 @@ mod loader;
 mod mutation;
 mod query;
 mod scalar;
+mod schema;
 mod scope;
 mod subscription;
 mod types;
@@ -30,17 +31,15 @@ pub use execution::{
 pub use fanout::{EventResponse, SharedPayload, is_viewer_independent};
 pub use mutation::Mutation;
 pub use query::Query;
+pub use schema::{ChatSchema, sdl};
 pub use subscription::Subscription;
 
 use std::sync::Arc;
 
-use async_graphql::{Response, SDLExportOptions, Schema, ValidationMode, Variables};
+use async_graphql::{Response, Variables};
 use futures_util::stream::BoxStream;
 
 use crate::model::UserId;
-
-/// The schema that the server serves; `schema.graphql` is its text.
-pub type ChatSchema = Schema<Query, Mutation, Subscription>;
 
 /// Executes operations. The trait is object safe, so that the server does not depend on the schema.
 #[async_trait::async_trait]
@@ -72,19 +71,3 @@ pub trait OperationExecutor: Send + Sync + 'static {
 
 /// Keeps a viewer online while it is held.
 pub type OnlineGuard = Box<dyn Send + Sync>;
-
-fn schema(validation: ValidationMode) -> ChatSchema {
-    Schema::build(Query, Mutation::default(), Subscription)
-        .disable_suggestions()
-        .validation_mode(validation)
-        .finish()
-}
-
-/// Text of the schema in GraphQL's schema definition language.
-pub fn sdl() -> String {
-    let options = SDLExportOptions::new()
-        .include_specified_by()
-        .use_space_ident()
-        .indent_width(2);
-    schema(ValidationMode::Strict).sdl_with_options(options.prefer_single_line_descriptions())
-}

@@ -341,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn introspection_costs_what_it_answers() {
-        let schema = crate::graphql::schema(async_graphql::ValidationMode::Strict);
+        let schema = crate::graphql::schema::build(async_graphql::ValidationMode::Strict);
         let documents = DocumentCache::new(DocumentBounds::default(), &schema.sdl());
         for text in [
             SCHEMA,
