@@ -1,14 +1,19 @@
-//! Over real sockets: the server with a small schema of their own behind them.
+//! The server over real sockets, with a small schema of its own or with the whole chat.
 
 mod answer_bounds;
 mod batch;
+mod chat_server;
 mod clients;
 mod connection_bounds;
+mod document_cache;
 mod drain;
+mod event_bounds;
+mod event_pace;
 mod http;
 mod origins;
 mod prices;
 mod rates;
+mod read_shares;
 mod refusals;
 mod schema;
 mod stream_bounds;

@@ -1,0 +1,120 @@
+//! Real server with the whole API on an embedded store, for tests that need both sockets and a chat.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use wideroom::auth::Auth;
+use wideroom::bus::Bus;
+use wideroom::chat::{Bounds, Chat, RateBounds};
+use wideroom::clock::{Clock, SystemClock};
+use wideroom::graphql::{Api, DocumentBounds};
+use wideroom::metrics::Metrics;
+use wideroom::model::UserId;
+use wideroom::server::{self, Server, ServerBounds};
+use wideroom::store::embedded::{Embedded, Options};
+
+use crate::support::client::{Caller, Socket};
+use crate::support::world::Actor;
+
+const SECRET: &[u8] = b"thirty-two bytes for a test key.";
+const LIFE: Duration = Duration::from_secs(600);
+
+pub(super) struct ChatServer {
+    pub(super) address: SocketAddr,
+    api: Arc<Api>,
+    metrics: Metrics,
+    stop: CancellationToken,
+    _folder: TempDir,
+}
+
+impl ChatServer {
+    pub(super) async fn start(bounds: ServerBounds, chat: Bounds) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            path: folder.path().to_owned(),
+            cache_bytes: 16 << 20,
+            free_bytes_min: 0,
+            accept_loss: false,
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store = Arc::new(Embedded::open(options, Arc::clone(&clock)).await.unwrap());
+        // The rates of the chat are not under test here.
+        let rates = RateBounds {
+            is_on: false,
+            ..chat.rates
+        };
+        let bounds_of_chat = Bounds { rates, ..chat };
+        let metrics = Metrics::default();
+        store.register(&metrics);
+        let chat = Chat::open(store, Bus::default(), clock, bounds_of_chat)
+            .await
+            .unwrap();
+        let api = Arc::new(Api::new(chat, DocumentBounds::default()));
+        api.register(&metrics);
+        let server = Arc::new(Server::new(
+            api.clone(),
+            Arc::new(Auth::with_secret(SECRET)),
+            Arc::new(SystemClock),
+            bounds,
+        ));
+        server.register(&metrics);
+        let listener = server::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(server::run(
+            listener,
+            server,
+            Router::new(),
+            stop.clone().cancelled_owned(),
+        ));
+        Self {
+            address,
+            api,
+            metrics,
+            stop,
+            _folder: folder,
+        }
+    }
+
+    pub(super) fn token(&self, name: &str) -> String {
+        Auth::with_secret(SECRET).issue(&UserId::parse(name).unwrap(), LIFE, SystemClock.now())
+    }
+
+    /// User who calls the API in this process and pays nothing.
+    pub(super) fn user(&self, name: &str) -> Actor {
+        Actor::of(&self.api, &UserId::parse(name).unwrap())
+    }
+
+    /// User over HTTP.
+    pub(super) async fn caller(&self, name: &str) -> Caller {
+        Caller::connect(self.address, &self.token(name))
+            .await
+            .unwrap()
+    }
+
+    /// User over a WebSocket, after `connection_ack`.
+    pub(super) async fn socket(&self, name: &str) -> Socket {
+        Socket::connect(self.address, &self.token(name)).await
+    }
+
+    /// Value of one series, named as `/metrics` prints it.
+    pub(super) fn metric(&self, series: &str) -> f64 {
+        let text = self.metrics.text();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{series} is not in:\n{text}"))
+            .parse()
+            .unwrap()
+    }
+}
+
+impl Drop for ChatServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
