@@ -1,7 +1,7 @@
-//! The operator's door, on a listener of its own: metrics, health, readiness, and the backup of a running store.
+//! Admin endpoints, on a listener of their own: metrics, health, readiness, and backups of a running store.
 //!
-//! Nobody's messages are to be had here without a token that only who can read the data folder can make. The rest is told to whoever can reach
-//! the address, which is this machine's own unless somebody says otherwise.
+//! A backup needs a token that only a reader of the data folder can sign. Every client that reaches the address reads the
+//! rest; the default address is loopback.
 
 use std::io;
 use std::net::IpAddr;
@@ -27,56 +27,56 @@ use super::connection::{HeadBounds, ListenerConfig, PaceBounds, accept};
 use crate::auth::Auth;
 use crate::metrics::{Metrics, TEXT_FORMAT};
 
-/// Those who look after a server are few. Silent connections make room for them.
+/// Connections of operators. A further one evicts the idlest.
 const CONNECTIONS_MAX: usize = 64;
-/// A reader of a backup who takes nothing for so long is cut off: a view of the store is held for them.
+/// Longest stall of a backup's reader, because a backup holds a view of the store.
 const WRITE_MAX: Duration = Duration::from_secs(60);
-/// Who does not know within this time whether it is ready is not.
+/// Longest readiness check; a slower one is "not ready".
 const READY_MAX: Duration = Duration::from_secs(2);
-/// What an answer may take to end once the server does.
+/// Time for running responses once the server ends.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// What is looked after.
+/// Server and store behind the admin endpoints.
 #[async_trait]
 pub trait AdminBackend: Send + Sync + 'static {
-    /// `Err` says in one sentence what only a restart heals.
+    /// Liveness. `Err` holds one sentence on a fault that needs a restart.
     fn alive(&self) -> Result<(), String>;
 
-    /// `Err` says in one sentence why requests should go elsewhere.
+    /// Readiness. `Err` holds one sentence: the reason to route requests elsewhere.
     async fn ready(&self) -> Result<(), String>;
 
-    /// What an operator must repair though requests are still answered: one sentence.
+    /// Fault that an operator must repair although the server still answers: one sentence.
     fn warning(&self) -> Option<String>;
 
-    /// The store as it is now, in pieces that end with an error or say that they were all.
+    /// Stream of a consistent copy of the store. It ends with an error or with an end mark.
     fn backup(&self) -> Result<BackupStream, BackupRefusal>;
 }
 
-/// Of a backup.
+/// Chunks of a backup.
 pub type BackupStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// Why there is none.
+/// Reason for a refused backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BackupRefusal {
     #[error(
-        "this server keeps its messages on a cluster: back them up with the tools of the cluster, or by `wideroom export`"
+        "this server stores its messages on a cluster: use the backup tools of the cluster, or `wideroom export`"
     )]
     OnCluster,
-    #[error("another backup is under way: try again when it is done")]
+    #[error("another backup is running: try again once it has ended")]
     UnderWay,
 }
 
-/// What the operator's door needs.
+/// State of the admin endpoints.
 pub struct AdminContext {
     pub backend: Arc<dyn AdminBackend>,
     pub metrics: Metrics,
-    /// Good for backups and nothing else.
+    /// Verifies the tokens of backups.
     pub auth: Auth,
 }
 
-/// Serves until `stop`, beyond the drain of the other server: that a server drains is to be seen.
+/// Serves until `stop`, also during the drain of the public listener, so that operators see the drain.
 pub async fn run(listener: TcpListener, admin: AdminContext, stop: CancellationToken) {
-    // A page that a browser loaded under a name of its own may make that name stand for this machine (DNS rebinding). Its requests still say it.
+    // DNS rebinding: a web page can point its own name to this machine. Its requests still carry that name in `Host`.
     let is_loopback = listener
         .local_addr()
         .is_ok_and(|address| address.ip().is_loopback());
@@ -110,7 +110,7 @@ pub async fn run(listener: TcpListener, admin: AdminContext, stop: CancellationT
     }
 }
 
-/// On loopback only hosts of loopback are asked for. A request without `Host` is no browser's.
+/// Refuses a `Host` that is not loopback (421). A request without `Host` comes from no browser.
 async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
     let mut hosts = request
         .headers()
@@ -120,13 +120,13 @@ async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
     if hosts.all(is_loopback) && request.uri().host().is_none_or(is_loopback) {
         return next.run(request).await;
     }
-    told(
+    line(
         StatusCode::MISDIRECTED_REQUEST,
-        "ask for localhost or an address of this machine's loopback: `Host` names another",
+        "`Host` must be localhost or a loopback address",
     )
 }
 
-/// Whether a host is this machine by every reading. Its port does not matter.
+/// Whether a host is loopback. The port does not matter.
 fn is_loopback(host: &str) -> bool {
     let Ok(host) = host.parse::<Authority>() else {
         return false;
@@ -136,43 +136,43 @@ fn is_loopback(host: &str) -> bool {
         Ok(address) => address.to_canonical().is_loopback(),
         Err(_) => {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
-            // RFC 6761: names below it are never looked up elsewhere.
+            // RFC 6761: names below `localhost` always resolve to loopback.
             name == "localhost" || name.ends_with(".localhost")
         }
     }
 }
 
 async fn metrics(State(admin): State<Arc<AdminContext>>) -> Response {
-    // What the disk is asked for may block.
+    // Metrics of the disk may block.
     match tokio::task::spawn_blocking(move || admin.metrics.text()).await {
         Ok(text) => (
             [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT_FORMAT))],
             text,
         )
             .into_response(),
-        Err(_) => told(
+        Err(_) => line(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the counters cannot be read",
+            "the server cannot read its metrics",
         ),
     }
 }
 
 async fn healthz(State(admin): State<Arc<AdminContext>>) -> Response {
     match admin.backend.alive() {
-        Ok(()) => told(StatusCode::OK, "alive"),
-        Err(why) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
+        Ok(()) => line(StatusCode::OK, "alive"),
+        Err(why) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
 }
 
 async fn readyz(State(admin): State<Arc<AdminContext>>) -> Response {
     match timeout(READY_MAX, admin.backend.ready()).await {
-        // Still 200: a load balancer that took every server away would make an outage of a broken rotation.
+        // Still 200: a failed key rotation must not make a load balancer remove every server.
         Ok(Ok(())) => match admin.backend.warning() {
-            None => told(StatusCode::OK, "ready"),
-            Some(warning) => told(StatusCode::OK, &format!("ready, but {warning}")),
+            None => line(StatusCode::OK, "ready"),
+            Some(warning) => line(StatusCode::OK, &format!("ready, but {warning}")),
         },
-        Ok(Err(why)) => told(StatusCode::SERVICE_UNAVAILABLE, &why),
-        Err(_) => told(
+        Ok(Err(why)) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
+        Err(_) => line(
             StatusCode::SERVICE_UNAVAILABLE,
             &format!("the store does not answer within {} s", READY_MAX.as_secs()),
         ),
@@ -187,21 +187,21 @@ async fn backup(State(admin): State<Arc<AdminContext>>, headers: HeaderMap) -> R
         .and_then(|authorization| authorization.strip_prefix("Bearer "))
         .unwrap_or_default();
     if let Err(why) = admin.auth.verify(token) {
-        return told(
+        return line(
             StatusCode::UNAUTHORIZED,
-            &format!("not with the key of this server's data folder: {why}"),
+            &format!("a backup needs a token of this server's data folder: {why}"),
         );
     }
     match admin.backend.backup() {
-        Ok(pieces) => {
+        Ok(chunks) => {
             tracing::info!("a backup has started");
-            Body::from_stream(pieces).into_response()
+            Body::from_stream(chunks).into_response()
         }
-        Err(why) => told(StatusCode::CONFLICT, &why.to_string()),
+        Err(why) => line(StatusCode::CONFLICT, &why.to_string()),
     }
 }
 
-/// One line.
-fn told(status: StatusCode, sentence: &str) -> Response {
+/// Response of one line.
+fn line(status: StatusCode, sentence: &str) -> Response {
     (status, format!("{sentence}\n")).into_response()
 }

@@ -1,4 +1,4 @@
-//! What goes out: our own answer, with a code in every error, and no `data` where nothing was executed.
+//! Answers of the server: a code in every error, and no `data` if nothing was executed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::graphql::{
     SharedPayload, is_request_error,
 };
 
-/// When to come back where all places are taken.
-const ROOM_AFTER: Duration = Duration::from_secs(5);
+/// Retry hint where the time of the next free permit is unknown.
+const PERMIT_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A refused document is told so many of its errors.
+/// Most errors in the refusal of a document.
 const REFUSAL_ERRORS_MAX: usize = 20;
 
-/// Why nothing is executed: what HTTP says of it, and a sentence for whoever asked.
+/// Refusal before an execution: the HTTP status, the code, and a sentence for the client.
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     pub(super) code: Code,
     pub(super) sentence: String,
     positions: Vec<Pos>,
-    /// When it may be tried again.
+    /// Time after which the client may retry.
     retry_after: Option<Duration>,
-    /// What HTTP wants to be said beside it.
+    /// HTTP header of the refusal.
     pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
@@ -46,10 +46,10 @@ impl Problem {
         }
     }
 
-    /// Nothing was executed, for a while.
+    /// Refusal of a client over its rate.
     pub(super) fn too_fast(sentence: impl Into<String>, retry_after: Duration) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, sentence);
-        // In whole seconds, and not too early.
+        // Whole seconds, rounded up.
         let seconds = HeaderValue::from(retry_after.as_secs().saturating_add(1));
         Self {
             retry_after: Some(retry_after),
@@ -58,9 +58,9 @@ impl Problem {
         }
     }
 
-    /// Something must end before there is room again, and nobody knows when.
+    /// Refusal at a limit of concurrency: a permit must be released first, at an unknown time.
     pub(super) fn too_many(sentence: impl Into<String>) -> Self {
-        Self::too_fast(sentence, ROOM_AFTER)
+        Self::too_fast(sentence, PERMIT_RETRY_AFTER)
     }
 
     pub(super) fn with_header(self, name: HeaderName, value: &'static str) -> Self {
@@ -84,32 +84,32 @@ impl From<RequestError> for Problem {
     }
 }
 
-/// One answer, as it is serialised. Errors come first, so that who reads a stream of bytes meets them first.
+/// One answer, as it is serialised. `errors` comes first, so that a reader of the stream meets it first.
 #[derive(Debug, serde::Serialize)]
 pub(super) struct Answer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) errors: Vec<ServerError>,
-    /// Absent where nothing was executed.
+    /// Absent if nothing was executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<Value>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) extensions: BTreeMap<String, Value>,
-    /// What HTTP says of it, to those who read our own media type.
+    /// HTTP status for clients that accept GraphQL's media type.
     #[serde(skip)]
     pub(super) status: StatusCode,
 }
 
-/// One event of a subscription, as it is told.
+/// One delivery of a subscription.
 pub(super) enum Delivery {
-    /// Its JSON. The bytes count in the account of their user until they were written.
+    /// JSON of an event. Its bytes count in the user's quota until they are written.
     Event(EventText, Option<HeldBytes>),
-    /// The last word of a subscription that cannot go on.
+    /// Error that ends the subscription.
     Refused(Answer),
 }
 
 pub(super) enum EventText {
     Own(String),
-    /// Without errors, and the same bytes as others get.
+    /// Payload without errors, whose bytes other subscribers share.
     Shared(SharedPayload),
 }
 
@@ -122,17 +122,17 @@ impl EventText {
     }
 }
 
-/// The answer to one query or mutation, whose text is still to be made.
+/// Result of one query or mutation, before its text is rendered.
 pub(super) struct ExecutionResult {
     pub(super) answer: Answer,
     pub(super) operation: OperationType,
     pub(super) budget: Arc<AnswerBudget>,
-    /// What of the budget belongs to answers before this one.
+    /// Bytes that earlier answers of a batch have spent.
     pub(super) spent_before: usize,
 }
 
 impl ExecutionResult {
-    /// Writes the text. Where it goes over a bound the error that says so is written in its place. What is left of the answer has no data.
+    /// Writes the text, or an error in its place if it exceeds a bound. The returned answer holds no data.
     pub(super) fn write(self, chunks: &mut ChunkedText) -> Answer {
         let Self {
             mut answer,
@@ -153,7 +153,7 @@ impl ExecutionResult {
         };
         answer = Answer::exceeded(exceeded, &budget);
         if operation == OperationType::Mutation {
-            // It was done: only its answer is left out.
+            // The mutation was executed: only its answer is dropped.
             answer = answer.with_extension("outcome", "UNKNOWN");
         }
         budget.rewind(spent_before);
@@ -176,18 +176,18 @@ impl Answer {
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             Code::Internal,
-            "Something went wrong here; it is logged.",
+            "An internal error occurred; the server logged it.",
         )
         .into()
     }
 
-    /// Of an answer that is too large, or that is too much for its user now. It has no data.
+    /// Refusal of an answer over its own bound or over its user's quota.
     fn exceeded(exceeded: Exceeded, budget: &AnswerBudget) -> Self {
         let bytes_max = budget.bound(exceeded);
         let problem = match exceeded {
             Exceeded::Answer => {
                 let sentence = format!(
-                    "The answer has more than {bytes_max} bytes: ask for less at once, as smaller pages."
+                    "The answer has more than {bytes_max} bytes: request less at once, such as smaller pages."
                 );
                 Problem::new(
                     StatusCode::UNPROCESSABLE_ENTITY,
@@ -197,7 +197,7 @@ impl Answer {
             }
             Exceeded::User => {
                 let sentence = format!(
-                    "The answers of one user that are under way have more than {bytes_max} bytes: read those first."
+                    "A user's answers in flight have more than {bytes_max} bytes: read those first."
                 );
                 Problem::too_many(sentence)
             }
@@ -205,11 +205,11 @@ impl Answer {
         problem.into()
     }
 
-    /// Stands for an event that is too large. Its stream goes on, and who resumes behind it does so with the cursor.
+    /// Replaces an event over the bound. The stream continues; the cursor resumes after the event.
     pub(super) fn event_exceeded(budget: &AnswerBudget) -> Self {
         let sentence = format!(
-            "This event was left out, as its answer has more than {} bytes: select less of each event, as smaller pages. The subscription goes on; \
-             resume behind this event with `extensions.cursor`.",
+            "The answer of this event has more than {} bytes and was dropped: select less of each event, such as smaller pages. The subscription \
+             continues; resume after this event with `extensions.cursor`.",
             budget.bytes_max()
         );
         let answer = Self::from(Problem::new(StatusCode::OK, Code::BadUserInput, sentence));
@@ -223,17 +223,17 @@ impl Answer {
         }
     }
 
-    /// Writes its JSON, within the bound of the chunks.
+    /// Writes the JSON within the bound of the text.
     pub(super) fn write(&self, chunks: &mut ChunkedText) -> Result<(), Exceeded> {
         serde_json::to_writer(chunks, self).map_err(|_| Exceeded::Answer)
     }
 
-    /// True where nothing was executed.
+    /// Whether nothing was executed.
     pub(super) fn is_refusal(&self) -> bool {
         self.data.is_none()
     }
 
-    /// The code of the first error, or `OK`: what the log says of it.
+    /// Code of the first error for the log, or `OK`.
     pub(super) fn code(&self) -> &str {
         let code = self
             .errors
@@ -262,14 +262,14 @@ impl From<Response> for Answer {
             ..
         } = response;
         for error in &mut errors {
-            // Only the library leaves the code out, of errors in documents and variables.
+            // The library sets no code for errors in documents and variables.
             let extensions = extensions(error);
             if extensions.get("code").is_none() {
                 extensions.set("code", Code::BadUserInput.as_str());
             }
         }
         if is_refusal {
-            // One document may be wrong in a thousand places.
+            // One document can have thousands of errors.
             errors.truncate(REFUSAL_ERRORS_MAX);
         }
         let (data, status) = if is_refusal {

@@ -7,64 +7,64 @@ use super::connection::{HeadBounds, PaceBounds};
 use super::origin::Origins;
 use crate::graphql::ANSWER_BYTES_MAX;
 
-/// What the server let in, and how long they wait.
+/// Limits and deadlines of the public listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerBounds {
     pub body_bytes: usize,
     pub variables_bytes: usize,
-    /// Requests of one body, which are done one after the other. 0: a body is one request.
+    /// Requests in one body, executed in order. 0 refuses batches.
     pub batch: usize,
-    /// Connections that are not WebSockets. For one more the connection that has been idle longest is closed.
+    /// Connections that are not WebSockets. A further one evicts the connection that was idle longest.
     pub connections: usize,
     pub head: HeadBounds,
-    /// The text of one answer, of one event of a subscription, or of all answers of one body.
+    /// Bytes of one answer, of one event of a subscription, or of all answers of a batch.
     pub answer_bytes: usize,
-    /// Who is read more slowly than this is cut off.
+    /// Slowest accepted reader.
     pub pace: PaceBounds,
-    /// From the head of a request to its answer.
+    /// Time from the head of a request to its answer.
     pub request: Duration,
-    /// From the call to stop until what still runs is cut off.
+    /// Time from the shutdown signal until the server cuts what still runs.
     pub drain: Duration,
     pub streams: StreamBounds,
     pub sockets: SocketBounds,
     pub rates: AdmissionBounds,
-    /// Whose pages may use the API from a browser, beside our own.
+    /// Origins whose pages may use the API, besides our own.
     pub origins: Origins,
-    /// Who may say for whom they speak.
+    /// Proxies whose `X-Forwarded-For` the server believes.
     pub proxies: TrustedProxies,
 }
 
-/// The same for subscriptions over HTTP, as Server-Sent Events or in parts.
+/// Limits of subscriptions over HTTP, as Server-Sent Events or multipart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamBounds {
-    /// Streams of this process. Each is also one of the connections, and should not be able to take them all.
+    /// Streams of this process. Each occupies a connection; streams must not occupy all of them.
     pub total: usize,
-    /// After so long without a word there is a heartbeat.
+    /// Longest silence before a heartbeat.
     pub heartbeat: Duration,
 }
 
-/// The same for WebSockets.
+/// Limits of WebSockets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketBounds {
-    /// Sockets of this process. For one more the oldest that has no viewer is closed.
+    /// Sockets of this process. A further one evicts the oldest socket without a viewer.
     pub total: usize,
     pub message_bytes: usize,
-    /// Bytes that a socket may send until its `connection_init` is accepted.
+    /// Bytes that a socket may send before its `connection_init` is accepted.
     pub init_bytes: usize,
-    /// Operations of one socket that run at once.
+    /// Concurrent operations of one socket.
     pub operations: usize,
-    /// Messages of one socket: so many a second, so many at once. Beyond that it is read more slowly.
+    /// Rate and burst of messages of one socket. Beyond them the server reads more slowly.
     pub rate_per_second: u32,
     pub rate_burst: u32,
-    /// A socket that has been over its rate for so long is closed.
+    /// Time over the rate after which the server closes the socket.
     pub rate_patience: Duration,
-    /// From the upgrade to a `connection_init` that names a viewer.
+    /// Time from the upgrade to a `connection_init` with a token.
     pub init: Duration,
     pub ping: Duration,
     pub pong: Duration,
-    /// The longest a written message may wait for the network; and what is written to any other connection, too.
+    /// Longest wait of a write for the network, on every connection.
     pub write: Duration,
-    /// How long to wait for the other side's closing frame.
+    /// Wait for the client's closing frame.
     pub close: Duration,
     pub queue_messages: usize,
     pub queue_bytes: usize,
@@ -93,7 +93,7 @@ impl Default for ServerBounds {
 
 impl Default for StreamBounds {
     fn default() -> Self {
-        // TrustedProxies commonly hang up after 15, 30 or 60 seconds of silence.
+        // Proxies commonly hang up after 15, 30 or 60 seconds of silence.
         Self {
             total: 5_000,
             heartbeat: Duration::from_secs(12),

@@ -1,4 +1,4 @@
-//! Buffer of one text that goes out: chunks of bounded size, up to a bound of the whole.
+//! Output buffer of one answer: chunks of bounded size, up to a bound of the whole text.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -12,13 +12,13 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::graphql::AnswerBudget;
 
-/// One chunk of an HTTP body: a large answer needs no memory in one block, and gives it back chunk by chunk while it is written.
+/// Bytes of one chunk of an HTTP body. A large answer needs no contiguous memory, and frees each chunk once it is written.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
-/// The first allocation of a text of unknown size.
+/// First allocation of a text of unknown size.
 const FIRST_BYTES: usize = 256;
 
-/// A place in a text.
+/// Position in a text.
 pub(super) struct ChunkMark {
     whole: usize,
     last: usize,
@@ -34,7 +34,7 @@ pub(super) struct ChunkedText {
 }
 
 impl ChunkedText {
-    /// `hint`: the bytes that are known already.
+    /// Empty text. `hint` is its expected size.
     pub(super) fn new(chunk_bytes: usize, bytes_max: usize, hint: usize) -> Self {
         let last = Vec::with_capacity(
             (hint + FIRST_BYTES)
@@ -54,7 +54,7 @@ impl ChunkedText {
         self.bytes
     }
 
-    /// The place to come back to with [`ChunkedText::rewind`].
+    /// Position for a later [`ChunkedText::rewind`].
     pub(super) fn mark(&self) -> ChunkMark {
         ChunkMark {
             whole: self.whole.len(),
@@ -63,7 +63,7 @@ impl ChunkedText {
         }
     }
 
-    /// Forgets what was added since.
+    /// Drops the text after a position.
     pub(super) fn rewind(&mut self, mark: &ChunkMark) {
         if let Some(chunk) = self.whole.drain(mark.whole..).next() {
             self.last = chunk;
@@ -72,12 +72,12 @@ impl ChunkedText {
         self.bytes = mark.bytes;
     }
 
-    /// Adds what is ours and not the answer's, and counts for no bound.
+    /// Adds framing around the answer, which does not count towards the bound.
     pub(super) fn push_framing(&mut self, text: &str) {
         self.last.extend_from_slice(text.as_bytes());
     }
 
-    /// Everything in one chunk, as a WebSocket message has it.
+    /// Joins the chunks, for a WebSocket message.
     pub(super) fn into_text(self) -> String {
         let Self {
             mut whole, last, ..
@@ -91,7 +91,7 @@ impl ChunkedText {
         String::from_utf8(bytes).expect("JSON is text")
     }
 
-    /// An HTTP body of known length. Each chunk holds the budget until it was written.
+    /// HTTP body of known length. Each chunk holds the budget until it is written.
     pub(super) fn into_body(self, budget: Option<Arc<AnswerBudget>>) -> Body {
         let Self {
             mut whole, last, ..
@@ -140,7 +140,7 @@ impl io::Write for ChunkedText {
     }
 }
 
-/// A chunk that is under way.
+/// Chunk that holds its budget until it is written.
 struct HeldChunk {
     chunk: Vec<u8>,
     _budget: Option<Arc<AnswerBudget>>,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_since_a_mark_can_be_forgotten() {
+    fn the_text_after_a_mark_can_be_dropped() {
         let mut chunks = ChunkedText::new(4, 20, 0);
         chunks.write_all(b"abcdef").unwrap();
         let mark = chunks.mark();

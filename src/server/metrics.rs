@@ -1,4 +1,4 @@
-//! What the server count: requests and how they ended, sockets, subscriptions and what they were told.
+//! Metrics of the server: requests by outcome, sockets, subscriptions and deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Default for ServerMetrics {
             requests: metrics::counters(
                 "wideroom_requests_total",
                 "Finished operations, by transport, kind and code of the first error.",
-                &["door", "kind", "code"],
+                &["transport", "kind", "code"],
             ),
             query_seconds: seconds.with_label_values(&["query"]),
             mutation_seconds: seconds.with_label_values(&["mutation"]),
@@ -57,19 +57,19 @@ impl Default for ServerMetrics {
                 &["code"],
             ),
             refusals: metrics::counters(
-                "wideroom_place_refusals_total",
-                "WebSockets, streams and answers refused because a user, an address or the server had reached its limit.",
-                &["what"],
+                "wideroom_limit_refusals_total",
+                "WebSockets, streams, connections and answers refused at a limit, by limit.",
+                &["limit"],
             ),
         }
     }
 }
 
 impl ServerMetrics {
-    /// An operation ended. `kind` is `None` where what was sent was none.
-    pub(super) fn ended(
+    /// Records the end of an operation. `kind` is `None` for a request without a valid operation.
+    pub(super) fn record(
         &self,
-        door: &str,
+        transport: &str,
         kind: Option<OperationType>,
         code: &str,
         took: Duration,
@@ -80,11 +80,13 @@ impl ServerMetrics {
             Some(OperationType::Subscription) => "subscription",
             None => "none",
         };
-        self.requests.with_label_values(&[door, name, code]).inc();
+        self.requests
+            .with_label_values(&[transport, name, code])
+            .inc();
         match kind {
             Some(OperationType::Query) => self.query_seconds.observe(took.as_secs_f64()),
             Some(OperationType::Mutation) => self.mutation_seconds.observe(took.as_secs_f64()),
-            // How long somebody listened says nothing of this server.
+            // The duration of a subscription measures the client.
             Some(OperationType::Subscription) | None => {}
         }
     }
@@ -100,7 +102,7 @@ impl ServerMetrics {
     }
 }
 
-/// A subscription that counts as open until it is dropped.
+/// Open subscription in the gauge, until it is dropped.
 pub(super) struct OpenSubscription(Arc<ServerMetrics>);
 
 impl OpenSubscription {
@@ -109,7 +111,7 @@ impl OpenSubscription {
         Self(Arc::clone(metrics))
     }
 
-    pub(super) fn told(&self) {
+    pub(super) fn record_delivery(&self) {
         self.0.deliveries.inc();
     }
 }

@@ -96,7 +96,7 @@ pub async fn run(
     };
     tokio::select! {
         () = shutdown => {}
-        () = accept(&listener, &router, connections, &config, |peer| server.connection_of(peer)) => {}
+        () = accept(&listener, &router, connections, &config, |peer| server.connection_permit(peer)) => {}
     }
     // The closed listener refuses new connections, so that clients go to another server.
     drop(listener);

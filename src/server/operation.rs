@@ -1,4 +1,4 @@
-//! One operation, whichever door it came through: its viewer, its deadline, its panic, its line in the log.
+//! Operations over any transport: identification, execution with a deadline, subscriptions, and the log line.
 
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,21 +28,21 @@ use crate::auth::{self, Identity};
 use crate::graphql::{AnswerBudget, CoercedVariables, EventResponse, ExecutionLimits, Prepared};
 use crate::model::UserId;
 
-/// A name in the log is cut to so many characters: a client may choose it.
+/// Most characters of an operation's name in the log: the client chooses it.
 const NAME_CHARS_MAX: usize = 64;
 
 impl Server {
-    /// Whose request this is, as long as no user is known.
+    /// Client address of a request.
     pub(super) fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> ClientAddress {
-        // Without a connection there is nobody to tell from others: as in a test of the router alone.
+        // A test of the router alone has no connection.
         let peer = extensions
             .get::<Arc<ConnectionState>>()
             .map_or(Peer(Ipv4Addr::UNSPECIFIED.into()), |phase| phase.peer());
         ClientAddress::of(peer, headers, &self.bounds.proxies)
     }
 
-    /// A place for a connection. A proxy may have all of them, for whom it speaks.
-    pub(super) fn connection_of(
+    /// Acquires a connection permit of a peer. A trusted proxy needs none.
+    pub(super) fn connection_permit(
         &self,
         peer: IpAddr,
     ) -> Result<Option<AddressPermit>, TooManyConnections> {
@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// The user whom `Bearer …` names. `admit` is called before a signature is verified.
+    /// Identifies the user of a `Bearer` token. Calls `admit` before it verifies a signature.
     pub(super) fn identify(
         &self,
         authorization: &str,
@@ -72,7 +72,7 @@ impl Server {
             .verify_after(token, || admit().map_err(IdentifyError::NotAdmitted))
     }
 
-    /// Executes a query or a mutation. It ends with the deadline, whatever it waits for.
+    /// Executes a query or a mutation, at most until the deadline.
     pub(super) async fn execute(
         &self,
         prepared: &Prepared,
@@ -102,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Answers a subscription until the stream is dropped. A panic is its last answer.
+    /// Runs a subscription until the stream is dropped. A panic ends it with an error.
     pub(super) fn subscribe(
         &self,
         prepared: Prepared,
@@ -110,7 +110,7 @@ impl Server {
         caller: &Caller,
     ) -> SubscriptionDeliveries {
         let (executor, viewer) = (Arc::clone(&self.executor), caller.viewer.clone());
-        let (account, budget) = (self.quotas.of(caller), self.quotas.event_budget());
+        let (quota, budget) = (self.quotas.of(caller), self.quotas.event_budget());
         let limits = ExecutionLimits {
             budget: Arc::clone(&budget),
             pace: self.admission.pace(viewer.as_ref(), ready.cost),
@@ -122,35 +122,35 @@ impl Server {
         };
         SubscriptionDeliveries {
             phase: SubscriptionPhase::Opening(opening.boxed()),
-            account,
+            quota,
             budget,
             open: OpenSubscription::new(&self.metrics),
         }
     }
 }
 
-/// What one subscription tells.
+/// Stream of the deliveries of one subscription.
 pub(super) struct SubscriptionDeliveries {
     phase: SubscriptionPhase,
-    account: Option<Arc<AnswerQuota>>,
-    /// Of one event.
+    quota: Option<Arc<AnswerQuota>>,
+    /// Budget of each event in turn.
     budget: Arc<AnswerBudget>,
     open: OpenSubscription,
 }
 
-/// What opening it needs is given back when it is open.
+/// State of a subscription. The future of its opening is dropped once it is open.
 enum SubscriptionPhase {
     Opening(BoxFuture<'static, BoxStream<'static, EventResponse>>),
-    OpenSubscription(BoxStream<'static, EventResponse>),
+    Open(BoxStream<'static, EventResponse>),
     Over,
 }
 
 impl SubscriptionPhase {
-    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Option<EventResponse>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<EventResponse>> {
         if let Self::Opening(opening) = self {
-            *self = Self::OpenSubscription(ready!(opening.poll_unpin(cx)));
+            *self = Self::Open(ready!(opening.poll_unpin(cx)));
         }
-        if let Self::OpenSubscription(told) = self {
+        if let Self::Open(told) = self {
             told.poll_next_unpin(cx)
         } else {
             Poll::Ready(None)
@@ -159,7 +159,7 @@ impl SubscriptionPhase {
 }
 
 impl SubscriptionDeliveries {
-    /// Makes the text of an event, and counts it.
+    /// Renders an event and counts its bytes in the quota.
     fn delivery(&self, told: EventResponse) -> Delivery {
         let text = match told {
             EventResponse::Shared(payload) => EventText::Shared(payload),
@@ -173,9 +173,9 @@ impl SubscriptionDeliveries {
         };
         self.budget.rewind(0);
         let held = self
-            .account
+            .quota
             .as_ref()
-            .map(|account| account.bytes.hold(text.as_str().len()));
+            .map(|quota| quota.bytes.hold(text.as_str().len()));
         Delivery::Event(text, held)
     }
 
@@ -194,15 +194,15 @@ impl Stream for SubscriptionDeliveries {
     type Item = Delivery;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        // A user whose answers are not read is told nothing more: the stream waits, and reads what it missed from the store.
+        // Backpressure: while a user reads no answers, the stream waits. Later it reads the missed events from the store.
         if self
-            .account
+            .quota
             .as_ref()
-            .is_some_and(|account| !account.bytes.has_room(cx.waker()))
+            .is_some_and(|quota| !quota.bytes.has_room(cx.waker()))
         {
             return Poll::Pending;
         }
-        let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_told(cx))) {
+        let told = match catch_unwind(AssertUnwindSafe(|| self.phase.poll_next(cx))) {
             Ok(told) => ready!(told).map(|told| self.delivery(told)),
             Err(panic) => {
                 self.phase = SubscriptionPhase::Over;
@@ -210,17 +210,17 @@ impl Stream for SubscriptionDeliveries {
             }
         };
         if told.is_some() {
-            self.open.told();
+            self.open.record_delivery();
         }
         Poll::Ready(told)
     }
 }
 
-/// Why an authorization names no user.
+/// Reason for an authorization that identifies no user.
 pub(super) enum IdentifyError {
-    /// The token is not in order: a sentence for its client.
+    /// The token is invalid: a sentence for the client.
     Token(String),
-    /// Its signature was not even verified.
+    /// The server refused to verify the signature.
     NotAdmitted(Problem),
 }
 
@@ -247,7 +247,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Answer {
 
 fn overdue(operation: OperationType, after: Duration) -> Answer {
     let sentence = format!(
-        "There was no answer within {} ms; try again.",
+        "The operation took longer than {} ms; try again.",
         after.as_millis()
     );
     let answer = Answer::from(Problem::new(
@@ -255,7 +255,7 @@ fn overdue(operation: OperationType, after: Duration) -> Answer {
         Code::Unavailable,
         sentence,
     ));
-    // A mutation that was cut off may have been done all the same.
+    // The store may still complete a mutation after the deadline.
     if operation == OperationType::Mutation {
         answer.with_extension("outcome", "UNKNOWN")
     } else {
@@ -263,13 +263,13 @@ fn overdue(operation: OperationType, after: Duration) -> Answer {
     }
 }
 
-/// The line in the log that each operation gets, and with it its place in the counters. It holds no bodies, no variables and no tokens.
+/// Log line and metrics of one operation. The line holds no bodies, variables or tokens.
 ///
-/// One that is dropped without an end was left by its client.
+/// A line that is dropped before its end belongs to a client that disconnected.
 pub(super) struct LogLine {
     metrics: Arc<ServerMetrics>,
     started: Instant,
-    door: &'static str,
+    transport: &'static str,
     kind: Option<OperationType>,
     operation: Option<String>,
     viewer: Option<UserId>,
@@ -277,12 +277,12 @@ pub(super) struct LogLine {
 }
 
 impl LogLine {
-    pub(super) fn start(server: &Server, door: &'static str) -> Self {
+    pub(super) fn start(server: &Server, transport: &'static str) -> Self {
         let metrics = Arc::clone(&server.metrics);
         Self {
             metrics,
             started: Instant::now(),
-            door,
+            transport,
             kind: None,
             operation: None,
             viewer: None,
@@ -290,8 +290,8 @@ impl LogLine {
         }
     }
 
-    pub(super) fn door(&mut self, door: &'static str) {
-        self.door = door;
+    pub(super) fn transport(&mut self, transport: &'static str) {
+        self.transport = transport;
     }
 
     pub(super) fn viewer(&mut self, viewer: Option<&UserId>) {
@@ -309,9 +309,9 @@ impl LogLine {
     pub(super) fn end(&mut self, code: &str) {
         self.is_ended = true;
         let took = self.started.elapsed();
-        self.metrics.ended(self.door, self.kind, code, took);
+        self.metrics.record(self.transport, self.kind, code, took);
         tracing::info!(
-            door = self.door,
+            transport = self.transport,
             operation.name = self.operation.as_deref(),
             viewer.id = self.viewer.as_ref().map(UserId::as_str),
             duration_ms = took.as_micros() as f64 / 1e3,

@@ -1,6 +1,6 @@
-//! Pages of other origins: which of them may use the API from a browser.
+//! Cross-origin policy: origins whose pages may use the API from a browser (CORS), and open WebSockets.
 //!
-//! Nobody signs in with cookies here, so that a foreign page has nothing to borrow; credentials are never allowed to go along.
+//! The server uses no cookies, so a foreign page has no credentials to abuse; CORS never allows credentials.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use url::{Origin, Url};
 
-/// How long a browser may keep what it was told.
+/// Time for which a browser may cache a preflight.
 const MAX_AGE: Duration = Duration::from_secs(3_600);
 
-/// The origins that are let in beside our own.
+/// Allowed origins, besides our own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origins {
     Any,
@@ -26,7 +26,7 @@ impl Default for Origins {
     }
 }
 
-/// Origins with commas between them, `*` or `none`.
+/// Parses origins with commas between them, `*` or `none`.
 impl FromStr for Origins {
     type Err = String;
 
@@ -60,9 +60,9 @@ impl fmt::Display for Origins {
     }
 }
 
-/// As a browser writes it: no path, no port that goes without saying. The origins of apps have a scheme of their own.
+/// Whether the text is an origin as browsers write it: no path and no default port. Apps have a scheme of their own.
 fn is_origin(text: &str) -> bool {
-    // A star inside of an origin would look like a pattern, and be none.
+    // Refuse a star within an origin: it would look like a pattern, which the server does not support.
     if text.contains('*') {
         return false;
     }
@@ -84,11 +84,11 @@ impl Origins {
             Self::Any => true,
             Self::These(origins) => origins
                 .iter()
-                .any(|known| known.as_bytes() == origin.as_bytes()),
+                .any(|allowed| allowed.as_bytes() == origin.as_bytes()),
         }
     }
 
-    /// What tells a browser that a page may read our answers. `None` where no other origin's may.
+    /// CORS layer for the allowed origins. `None` if no other origin is allowed.
     pub(super) fn cors(&self) -> Option<CorsLayer> {
         let allowed = match self {
             Self::Any => AllowOrigin::any(),
@@ -101,7 +101,7 @@ impl Origins {
         let layer = CorsLayer::new()
             .allow_origin(allowed)
             .allow_methods([Method::GET, Method::POST]);
-        // Clients send headers of their own, and none of them gives anybody a right.
+        // Clients send headers of their own; no header grants a permission by itself.
         let layer = layer.allow_headers(AllowHeaders::mirror_request());
         Some(
             layer
@@ -110,7 +110,7 @@ impl Origins {
         )
     }
 
-    /// Whether a WebSocket may be opened. Only browsers name an origin, and they do not ask before.
+    /// Whether a WebSocket may be opened. Only browsers send `Origin`, and they send no preflight.
     pub(super) fn may_open(&self, headers: &HeaderMap) -> bool {
         let Some(origin) = headers.get(header::ORIGIN) else {
             return true;
@@ -119,7 +119,7 @@ impl Origins {
     }
 }
 
-/// Whether the page came from the host that is asked now. The scheme may differ: a proxy may end TLS.
+/// Whether the page came from the requested host. The scheme may differ, because a proxy may terminate TLS.
 fn is_our_own(origin: &HeaderValue, headers: &HeaderMap) -> bool {
     let host = headers
         .get(header::HOST)
@@ -131,9 +131,9 @@ fn is_our_own(origin: &HeaderValue, headers: &HeaderMap) -> bool {
     let (Some(host), Some(origin)) = (host, origin) else {
         return false;
     };
-    let asked = Url::parse(&format!("{}://{host}/", origin.scheme())).ok();
+    let requested = Url::parse(&format!("{}://{host}/", origin.scheme())).ok();
     matches!(origin.scheme(), "http" | "https")
-        && asked.is_some_and(|asked| asked.origin() == origin.origin())
+        && requested.is_some_and(|requested| requested.origin() == origin.origin())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A GraphQL request as JSON: the body of a POST, the parameters of a GET, the payload of a `subscribe`.
+//! GraphQL requests as JSON: the body of a POST, the parameters of a GET, the payload of a `subscribe`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,13 +14,13 @@ use serde_json::value::RawValue;
 use super::answer::{Code, Problem};
 use super::trusted_documents::TrustedDocuments;
 
-/// What one asks. Borrowed from the text it came in; its variables are read when the document is known to be good.
+/// One request, borrowed from its text. The server parses the variables only after it accepted the document.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a JSON object with `query`")]
 pub(super) struct GraphqlRequest<'a> {
     #[serde(borrow, default)]
     query: Option<Cow<'a, str>>,
-    /// Of a trusted document. Relay's own examples send it as `doc_id`.
+    /// Id of a trusted document. Relay's examples send it as `doc_id`.
     #[serde(borrow, default, alias = "doc_id")]
     document_id: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -31,7 +31,7 @@ pub(super) struct GraphqlRequest<'a> {
     extensions: Option<Object<Extensions>>,
 }
 
-/// The one extension that is known by name.
+/// Extensions that the server reads.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a JSON object")]
 struct Extensions {
@@ -39,7 +39,7 @@ struct Extensions {
     persisted_query: Option<Object<PersistedQuery>>,
 }
 
-/// A JSON object and nothing else: what is derived for a struct also takes an array of its fields.
+/// JSON object and nothing else: a derived struct would also accept an array of its fields.
 #[derive(Debug)]
 struct Object<T>(T);
 
@@ -63,7 +63,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// How Apollo's clients and urql's name a trusted document.
+/// Name of a trusted document in the clients of Apollo and urql.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a JSON object")]
 struct PersistedQuery {
@@ -71,7 +71,7 @@ struct PersistedQuery {
     sha256_hash: Option<String>,
 }
 
-/// What a body holds.
+/// Body of a POST: one request or a batch.
 #[derive(Debug)]
 pub(super) enum ParsedBody<'a> {
     One(GraphqlRequest<'a>),
@@ -79,7 +79,7 @@ pub(super) enum ParsedBody<'a> {
 }
 
 impl<'a> ParsedBody<'a> {
-    /// A batch has at most so many requests; 0 is for no batch at all.
+    /// Parses a body. `batch_max` of 0 refuses batches.
     pub(super) fn from_json(text: &'a [u8], batch_max: usize) -> Result<Self, Problem> {
         let text = readable(text)?;
         if !text.trim_ascii_start().starts_with('[') {
@@ -99,7 +99,7 @@ impl<'a> ParsedBody<'a> {
         if requests.is_empty() || requests.len() > batch_max {
             return refused(format!("A batch has 1 to {batch_max} requests."));
         }
-        // Each by itself, so that a batch is none of its own requests.
+        // Each request separately, so that a batch cannot contain a batch.
         requests
             .into_iter()
             .map(|request| GraphqlRequest::from_json(request.get().as_bytes()))
@@ -124,7 +124,7 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
 }
 
 impl<'a> GraphqlRequest<'a> {
-    /// One request. An array is none, though its elements could be taken for the fields of one.
+    /// Parses one request. Refuses an array, whose elements a derived struct would take for fields.
     pub(super) fn from_json(text: &'a [u8]) -> Result<Self, Problem> {
         match ParsedBody::from_json(text, 0)? {
             ParsedBody::One(request) => Ok(request),
@@ -132,7 +132,7 @@ impl<'a> GraphqlRequest<'a> {
         }
     }
 
-    /// From the parameters of a query string, where `variables` and `extensions` are JSON in text.
+    /// Builds a request from a query string, where `variables` and `extensions` are JSON text.
     pub(super) fn from_parameters(parameters: &'a Parameters) -> Result<Self, Problem> {
         let json = |name: &str, text: &'a Option<String>| match text.as_deref() {
             None | Some("") => Ok(None),
@@ -157,7 +157,7 @@ impl<'a> GraphqlRequest<'a> {
         })
     }
 
-    /// The text of the document, its own or one of the list.
+    /// Text of the document: the request's own, or one of the trusted list.
     pub(super) fn document<'r>(
         &'r self,
         trusted: Option<&'r TrustedDocuments>,
@@ -166,8 +166,7 @@ impl<'a> GraphqlRequest<'a> {
             if trusted.is_none_or(|trusted| trusted.holds(query)) {
                 return Ok(query);
             }
-            let sentence =
-                "This server runs the documents of its list only, and this one is not in it.";
+            let sentence = "This server executes trusted documents only, and this document is not in its list.";
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,
                 Code::Forbidden,
@@ -183,11 +182,11 @@ impl<'a> GraphqlRequest<'a> {
         if id.is_none() && persisted.is_none() {
             return Err(not_a_request("it has no `query`"));
         }
-        // Who registers a document with its first use is told the same as who names one that is not in the list.
+        // The same answer for a client that registers a document (APQ) and for an unknown id.
         let sentence = match trusted {
             Some(trusted) => match id.and_then(|id| trusted.document(id)) {
                 Some(document) => return Ok(document),
-                None => "The list of this server has no document of this id.",
+                None => "The list of trusted documents has no document with this id.",
             },
             None => "Persisted queries are not served: send the whole document in `query`.",
         };
@@ -215,7 +214,7 @@ impl<'a> GraphqlRequest<'a> {
     }
 }
 
-/// The parameters of a GET.
+/// Parameters of a GET.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Parameters {

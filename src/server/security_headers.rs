@@ -1,9 +1,9 @@
-//! The headers that every page gets, whatever it says itself: nothing of it is shown inside of another site, guessed at or told on.
+//! Security headers of every page: no framing by other sites, no content sniffing, no referrer.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-/// A page that needs more than nothing says so itself, and its own word stays.
+/// Defaults: a page that needs more sets its own header, which stays.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,

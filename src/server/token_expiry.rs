@@ -1,4 +1,4 @@
-//! The end of a token while something still runs for it.
+//! Expiry of a token while a subscription or socket still runs for it.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::model::Timestamp;
 
-/// The wall clock may be set: so often at least the end of a token is looked at again.
+/// Longest interval between two checks, because the wall clock can be set.
 const CHECK: Duration = Duration::from_secs(60 * 60);
 
-/// When a token ends, by the wall clock, and when to look at that clock again.
+/// End of a token by the wall clock, and the time of the next check.
 pub(super) struct TokenExpiry {
     expires_at: Timestamp,
     check_at: Instant,
@@ -28,7 +28,7 @@ impl TokenExpiry {
         self.check_at
     }
 
-    /// Looks at the clock, where it is time to.
+    /// Checks the wall clock if the check is due.
     pub(super) fn is_over(&mut self, clock: &dyn Clock, now: Instant) -> bool {
         if self.check_at > now {
             return false;
@@ -40,7 +40,7 @@ impl TokenExpiry {
 
 fn next_check(expires_at: Timestamp, clock: &dyn Clock, now: Instant) -> Instant {
     let left = expires_at.micros().saturating_sub(clock.now().micros());
-    // A millisecond more, so that one look is enough where both clocks agree.
+    // One millisecond more, so that one check suffices if both clocks agree.
     let left = Duration::from_micros(u64::try_from(left).unwrap_or(0)) + Duration::from_millis(1);
     now + left.min(CHECK)
 }

@@ -1,6 +1,6 @@
-//! Trusted documents: a list from a file, as the compilers of clients write it, and then nothing else is run.
+//! Trusted documents: a list from a file, as client compilers write it. The server then executes no other document.
 //!
-//! A client names a document by its id, or sends exactly the text that is in the list.
+//! A client names a document by its id, or sends exactly the text in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// What stands before an id that is the hash of the text, in the draft's own form.
+/// Prefix of an id that is the hash of the text, in the draft's form.
 const SHA256: &str = "sha256:";
 
-/// The documents that may be run, by their ids and by their texts.
+/// Trusted documents by id and by text.
 #[derive(Debug)]
 pub struct TrustedDocuments {
     by_id: HashMap<String, Arc<str>>,
     texts: HashSet<Arc<str>>,
 }
 
-/// Why there is no list.
+/// Reason for an unusable list.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustedError {
     #[error("{0}")]
@@ -30,11 +30,11 @@ pub enum TrustedError {
     TooLarge,
     #[error("must be a JSON object of documents by their ids: {0}")]
     Form(#[from] serde_json::Error),
-    #[error("there is no document in it")]
+    #[error("it holds no document")]
     Empty,
 }
 
-/// The file: `{"id": "document"}` of Relay's compiler and of graphql-codegen, or the manifest of Apollo's tools.
+/// File of Relay's compiler and graphql-codegen (`{"id": "document"}`), or the manifest of Apollo's tools.
 #[derive(Deserialize)]
 #[serde(
     untagged,
@@ -84,14 +84,14 @@ impl TrustedDocuments {
             by_id.insert(id, Arc::clone(&text));
             texts.insert(text);
         }
-        // Whatever ids the file has, the draft's own is known too. The file's word goes first.
+        // The draft's own id is the hash. An id of the file takes precedence.
         for (id, text) in hashed {
             by_id.entry(id).or_insert(text);
         }
         Ok(Self { by_id, texts })
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn count(&self) -> usize {
         self.texts.len()
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn other_json_is_refused() {
         for wrong in [
             "",
             "{",

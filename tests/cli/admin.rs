@@ -1,4 +1,4 @@
-//! The operators' door: metrics, health and readiness, on an address of its own.
+//! Admin listener: metrics, health and readiness, on an address of its own.
 
 use std::net::TcpListener;
 
@@ -27,11 +27,11 @@ fn operations_are_counted() {
     assert!(ask("%7Bviewer%7Busername%7D%7D", "x").contains("UNAUTHENTICATED"));
     for (series, value) in [
         (
-            "wideroom_requests_total{code=\"OK\",door=\"http\",kind=\"query\"}",
+            "wideroom_requests_total{code=\"OK\",kind=\"query\",transport=\"http\"}",
             3.0,
         ),
         (
-            "wideroom_requests_total{code=\"UNAUTHENTICATED\",door=\"http\",kind=\"none\"}",
+            "wideroom_requests_total{code=\"UNAUTHENTICATED\",kind=\"none\",transport=\"http\"}",
             1.0,
         ),
         ("wideroom_request_seconds_count{kind=\"query\"}", 3.0),
@@ -63,7 +63,7 @@ fn operations_are_counted() {
     assert!(!text.contains("alice"), "no label is a client's");
     assert!(
         get(&server.url, "GET /metrics HTTP/1.1").starts_with("HTTP/1.1 404"),
-        "not on the public door"
+        "not on the public listener"
     );
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
@@ -81,7 +81,7 @@ fn rate_limited_requests_are_counted() {
     assert!(get(&server.url, &request).starts_with("HTTP/1.1 200"));
     assert!(get(&server.url, &request).starts_with("HTTP/1.1 429"));
     assert_eq!(
-        admin.series("wideroom_rate_refusals_total{what=\"queries\"}"),
+        admin.series("wideroom_rate_refusals_total{rate=\"queries\"}"),
         Some(1.0)
     );
     server.signal("-TERM");
@@ -165,7 +165,8 @@ fn a_backup_is_not_for_everybody() {
     for headers in [String::new(), bearer("x"), bearer(&program.token("alice"))] {
         let (status, body) = admin.ask("POST", "/backup", &headers);
         assert!(
-            status == 401 && body.starts_with("not with the key of this server's data folder: "),
+            status == 401
+                && body.starts_with("a backup needs a token of this server's data folder: "),
             "{status} {body}"
         );
     }
@@ -176,7 +177,7 @@ fn a_backup_is_not_for_everybody() {
     other.token("alice");
     let ended = other.run(&["backup", "copy", "--admin-listen", &address.to_string()]);
     let line = format!(
-        "the server at {address} gives no backup: not with the key of this server's data folder: the token is not signed by a key of this server"
+        "the server at {address} refuses the backup: a backup needs a token of this server's data folder: the token is not signed by a key of this server"
     );
     ended.failed(1, &line);
     let nowhere = Program::new();
@@ -186,13 +187,13 @@ fn a_backup_is_not_for_everybody() {
         .failed(
             1,
             &format!(
-                "{} holds no key of a server: say where its data folder is with --data",
+                "{} holds no key of a server: name its data folder with --data",
                 data.display()
             ),
         );
     program
         .run(&["backup", "copy"])
-        .failed(1, "a backup is had from the running server's --admin-listen, which is off; without a server, copy the data folder");
+        .failed(1, "a backup needs the running server's --admin-listen, which is off; without a server, copy the data folder");
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
 }

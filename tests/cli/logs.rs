@@ -67,7 +67,7 @@ fn each_request_is_one_line_of_json() {
             [
                 &line["operation.name"],
                 &line["viewer.id"],
-                &line["door"],
+                &line["transport"],
                 &line["code"],
             ]
             .map(|value| value.as_str().unwrap_or("-"))
@@ -101,7 +101,7 @@ fn each_request_is_one_line_of_text() {
     assert_eq!(requests.len(), 3, "{log}");
     for part in [
         "INFO",
-        "door=\"http\"",
+        "transport=\"http\"",
         "operation.name=\"Who\"",
         "viewer.id=\"alice\"",
         "duration_ms=",

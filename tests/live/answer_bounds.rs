@@ -215,7 +215,7 @@ async fn a_user_has_so_many_answers_under_way_and_no_more() {
     );
     assert!(
         refused.header("retry-after").parse::<u64>().unwrap() > 0
-            && refused.message().contains("At most 2 answers")
+            && refused.message().contains("at most 2 answers")
     );
     socket.subscribe("2", "{ number(n: 1) }").await;
     let heard = socket.hear().await;

@@ -14,7 +14,7 @@ const OWN: &str = "subscription($c: ID!) { messageAdded(conversationId: $c) { me
 /// Selects nothing of the viewer, so that equal subscribers share one execution.
 const SHARED: &str =
     "subscription($c: ID!) { messageAdded(conversationId: $c) { messageEdge { node { body } } } }";
-const WAITS: &str = "wideroom_rate_waits_total{what=\"queries\"}";
+const WAITS: &str = "wideroom_rate_waits_total{rate=\"queries\"}";
 
 async fn server(per_second: u32, burst: u32) -> ChatServer {
     let rates = AdmissionBounds {

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection: the peer, or whom a trusted proxy names.
+//! Client addresses: the peer of a connection, or the client that a trusted proxy names.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Networks whose word is taken for whom they speak for.
+/// Networks of proxies whose `X-Forwarded-For` the server believes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TrustedProxies(Vec<IpNet>);
 
@@ -19,7 +19,7 @@ impl TrustedProxies {
     }
 }
 
-/// Networks with commas between them, or `none`.
+/// Parses networks with commas between them, or `none`.
 impl FromStr for TrustedProxies {
     type Err = String;
 
@@ -51,20 +51,20 @@ impl fmt::Display for TrustedProxies {
     }
 }
 
-/// The other end of the connection that a request came over.
+/// Peer address of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Whose rate it is while no user is known: an address, of IPv6 the network of a household. It is neither shown nor logged.
+/// Address that pays while no user is known; of IPv6 the /64 of a household. The server neither shows nor logs it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
 impl ClientAddress {
-    /// From the right, because each proxy puts the one it was asked by at the end: what stands further left than the last proxy that is
-    /// trusted was written by who knows whom.
+    /// Reads `X-Forwarded-For` from the right: each proxy appends its client. Entries left of the last trusted proxy may be
+    /// forged.
     pub(crate) fn of(Peer(peer): Peer, headers: &HeaderMap, proxies: &TrustedProxies) -> Self {
         let mut address = peer.to_canonical();
-        // What is no text is no address, and ends the walk like one: it must not hide that it stands there.
+        // Lossy, so that an entry that is not text still ends the walk, like any entry that is no address.
         let lines: Vec<_> = headers
             .get_all(FORWARDED_FOR)
             .iter()
@@ -92,7 +92,7 @@ impl From<IpAddr> for ClientAddress {
     }
 }
 
-/// Some proxies write the port too.
+/// Parses an address. Some proxies append the port.
 fn parse(text: &str) -> Option<IpAddr> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     bare.parse()
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_not_believed() {
+    fn the_header_of_an_unknown_proxy_is_ignored() {
         assert_eq!(
             address("203.0.113.5", "none", &["198.51.100.1"]),
             "203.0.113.5"
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_is_believed_as_far_as_others_are_trusted() {
+    fn the_header_of_a_trusted_proxy_counts_up_to_the_first_unknown_one() {
         let proxies = "10.0.0.0/8,2001:db8::/32";
         assert_eq!(
             address("10.1.1.1", proxies, &["198.51.100.1"]),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_names_nobody_stands_for_itself() {
+    fn a_proxy_that_names_no_client_counts_itself() {
         assert_eq!(address("10.1.1.1", "10.0.0.0/8", &[]), "10.1.1.1");
         assert_eq!(address("10.1.1.1", "10.0.0.0/8", &["unknown"]), "10.1.1.1");
         assert_eq!(

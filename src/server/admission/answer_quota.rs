@@ -1,6 +1,6 @@
-//! AnswerQuotas of the answers under way: how many each user has, and their bytes; of an address, as long as no user is known.
+//! Quotas of answers in flight: their number and bytes for each user, or for each address while no user is known.
 //!
-//! An answer counts from its admission until its last byte was written. An account lasts as long as something counts in it.
+//! An answer counts from its admission until its last byte is written. A quota exists while something counts in it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,13 +25,13 @@ type OpenQuotas = Mutex<HashMap<QuotaOwner, Weak<AnswerQuota>>>;
 
 pub(crate) struct AnswerQuotas {
     open: Arc<OpenQuotas>,
-    /// Answers and bytes of each. `None`: nothing counts.
-    most: Option<(usize, usize)>,
+    /// Answers and bytes of each owner. `None` lifts the quota.
+    max: Option<(usize, usize)>,
     answer_bytes: usize,
     refused: IntCounter,
 }
 
-/// One user's.
+/// Quota of one owner.
 pub(crate) struct AnswerQuota {
     open: Arc<OpenQuotas>,
     owner: QuotaOwner,
@@ -39,70 +39,69 @@ pub(crate) struct AnswerQuota {
     pub(crate) bytes: Arc<AnswerAccount>,
 }
 
-/// An answer that counts until this is dropped.
+/// Permit of one answer, released when it is dropped.
 struct AnswerPermit(Arc<AnswerQuota>);
 
 impl AnswerQuotas {
     pub(crate) fn new(
         answer_bytes: usize,
-        most: Option<(usize, usize)>,
+        max: Option<(usize, usize)>,
         refused: IntCounter,
     ) -> Self {
         Self {
             open: Arc::default(),
-            most,
+            max,
             answer_bytes,
             refused,
         }
     }
 
-    /// The budget of one more answer, which counts until the budget is dropped.
+    /// Budget of one more answer, which counts until the budget is dropped.
     pub(crate) fn admit(&self, caller: &Caller) -> Result<Arc<AnswerBudget>, Problem> {
-        let (Some(account), Some((answers_max, _))) = (self.of(caller), self.most) else {
+        let (Some(quota), Some((answers_max, _))) = (self.of(caller), self.max) else {
             return Ok(Arc::new(AnswerBudget::new(self.answer_bytes)));
         };
         let more = |answers: usize| (answers < answers_max).then_some(answers + 1);
-        if account
+        if quota
             .answers
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_err()
         {
             self.refused.inc();
-            let sentence = format!(
-                "At most {answers_max} answers of one user are under way at once: read those first."
-            );
+            let sentence =
+                format!("A user has at most {answers_max} answers in flight: read those first.");
             return Err(Problem::too_many(sentence));
         }
-        let bytes = Arc::clone(&account.bytes);
+        let bytes = Arc::clone(&quota.bytes);
         Ok(Arc::new(
-            AnswerBudget::of(bytes, self.answer_bytes).with_permit(Box::new(AnswerPermit(account))),
+            AnswerBudget::of(bytes, self.answer_bytes).with_permit(Box::new(AnswerPermit(quota))),
         ))
     }
 
-    /// The budget of the events of a subscription, which count once they are made.
+    /// Budget of the events of a subscription, which count once they are rendered.
     pub(crate) fn event_budget(&self) -> Arc<AnswerBudget> {
         Arc::new(AnswerBudget::new(self.answer_bytes))
     }
 
     pub(crate) fn of(&self, caller: &Caller) -> Option<Arc<AnswerQuota>> {
-        let (_, bytes_max) = self.most?;
+        let (_, bytes_max) = self.max?;
         let owner = match &caller.viewer {
             Some(viewer) => QuotaOwner::User(viewer.clone()),
             None => QuotaOwner::ClientAddress(caller.address),
         };
         let mut open = self.open.lock();
-        if let Some(account) = open.get(&owner).and_then(Weak::upgrade) {
-            return Some(account);
+        if let Some(quota) = open.get(&owner).and_then(Weak::upgrade) {
+            return Some(quota);
         }
-        let account = AnswerQuota {
+        let quota = AnswerQuota {
             open: Arc::clone(&self.open),
             owner: owner.clone(),
             answers: AtomicUsize::new(0),
             bytes: Arc::new(AnswerAccount::new(bytes_max)),
         };
-        let account = Arc::new(account);
-        open.insert(owner, Arc::downgrade(&account));
-        Some(account)
+        let quota = Arc::new(quota);
+        open.insert(owner, Arc::downgrade(&quota));
+        Some(quota)
     }
 }
 
@@ -115,10 +114,10 @@ impl Drop for AnswerPermit {
 impl Drop for AnswerQuota {
     fn drop(&mut self) {
         let mut open = self.open.lock();
-        // A new one may have taken its place already.
+        // A new quota may have replaced this one.
         if open
             .get(&self.owner)
-            .is_some_and(|account| account.strong_count() == 0)
+            .is_some_and(|quota| quota.strong_count() == 0)
         {
             open.remove(&self.owner);
         }
@@ -133,7 +132,7 @@ mod tests {
     use crate::metrics;
 
     #[test]
-    fn an_account_ends_with_its_last_answer() {
+    fn a_quota_ends_with_its_last_answer() {
         let quotas =
             AnswerQuotas::new(10, Some((2, 15)), metrics::counter("refused", "In a test."));
         let address = ClientAddress::from(IpAddr::from(Ipv4Addr::LOCALHOST));

@@ -8,32 +8,32 @@ use parking_lot::Mutex;
 
 use crate::metrics::IntCounter;
 
-/// How many of something each has, of those who have any.
+/// Limit of permits per key. It stores only keys that hold a permit.
 pub(crate) struct ConcurrencyLimit<K> {
     counts: Arc<Mutex<HashMap<K, usize>>>,
-    most: usize,
+    max: usize,
     refused: IntCounter,
 }
 
-/// One that counts until it is dropped.
+/// Permit of one key, released when it is dropped.
 pub(crate) struct ConcurrencyPermit<K: Eq + Hash> {
     counts: Arc<Mutex<HashMap<K, usize>>>,
     key: K,
 }
 
 impl<K: Eq + Hash + Clone> ConcurrencyLimit<K> {
-    pub(crate) fn new(most: usize, refused: IntCounter) -> Self {
+    pub(crate) fn new(max: usize, refused: IntCounter) -> Self {
         Self {
             counts: Arc::default(),
-            most,
+            max,
             refused,
         }
     }
 
-    pub(crate) fn take(&self, key: K) -> Option<ConcurrencyPermit<K>> {
+    pub(crate) fn acquire(&self, key: K) -> Option<ConcurrencyPermit<K>> {
         let mut counts = self.counts.lock();
         let count = counts.get(&key).copied().unwrap_or(0);
-        if count >= self.most {
+        if count >= self.max {
             self.refused.inc();
             return None;
         }
@@ -63,11 +63,11 @@ mod tests {
     use crate::metrics;
 
     #[test]
-    fn who_has_nothing_open_is_not_remembered() {
+    fn a_key_without_permits_is_not_stored() {
         let counts = ConcurrencyLimit::new(2, metrics::counter("refused", "In a test."));
-        let held: Vec<_> = (0..3).map(|_| counts.take("alice")).collect();
+        let held: Vec<_> = (0..3).map(|_| counts.acquire("alice")).collect();
         assert_eq!(held.iter().filter(|taken| taken.is_some()).count(), 2);
-        assert!(counts.take("bob").is_some());
+        assert!(counts.acquire("bob").is_some());
         assert_eq!(counts.counts.lock().len(), 1);
         drop(held);
         assert!(counts.counts.lock().is_empty());

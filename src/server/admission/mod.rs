@@ -1,9 +1,10 @@
-//! How often, and how many: the rates of users and addresses, and the connections, sockets and streams that each may have open.
+//! Admission control: token buckets of users and addresses, and limits of their open connections, sockets and streams.
 //!
-//! Here is what costs this server; what costs other users (a send, a new conversation with somebody) has its rate in the chat, which
-//! knows whether it is one. A request pays one token before anything in it is read, and so every refusal is paid; the rest of its price it
-//! pays before it is executed, so that a client that is refused can be told that nothing was done. While no user is known the address pays:
-//! for opening a socket, for a token whose signature is still to be verified, and for what is asked without a token.
+//! These limits protect this server. The chat has the rates that protect other users (sends, new conversations).
+//!
+//! A request pays one token before the server reads it, so every refusal is paid. It pays the rest of its price before
+//! the execution, so that a refusal always means "nothing was done". While no user is known the address pays: for
+//! opening a socket, for verifying a signature, and for requests without a token.
 
 mod address;
 mod answer_quota;
@@ -30,31 +31,32 @@ use crate::model::UserId;
 use crate::rate::{Buckets, Pace, Pacing, Rate, TooFast};
 use crate::server::answer::Problem;
 
-/// How often one user or one address may ask for something, and how much they may have open.
+/// Rates of one user and one address, and limits of what each has open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionBounds {
-    /// Off: none of what is below holds.
+    /// False lifts every limit below.
     pub is_on: bool,
-    /// Requests of any kind, and executions of subscription events. A small one counts one, a large one as many as its answer may be large.
+    /// Requests of any kind, and executions of subscription events. Each costs one token, and more in proportion to the
+    /// largest possible answer.
     pub queries_per_second: u32,
     pub queries_burst: u32,
     /// Root fields of mutations.
     pub mutations_per_second: u32,
     pub mutations_burst: u32,
-    /// Of one address, before a user is known.
+    /// Requests of one address while no user is known.
     pub address_per_second: u32,
     pub address_burst: u32,
     pub user_sockets: usize,
     pub address_sockets: usize,
-    /// Connections that are not WebSockets. Those of a trusted proxy are not counted.
+    /// Connections that are not WebSockets. Connections of a trusted proxy do not count.
     pub address_connections: usize,
-    /// The same of the wider networks of IPv6.
+    /// Factors for the wider networks of IPv6.
     pub networks: NetworkFactors,
     /// Subscriptions over HTTP of one user.
     pub user_streams: usize,
-    /// Answers of one user that are under way, from admission until the last byte was written.
+    /// Answers of one user in flight, from admission until the last byte is written.
     pub user_answers: usize,
-    /// Bytes of them, and of events of subscriptions.
+    /// Bytes of those answers and of subscription events.
     pub user_answer_bytes: usize,
 }
 
@@ -79,17 +81,17 @@ impl Default for AdmissionBounds {
     }
 }
 
-/// Fields of an answer that come with one token.
-const FIELDS_A_TOKEN: usize = 200;
+/// Fields of an answer that one token pays for.
+const FIELDS_PER_TOKEN: usize = 200;
 
-/// Who asks: a user, once one is known.
+/// Sender of a request: the address, and the user if a token named one.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) viewer: Option<UserId>,
     pub(crate) address: ClientAddress,
 }
 
-/// One address has too many connections for one more, which is not even read.
+/// Refusal of a connection, before a byte of it is read: its address has too many.
 pub(crate) struct TooManyConnections;
 
 pub(crate) struct Admission {
@@ -145,12 +147,12 @@ impl Admission {
         self.addresses.register(metrics);
     }
 
-    /// Takes the one token that each request costs, before anything in it is read.
+    /// Takes the one token that every request costs, before the server reads the request.
     pub(crate) fn enter(&self, caller: &Caller) -> Result<(), Problem> {
         self.pay(caller, 1, Duration::ZERO)
     }
 
-    /// Takes the rest of an operation's price, before it is executed.
+    /// Takes the rest of an operation's price before the execution.
     pub(crate) fn admit(
         &self,
         caller: &Caller,
@@ -167,10 +169,10 @@ impl Admission {
             ),
             None => (self.bounds.address_burst, self.addresses.token_every()),
         };
-        // A bucket holds no more than its burst, and one token of it is gone already.
+        // A bucket holds at most its burst, and the request has taken one token already.
         let rest = price(cost).min(burst.max(1)) - 1;
         if rest > 0 {
-            // A client that comes back pays the first token again.
+            // A client that retries pays the first token again.
             self.pay(caller, rest, token_every)?;
         }
         match (&caller.viewer, operation) {
@@ -186,7 +188,7 @@ impl Admission {
         }
     }
 
-    /// The pace at which the events of a subscription are executed, where nobody executes them for its user.
+    /// Pace of the event executions that a subscription pays itself.
     pub(crate) fn pace(&self, viewer: Option<&UserId>, cost: OperationCost) -> Pace {
         match viewer {
             Some(viewer) if self.bounds.is_on => self.queries.pace(viewer, price(cost)),
@@ -194,21 +196,21 @@ impl Admission {
         }
     }
 
-    fn pay(&self, caller: &Caller, tokens: u32, beside: Duration) -> Result<(), Problem> {
+    fn pay(&self, caller: &Caller, tokens: u32, extra_wait: Duration) -> Result<(), Problem> {
         match &caller.viewer {
             _ if !self.bounds.is_on => Ok(()),
             Some(viewer) => paid(
                 self.queries.buckets().take(viewer, tokens, Instant::now()),
-                beside,
+                extra_wait,
             ),
             None => paid(
                 self.addresses.take(&caller.address, tokens, Instant::now()),
-                beside,
+                extra_wait,
             ),
         }
     }
 
-    /// A place for a connection of this address.
+    /// Acquires a connection permit of an address.
     pub(crate) fn connection_at(
         &self,
         address: ClientAddress,
@@ -222,7 +224,7 @@ impl Admission {
             .ok_or(TooManyConnections)
     }
 
-    /// A place for a socket of this address, which has paid already.
+    /// Acquires a socket permit of an address, which has paid its token.
     pub(crate) fn socket_at(
         &self,
         address: ClientAddress,
@@ -239,7 +241,7 @@ impl Admission {
         })
     }
 
-    /// A place for a socket of this user. `Err` holds how many there may be.
+    /// Acquires a socket permit of a user. `Err` holds the limit.
     pub(crate) fn socket_of(
         &self,
         user: &UserId,
@@ -248,12 +250,12 @@ impl Admission {
             return Ok(None);
         }
         self.user_sockets
-            .take(user.clone())
+            .acquire(user.clone())
             .map(Some)
             .ok_or(self.bounds.user_sockets)
     }
 
-    /// A place for a stream of this user.
+    /// Acquires a stream permit of a user.
     pub(crate) fn stream_of(
         &self,
         user: &UserId,
@@ -261,7 +263,7 @@ impl Admission {
         if !self.bounds.is_on {
             return Ok(None);
         }
-        let counted = self.user_streams.take(user.clone());
+        let counted = self.user_streams.acquire(user.clone());
         counted.map(Some).ok_or_else(|| {
             Problem::too_many(format!(
                 "A user has at most {} open streams.",
@@ -271,17 +273,17 @@ impl Admission {
     }
 }
 
-/// Tokens of an operation, or of one execution of a subscription event.
+/// Tokens that an operation, or one execution of a subscription event, costs.
 fn price(cost: OperationCost) -> u32 {
-    u32::try_from(1 + cost.fields / FIELDS_A_TOKEN).unwrap_or(u32::MAX)
+    u32::try_from(1 + cost.fields / FIELDS_PER_TOKEN).unwrap_or(u32::MAX)
 }
 
-/// `beside` is what is to be waited for in addition.
-fn paid(taken: Result<(), TooFast>, beside: Duration) -> Result<(), Problem> {
+/// Maps a refusal of a bucket to a problem. The client also waits for `extra_wait`.
+fn paid(taken: Result<(), TooFast>, extra_wait: Duration) -> Result<(), Problem> {
     let too_fast = |wait: TooFast| {
         Problem::too_fast(
-            "Too fast: try again in a while.",
-            wait.retry_after.saturating_add(beside),
+            "Too many requests: retry after the given wait.",
+            wait.retry_after.saturating_add(extra_wait),
         )
     };
     taken.map_err(too_fast)

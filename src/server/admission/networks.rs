@@ -1,6 +1,6 @@
-//! Networks of IPv6: one client may have a /56 or a /48 of addresses, so what is counted by /64 counts by these too.
+//! IPv6 networks: one client may own a /56 or a /48, so limits by /64 also hold for these.
 //!
-//! A wider network may have more than one /64, as several households share it: so many times as much, by a setting for each.
+//! Several households may share a wider network, so its limits are those of a /64 times a factor.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::concurrency::{ConcurrencyLimit, ConcurrencyPermit};
 use crate::metrics::{IntCounter, Metrics};
 use crate::rate::{Buckets, Rate, TooFast};
 
-/// How many times as much as a /64 each of the wider networks may have.
+/// Factors of the limits of a /56 and a /48 over those of a /64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkFactors {
     pub per_56: u32,
@@ -34,7 +34,7 @@ impl NetworkFactors {
     }
 }
 
-/// The first bits of an address of IPv6. IPv4 has no wider networks here: its neighbours are strangers.
+/// Network of an IPv6 address. `None` for IPv4, where neighbours are unrelated.
 fn network(ClientAddress(address): ClientAddress, bits: u32) -> Option<ClientAddress> {
     match address {
         IpAddr::V4(_) => None,
@@ -44,14 +44,14 @@ fn network(ClientAddress(address): ClientAddress, bits: u32) -> Option<ClientAdd
     }
 }
 
-/// A token bucket of each address, and of the networks around it.
+/// Token buckets of each address and of its wider networks.
 pub(crate) struct AddressBuckets {
     own: Buckets,
     wider: [(u32, Buckets); 2],
 }
 
 impl AddressBuckets {
-    pub(crate) fn new(what: &str, rate: Rate, factors: NetworkFactors) -> Self {
+    pub(crate) fn new(name: &str, rate: Rate, factors: NetworkFactors) -> Self {
         let times = |factor: u32| Rate {
             count: rate.count.saturating_mul(factor),
             burst: rate.burst.saturating_mul(factor),
@@ -59,9 +59,9 @@ impl AddressBuckets {
         };
         let wider = factors
             .wider()
-            .map(|(bits, factor)| (bits, Buckets::new(&format!("{what}_{bits}"), times(factor))));
+            .map(|(bits, factor)| (bits, Buckets::new(&format!("{name}_{bits}"), times(factor))));
         Self {
-            own: Buckets::new(what, rate),
+            own: Buckets::new(name, rate),
             wider,
         }
     }
@@ -73,12 +73,12 @@ impl AddressBuckets {
             .for_each(|(_, buckets)| buckets.register(metrics));
     }
 
-    /// How long one token of an address takes to come.
+    /// Time in which an address gains one token.
     pub(crate) fn token_every(&self) -> Duration {
         self.own.token_every()
     }
 
-    /// Takes tokens of the address first: one that is too fast takes none of its neighbours'.
+    /// Takes tokens of the address first: an address over its rate takes none of its network's.
     pub(crate) fn take(
         &self,
         address: &ClientAddress,
@@ -95,38 +95,38 @@ impl AddressBuckets {
     }
 }
 
-/// How many of something each address has, and each network around it.
+/// Concurrency limits of each address and of its wider networks.
 pub(crate) struct AddressConcurrency {
     own: ConcurrencyLimit<ClientAddress>,
     wider: [(u32, ConcurrencyLimit<ClientAddress>); 2],
 }
 
-/// One that counts until it is dropped.
+/// Permit of an address and its networks, released when it is dropped.
 pub(crate) struct AddressPermit {
     _own: ConcurrencyPermit<ClientAddress>,
     _wider: [Option<ConcurrencyPermit<ClientAddress>>; 2],
 }
 
 impl AddressConcurrency {
-    pub(crate) fn new(most: usize, factors: NetworkFactors, refused: &IntCounter) -> Self {
+    pub(crate) fn new(max: usize, factors: NetworkFactors, refused: &IntCounter) -> Self {
         let wider = factors.wider().map(|(bits, factor)| {
             (
                 bits,
-                ConcurrencyLimit::new(most.saturating_mul(factor as usize), refused.clone()),
+                ConcurrencyLimit::new(max.saturating_mul(factor as usize), refused.clone()),
             )
         });
         Self {
-            own: ConcurrencyLimit::new(most, refused.clone()),
+            own: ConcurrencyLimit::new(max, refused.clone()),
             wider,
         }
     }
 
     pub(crate) fn take(&self, address: ClientAddress) -> Option<AddressPermit> {
-        let own = self.own.take(address)?;
+        let own = self.own.acquire(address)?;
         let mut counted = [None, None];
         for ((bits, counts), counted) in self.wider.iter().zip(&mut counted) {
             if let Some(network) = network(address, *bits) {
-                *counted = Some(counts.take(network)?);
+                *counted = Some(counts.acquire(network)?);
             }
         }
         Some(AddressPermit {
@@ -145,7 +145,7 @@ mod tests {
         ClientAddress::from(text.parse::<IpAddr>().unwrap())
     }
 
-    /// Addresses of one network, each of a /64 of its own.
+    /// Addresses of one network, each in a /64 of its own.
     fn neighbours(prefix: &str, count: usize) -> Vec<ClientAddress> {
         (0..count)
             .map(|number| address(&format!("{prefix}{number:02x}::1")))
@@ -168,7 +168,7 @@ mod tests {
         let mut of_48: Vec<_> = others.filter_map(|address| counts.take(address)).collect();
         assert_eq!(of_48.len(), 24);
         assert!(counts.take(address("2001:db8:2::1")).is_some());
-        // A refusal keeps nothing of what it had counted before.
+        // A refusal releases the permits that it had acquired.
         drop(of_56);
         of_48.extend(
             neighbours("2001:db8:1:0", 100)
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_ipv4_are_strangers() {
+    fn ipv4_addresses_have_no_wider_network() {
         let counts = AddressConcurrency::new(
             1,
             NetworkFactors::default(),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_network_too() {
+    fn rates_also_hold_for_the_network() {
         let buckets =
             AddressBuckets::new("test", Rate::per_second(1, 3), NetworkFactors::default());
         let now = Instant::now();
@@ -201,7 +201,7 @@ mod tests {
             .filter(|address| buckets.take(address, 1, now).is_ok())
             .count();
         assert_eq!(taken, 12);
-        // One that is over its own rate takes nothing of the network's.
+        // An address over its own rate takes none of the network's tokens.
         let one = address("2001:db8:1:100::1");
         assert_eq!(
             (0..1_000)

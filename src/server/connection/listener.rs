@@ -1,4 +1,4 @@
-//! Connections: each is accepted when there is a place for it, answers at once, and is not waited for without end.
+//! Listener: accepts connections within their limits and serves HTTP/1 on each.
 
 use std::future::{Future, ready};
 use std::io;
@@ -24,77 +24,77 @@ use super::transport::{HeadBounds, Transport};
 use super::write_timeout::{PaceBounds, WriteTimeout};
 use crate::server::admission::{Peer, TooManyConnections};
 
-/// How long to wait where the system has no more file descriptors.
+/// Wait after the system ran out of file descriptors.
 const EXHAUSTED: Duration = Duration::from_millis(200);
 
-/// The smallest buffer that hyper reads into.
+/// Smallest read buffer of hyper.
 const BUFFER_MIN: usize = 8 * 1024;
 
-/// By what a listener takes connections.
+/// Limits and deadlines of a listener.
 pub(crate) struct ListenerConfig {
-    /// For one more the connection that has been idle longest is closed. Where none is idle, the newcomer waits.
+    /// A further connection evicts the one that was idle longest, or waits while all are busy.
     pub(crate) connections: usize,
     pub(crate) head: HeadBounds,
-    /// The longest that what is written may wait for the network.
+    /// Longest wait of a write for the network.
     pub(crate) write: Duration,
-    /// How fast what waits must be read.
+    /// Slowest accepted reader.
     pub(crate) pace: PaceBounds,
-    /// Each answers what it has read, and ends.
+    /// Token whose cancellation ends each connection after its running request.
     pub(crate) stop: CancellationToken,
 }
 
-/// Accepts connections until it is dropped. One of a peer that has too many is hung up on, before it is read.
+/// Accepts connections until it is dropped. It closes a connection unread if its peer has too many.
 pub(crate) async fn accept<P: Send + 'static>(
     listener: &TcpListener,
     router: &Router,
     connections: &TaskTracker,
     config: &ListenerConfig,
-    place_of: impl Fn(IpAddr) -> Result<P, TooManyConnections>,
+    permit_of: impl Fn(IpAddr) -> Result<P, TooManyConnections>,
 ) {
     let permits = Permits::new(config.connections);
     loop {
         let (stream, peer) = next(listener).await;
-        // ParsedBody first, so that one address cannot evict the connections of others.
-        let Ok(own) = place_of(peer.ip()) else {
+        // First, so that an address over its limit evicts no connection of others.
+        let Ok(peer_permit) = permit_of(peer.ip()) else {
             continue;
         };
-        let phase = ConnectionState::new(Peer(peer.ip()), permits.acquire().await);
+        let state = ConnectionState::new(Peer(peer.ip()), permits.acquire().await);
         let stream = Transport::new(
             WriteTimeout::new(stream, config.write, config.pace),
-            Arc::clone(&phase),
+            Arc::clone(&state),
             config.head,
         );
-        let service = Exchanges {
-            phase: Arc::clone(&phase),
+        let service = ConnectionService {
+            state: Arc::clone(&state),
             router: TowerToHyperService::new(router.clone()),
         };
         let (head, stop) = (config.head, config.stop.clone());
         connections.spawn(async move {
-            let eviction = phase.eviction();
+            let eviction = state.eviction();
             tokio::select! {
                 () = serve(stream, service, head, stop) => {}
-                () = eviction.notified() => tracing::debug!("an idle connection makes room for another"),
+                () = eviction.notified() => tracing::debug!("the server evicts an idle connection for another"),
             }
-            phase.release();
-            drop(own);
+            state.release();
+            drop(peer_permit);
         });
     }
 }
 
-/// The router, with the phase of the connection around each request.
-struct Exchanges {
-    phase: Arc<ConnectionState>,
+/// Router that also tracks the state of its connection.
+struct ConnectionService {
+    state: Arc<ConnectionState>,
     router: TowerToHyperService<Router>,
 }
 
-impl Service<Request<Incoming>> for Exchanges {
+impl Service<Request<Incoming>> for ConnectionService {
     type Response = Response<ResponseBody>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let under_way = match self.phase.begin() {
-            Ok(under_way) => under_way,
+        let active = match self.state.begin() {
+            Ok(active) => active,
             Err(Evicted) => {
                 return Box::pin(ready(Err(io::Error::new(
                     io::ErrorKind::ConnectionAborted,
@@ -102,18 +102,19 @@ impl Service<Request<Incoming>> for Exchanges {
                 ))));
             }
         };
-        let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&self.phase)));
-        request.extensions_mut().insert(Arc::clone(&self.phase));
+        let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&self.state)));
+        request.extensions_mut().insert(Arc::clone(&self.state));
         let answer = self.router.call(request);
         Box::pin(async move {
             let Ok(mut answer) = answer.await;
-            // hyper finds out only after it has written the head. A client that is not told would ask again on a connection that closes.
-            if under_way.has_unread() {
+            // hyper decides to close only after it has written the head. Without this header a client would send its next
+            // request on a closing connection.
+            if active.has_unread() {
                 answer
                     .headers_mut()
                     .insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(answer.map(|body| ResponseBody::new(body, under_way)))
+            Ok(answer.map(|body| ResponseBody::new(body, active)))
         })
     }
 }
@@ -122,14 +123,14 @@ async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Without this the answer to a small request may wait 40 ms for the other side's acknowledgement.
+                // Nagle's algorithm could delay a small answer by 40 ms, until the client's delayed acknowledgement.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "the server failed to disable Nagle's algorithm on a connection");
                 }
                 return (stream, peer);
             }
-            // That one was gone before it was accepted; the next one is not.
-            Err(error) if is_of_the_connection(&error) => {}
+            // The client closed this connection before it was accepted.
+            Err(error) if is_connection_error(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "the server cannot accept connections and retries; check the limit of open files");
                 tokio::time::sleep(EXHAUSTED).await;
@@ -138,7 +139,7 @@ async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-fn is_of_the_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused
@@ -147,15 +148,15 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     )
 }
 
-/// One connection, until it ends or becomes a WebSocket. ParsedBody to stop, it answers what it has read and ends.
+/// Serves one connection until it ends or becomes a WebSocket. On shutdown it answers the running request first.
 async fn serve(
     stream: Transport<WriteTimeout<TcpStream>>,
-    service: Exchanges,
+    service: ConnectionService,
     head: HeadBounds,
     stop: CancellationToken,
 ) {
     let mut builder = http1::Builder::new();
-    // The buffer bounds what an incomplete head takes; hyper asks for a little more than the smallest bound.
+    // The buffer bounds the memory of an incomplete head. hyper refuses a smaller buffer than this.
     builder
         .max_headers(head.headers)
         .max_header_size(head.bytes)

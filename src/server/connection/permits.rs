@@ -1,4 +1,4 @@
-//! Permits: a bounded number of connections or sockets, where the one that has been idle longest is evicted for a newcomer (LRU).
+//! Permits of connections or sockets: a bounded number, where a newcomer evicts the holder that was idle longest (LRU).
 //!
 //! A permit is idle or busy. A connection is idle while no request is under way, a socket while it has no viewer. Busy permits are never
 //! evicted. Nothing is evicted before a newcomer waits: an idle connection keeps its full time while there are permits.
@@ -18,7 +18,7 @@ const BUSY: u64 = 0;
 const RELEASED: u64 = u64::MAX;
 
 pub(crate) struct Permits {
-    most: usize,
+    max: usize,
     state: Mutex<PermitState>,
     /// A permit was released, or became idle.
     changed: Notify,
@@ -27,7 +27,7 @@ pub(crate) struct Permits {
 #[derive(Default)]
 struct PermitState {
     taken: usize,
-    /// Newcomers that wait for a permit, and holders that were evicted for them and have not released theirs yet.
+    /// Newcomers that wait for a permit, and evicted holders that have not released theirs yet.
     waiting: usize,
     evicting: usize,
     /// Key of the next permit that becomes idle. Lower keys have been idle for longer.
@@ -35,22 +35,22 @@ struct PermitState {
     idle: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// One of them. It starts idle, and is released when it is dropped.
+/// Permit of one holder. It starts idle, and is released when it is dropped.
 pub(crate) struct Permit {
     pool: Arc<Permits>,
-    /// The key in the map of idle permits.
+    /// Key in the map of idle permits.
     key: Mutex<u64>,
     evicted: Arc<Notify>,
 }
 
-/// The permit was given to a newcomer; its holder has to end.
+/// Error of a holder whose permit went to a newcomer: it has to end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Evicted;
 
 impl Permits {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            max,
             state: Mutex::new(PermitState {
                 next: BUSY + 1,
                 ..PermitState::default()
@@ -59,7 +59,7 @@ impl Permits {
         })
     }
 
-    /// Waits for a permit. Where all are taken, the idlest holder is evicted; where all are busy, for the first that is not.
+    /// Waits for a permit. Evicts the idlest holder if all are taken, and waits for the first idle one if all are busy.
     pub(crate) async fn acquire(self: &Arc<Self>) -> Permit {
         if let Some(permit) = self.try_acquire() {
             return permit;
@@ -76,7 +76,7 @@ impl Permits {
         }
     }
 
-    /// The same for callers that are refused instead where all are busy, or where the evicted holder takes too long to end.
+    /// Waits at most this long for an evicted holder to end. Refuses at once if every holder is busy.
     pub(crate) async fn acquire_within(self: &Arc<Self>, wait: Duration) -> Option<Permit> {
         match self.try_acquire() {
             Some(permit) => Some(permit),
@@ -87,7 +87,7 @@ impl Permits {
 
     fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let mut state = self.lock();
-        if state.taken >= self.most {
+        if state.taken >= self.max {
             return None;
         }
         state.taken += 1;
@@ -142,8 +142,8 @@ impl Drop for Waiter<'_> {
 }
 
 impl Permit {
-    /// Protects it from eviction. Fails where that came first: then nothing new may begin.
-    pub(crate) fn busy(&self) -> Result<(), Evicted> {
+    /// Protects the holder from eviction. Fails if the eviction came first: then no new work may begin.
+    pub(crate) fn set_busy(&self) -> Result<(), Evicted> {
         let mut key = self.key();
         if *key == BUSY {
             return Ok(());
@@ -153,8 +153,8 @@ impl Permit {
         Ok(())
     }
 
-    /// Makes it the last in line for eviction.
-    pub(crate) fn idle(&self) {
+    /// Makes the holder the last candidate for eviction.
+    pub(crate) fn set_idle(&self) {
         let mut key = self.key();
         if *key == BUSY {
             let mut state = self.pool.lock();
@@ -167,7 +167,7 @@ impl Permit {
         }
     }
 
-    /// Notified when its holder has to end.
+    /// Notified when the holder has to end.
     pub(crate) fn eviction(&self) -> Arc<Notify> {
         Arc::clone(&self.evicted)
     }
@@ -178,7 +178,7 @@ impl Permit {
 }
 
 impl Permit {
-    /// Gives it back before its holder ends.
+    /// Releases the permit before its holder ends.
     pub(crate) fn release(&self) {
         let key = mem::replace(&mut *self.key(), RELEASED);
         if key == RELEASED {
@@ -217,14 +217,14 @@ mod tests {
             permits.acquire().await,
             permits.acquire().await,
         ];
-        first.busy().unwrap();
+        first.set_busy().unwrap();
         let mut newcomer = Box::pin(permits.acquire());
         assert!(newcomer.as_mut().now_or_never().is_none());
         assert!(
             second.eviction().notified().now_or_never().is_some(),
             "it has been idle longer than the third"
         );
-        assert_eq!(second.busy(), Err(Evicted));
+        assert_eq!(second.set_busy(), Err(Evicted));
         assert!(
             newcomer.as_mut().now_or_never().is_none(),
             "one is on its way out"
@@ -232,7 +232,7 @@ mod tests {
         assert!(third.eviction().notified().now_or_never().is_none());
         drop(second);
         let newcomer = newcomer.await;
-        first.idle();
+        first.set_idle();
         // The third is the idlest now, then the newcomer, then the first.
         let mut busy = Vec::new();
         for oldest in [third, newcomer, first] {
@@ -245,7 +245,7 @@ mod tests {
                 .expect("it is evicted");
             drop(oldest);
             let next = next.await;
-            next.busy().unwrap();
+            next.set_busy().unwrap();
             busy.push(next);
         }
     }
@@ -254,10 +254,10 @@ mod tests {
     async fn a_newcomer_waits_where_all_are_busy() {
         let permits = Permits::new(1);
         let only = permits.acquire().await;
-        only.busy().unwrap();
+        only.set_busy().unwrap();
         let mut newcomer = Box::pin(permits.acquire());
         assert!(newcomer.as_mut().now_or_never().is_none());
-        only.idle();
+        only.set_idle();
         assert!(newcomer.as_mut().now_or_never().is_none());
         only.eviction()
             .notified()

@@ -1,6 +1,7 @@
-//! The phase of a connection, shared by the bytes below HTTP and the requests above it: idle, in a head, in a request, or a WebSocket.
+//! State of one connection, shared by the transport below HTTP and the requests above it.
 //!
-//! It decides whether the connection may be evicted: while a request is under way, or its answer waits for the network, it may not.
+//! The state decides whether the connection can be evicted: not during a request, nor while an answer waits for the
+//! network.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,35 +15,36 @@ use tokio::sync::Notify;
 use super::permits::{Evicted, Permit};
 use crate::server::admission::Peer;
 
-/// Waits for the first byte of a head.
+/// The connection waits for the first byte of a head.
 const IDLE: u8 = 0;
 /// A head has begun.
 const HEAD: u8 = 1;
-/// A request is under way, until its answer is written.
+/// A request runs, until its answer is written.
 const REQUEST: u8 = 2;
-/// It is a WebSocket.
+/// The connection is a WebSocket.
 const UPGRADED: u8 = 3;
-/// It is closed as soon as its client stops writing.
+/// The connection closes once its client stops writing.
 const CLOSING: u8 = 4;
 
-/// The budget of a WebSocket that was admitted.
+/// Byte budget of an admitted WebSocket.
 const UNBOUNDED: usize = usize::MAX;
 
-/// One task reads and writes it, but for the budget, which the task of the WebSocket lifts: so no order between its fields is needed.
+/// One task reads and writes the fields, except the budget, which the task of the WebSocket lifts. Relaxed atomics
+/// therefore suffice.
 pub(crate) struct ConnectionState {
     peer: Peer,
     permit: Permit,
-    now: AtomicU8,
-    /// The body of the last request was not read to its end: its client may still be writing.
+    phase: AtomicU8,
+    /// The last request's body was not read to its end: the client may still be writing.
     has_unread: AtomicBool,
-    /// The body of the request under way has come: what comes now is the next head.
+    /// The body of the running request is complete: further bytes begin the next head.
     is_body_over: AtomicBool,
     has_next_head: AtomicBool,
     /// An answer waits for the network.
     is_stalled: AtomicBool,
-    /// Bytes that a WebSocket may still send before it is admitted.
+    /// Bytes that a WebSocket may still send before its admission.
     budget: AtomicUsize,
-    /// Notified when the budget is used up.
+    /// Notified when the budget is exhausted.
     over_budget: Arc<Notify>,
 }
 
@@ -51,7 +53,7 @@ impl ConnectionState {
         Arc::new(Self {
             peer,
             permit,
-            now: AtomicU8::new(IDLE),
+            phase: AtomicU8::new(IDLE),
             has_unread: AtomicBool::new(false),
             is_body_over: AtomicBool::new(false),
             has_next_head: AtomicBool::new(false),
@@ -65,31 +67,31 @@ impl ConnectionState {
         self.peer
     }
 
-    /// Notified when this connection has to make room for another.
+    /// Notified when the connection is evicted for another.
     pub(crate) fn eviction(&self) -> Arc<Notify> {
         self.permit.eviction()
     }
 
-    /// Gives the permit back: the connection is over, or a WebSocket, which has a permit of its own.
+    /// Releases the permit: the connection has ended, or became a WebSocket, which has a permit of its own.
     pub(crate) fn release(&self) {
         self.permit.release();
     }
 
-    fn now(&self) -> u8 {
-        self.now.load(Ordering::Relaxed)
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Relaxed)
     }
 
     fn set(&self, phase: u8) {
-        self.now.store(phase, Ordering::Relaxed);
+        self.phase.store(phase, Ordering::Relaxed);
     }
 
     pub(crate) fn is_in_head(&self) -> bool {
-        self.now() == HEAD
+        self.phase() == HEAD
     }
 
-    /// Takes note of bytes that came. True where a head began with them.
+    /// Records received bytes. Returns whether a head began with them.
     pub(crate) fn received(&self, count: usize) -> bool {
-        match self.now() {
+        match self.phase() {
             IDLE => {
                 self.set(HEAD);
                 true
@@ -120,40 +122,40 @@ impl ConnectionState {
         self.budget.load(Ordering::Relaxed) == 0
     }
 
-    /// Notified when a WebSocket has used up its budget.
+    /// Notified when a WebSocket has exhausted its budget.
     pub(crate) fn over_budget(&self) -> Arc<Notify> {
         Arc::clone(&self.over_budget)
     }
 
-    /// From now on it is a WebSocket, which may send so many bytes until it is admitted.
+    /// Turns the connection into a WebSocket with a byte budget until its admission.
     pub(crate) fn upgrade(&self, budget: usize) {
         self.budget.store(budget, Ordering::Relaxed);
         self.set(UPGRADED);
     }
 
-    /// The WebSocket is admitted, and what it sends is bounded by the message.
+    /// Lifts the budget of a WebSocket: the bound of messages applies from now on.
     pub(crate) fn admit(&self) {
         self.budget.store(UNBOUNDED, Ordering::Relaxed);
     }
 
-    /// A write waits for the network, or does not any more.
-    pub(crate) fn stalled(&self, is_stalled: bool) {
+    /// Records whether a write waits for the network.
+    pub(crate) fn set_stalled(&self, is_stalled: bool) {
         if self.is_stalled.swap(is_stalled, Ordering::Relaxed) == is_stalled
-            || !matches!(self.now(), IDLE | HEAD)
+            || !matches!(self.phase(), IDLE | HEAD)
         {
             return;
         }
         if is_stalled {
-            // An evicted connection ends, whatever the permit says here.
-            let _ = self.permit.busy();
+            // An evicted connection ends in any case.
+            let _ = self.permit.set_busy();
         } else {
-            self.permit.idle();
+            self.permit.set_idle();
         }
     }
 
-    /// A request begins. Fails where the connection was evicted: nothing may be executed whose answer nobody would get.
+    /// Begins a request. Fails if the connection was evicted: its client could not receive the answer.
     pub(crate) fn begin(self: &Arc<Self>) -> Result<ActiveRequest, Evicted> {
-        self.permit.busy()?;
+        self.permit.set_busy()?;
         for flag in [&self.has_unread, &self.is_body_over, &self.has_next_head] {
             flag.store(false, Ordering::Relaxed);
         }
@@ -161,23 +163,24 @@ impl ConnectionState {
         Ok(ActiveRequest(Arc::clone(self)))
     }
 
-    /// The connection is closed for writing. True where its client may still be writing: then what comes is to be read first.
+    /// Begins to close the connection. Returns whether the client may still be writing: then the transport reads first.
     pub(crate) fn begin_close(&self) -> bool {
-        let now = self.now();
-        let must_linger = now == HEAD || now != UPGRADED && self.has_unread.load(Ordering::Relaxed);
+        let phase = self.phase();
+        let must_linger =
+            phase == HEAD || phase != UPGRADED && self.has_unread.load(Ordering::Relaxed);
         if must_linger {
             self.set(CLOSING);
-            self.permit.idle();
+            self.permit.set_idle();
         }
         must_linger
     }
 }
 
-/// A request that is under way until this is dropped with the body of its answer.
+/// Running request, until it is dropped with the body of its answer.
 pub(crate) struct ActiveRequest(Arc<ConnectionState>);
 
 impl ActiveRequest {
-    /// The request was answered, and its body not read to its end.
+    /// Whether the answered request has an unread rest of its body.
     pub(crate) fn has_unread(&self) -> bool {
         self.0.has_unread.load(Ordering::Relaxed)
     }
@@ -185,39 +188,39 @@ impl ActiveRequest {
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        let Self(phase) = self;
-        if phase.now() == REQUEST {
-            phase.set(if phase.has_next_head.load(Ordering::Relaxed) {
+        let Self(state) = self;
+        if state.phase() == REQUEST {
+            state.set(if state.has_next_head.load(Ordering::Relaxed) {
                 HEAD
             } else {
                 IDLE
             });
-            if !phase.is_stalled.load(Ordering::Relaxed) {
-                phase.permit.idle();
+            if !state.is_stalled.load(Ordering::Relaxed) {
+                state.permit.set_idle();
             }
         }
     }
 }
 
-/// The body of a request, which tells the connection whether it was read to its end.
+/// Body of a request, which records whether it was read to its end.
 pub(crate) struct RequestBody {
     body: Incoming,
-    phase: Arc<ConnectionState>,
+    state: Arc<ConnectionState>,
 }
 
 impl RequestBody {
-    pub(crate) fn new(body: Incoming, phase: Arc<ConnectionState>) -> Self {
-        phase
+    pub(crate) fn new(body: Incoming, state: Arc<ConnectionState>) -> Self {
+        state
             .is_body_over
             .store(body.is_end_stream(), Ordering::Relaxed);
-        Self { body, phase }
+        Self { body, state }
     }
 }
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if !self.phase.is_body_over.load(Ordering::Relaxed) {
-            self.phase.has_unread.store(true, Ordering::Relaxed);
+        if !self.state.is_body_over.load(Ordering::Relaxed) {
+            self.state.has_unread.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -232,7 +235,7 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if frame.is_none() || self.body.is_end_stream() {
-            self.phase.is_body_over.store(true, Ordering::Relaxed);
+            self.state.is_body_over.store(true, Ordering::Relaxed);
         }
         Poll::Ready(frame)
     }
@@ -246,17 +249,17 @@ impl Body for RequestBody {
     }
 }
 
-/// The body of an answer: its request is under way until it is written or dropped.
+/// Body of an answer: its request runs until the body is written or dropped.
 pub(crate) struct ResponseBody {
     body: AxumBody,
-    _under_way: ActiveRequest,
+    _request: ActiveRequest,
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: AxumBody, under_way: ActiveRequest) -> Self {
+    pub(crate) fn new(body: AxumBody, request: ActiveRequest) -> Self {
         Self {
             body,
-            _under_way: under_way,
+            _request: request,
         }
     }
 }

@@ -1,8 +1,10 @@
-//! The bytes of one connection, below HTTP: the deadline of a head, the lingering close, and the budget of a WebSocket before its init.
+//! Transport of one connection, below HTTP: deadline of a head, lingering close, and byte budget of a WebSocket before its init.
 //!
-//! hyper has one timer for the wait between two requests and for the head itself. They differ here: a client may be idle for a minute, but a
-//! head that has begun ends within seconds. And hyper closes a connection whose request body was not read; the kernel then answers the rest
-//! with a reset, which takes the answer away from a client that still writes. So the rest is read and dropped first (lingering close).
+//! hyper has one timer for the wait between two requests and for the head. Here they differ: a client may be idle for a
+//! minute, but must complete a head within seconds.
+//!
+//! hyper also closes a connection with an unread request body. The kernel then resets it, and a client that still writes
+//! loses the answer. The transport therefore reads and drops the rest first (lingering close).
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -16,20 +18,20 @@ use tokio::time::{Sleep, sleep};
 
 use super::state::ConnectionState;
 
-/// Bytes that are dropped with one read.
+/// Bytes dropped by one read.
 const DROP_BYTES: usize = 8 * 1024;
 
-/// The bytes and the time that a connection has before a request and after a refusal.
+/// Limits of a request head, and of the lingering close after a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadBounds {
-    /// The request line and the headers.
+    /// Bytes of the request line and the headers.
     pub bytes: usize,
     pub headers: usize,
-    /// From the first byte of a head to its end.
+    /// Time from the first byte of a head to its end.
     pub wait: Duration,
-    /// From a connection's opening, or the end of an answer, to the first byte of a head.
+    /// Time from the opening of a connection, or the end of an answer, to the first byte of a head.
     pub idle: Duration,
-    /// After a refusal so much is read and dropped, for so long, before the connection is closed.
+    /// Bytes and time of the lingering close.
     pub linger_bytes: usize,
     pub linger: Duration,
 }
@@ -49,33 +51,33 @@ impl Default for HeadBounds {
 
 pub(crate) struct Transport<S> {
     stream: S,
-    phase: Arc<ConnectionState>,
+    state: Arc<ConnectionState>,
     bounds: HeadBounds,
-    /// Runs while a head is incomplete. Most arrive whole, and have none.
+    /// Runs while a head is incomplete. Most heads arrive complete and need none.
     head_deadline: Option<Pin<Box<Sleep>>>,
     lingering: Option<Lingering>,
 }
 
-/// The rest of a lingering close.
+/// Remaining bytes and time of a lingering close.
 struct Lingering {
     bytes: usize,
     deadline: Pin<Box<Sleep>>,
 }
 
 impl<S> Transport<S> {
-    pub(crate) fn new(stream: S, phase: Arc<ConnectionState>, bounds: HeadBounds) -> Self {
+    pub(crate) fn new(stream: S, state: Arc<ConnectionState>, bounds: HeadBounds) -> Self {
         Self {
             stream,
-            phase,
+            state,
             bounds,
             head_deadline: None,
             lingering: None,
         }
     }
 
-    /// Nothing came. An incomplete head has a deadline.
+    /// Checks the deadline of an incomplete head.
     fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.phase.is_in_head() {
+        if !self.state.is_in_head() {
             self.head_deadline = None;
             return Poll::Pending;
         }
@@ -92,13 +94,13 @@ impl<S> Transport<S> {
         )))
     }
 
-    fn note_write(&self, written: &Poll<io::Result<usize>>) {
-        self.phase.stalled(written.is_pending());
+    fn record_write(&self, written: &Poll<io::Result<usize>>) {
+        self.state.set_stalled(written.is_pending());
     }
 }
 
 impl<S: AsyncRead + Unpin> Transport<S> {
-    /// Reads and drops until the client closes, or its time or its bytes are over.
+    /// Reads and drops bytes until the client closes, or the time or the bytes are exhausted.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let HeadBounds {
             linger,
@@ -122,14 +124,14 @@ impl<S: AsyncRead + Unpin> Transport<S> {
         Poll::Ready(())
     }
 
-    /// A WebSocket has sent more than its budget: what follows is dropped, so that its client gets to read why it is closed.
+    /// Drops further bytes of a WebSocket over its budget, so that the client reads the close code.
     fn poll_beyond_budget(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_linger(cx));
         Poll::Ready(Ok(()))
     }
 }
 
-/// The count of bytes that were dropped, 0 at the end.
+/// Number of dropped bytes; 0 at the end of the stream.
 fn poll_drop(stream: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<usize> {
     let mut bytes = [0; DROP_BYTES];
     let mut buffer = ReadBuf::new(&mut bytes);
@@ -143,17 +145,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Transport<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.phase.is_over_budget() {
+        if self.state.is_over_budget() {
             return self.poll_beyond_budget(cx);
         }
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(cx, buffer) {
             Poll::Ready(Ok(())) => {
                 let count = buffer.filled().len() - before;
-                if count > 0 && self.phase.received(count) {
+                if count > 0 && self.state.received(count) {
                     self.head_deadline = None;
                 }
-                if self.phase.is_over_budget() {
+                if self.state.is_over_budget() {
                     buffer.set_filled(before);
                     return self.poll_beyond_budget(cx);
                 }
@@ -172,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.note_write(&written);
+        self.record_write(&written);
         written
     }
 
@@ -182,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.note_write(&written);
+        self.record_write(&written);
         written
     }
 
@@ -197,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lingering.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-            if !self.phase.begin_close() {
+            if !self.state.begin_close() {
                 return Poll::Ready(Ok(()));
             }
         }

@@ -1,7 +1,6 @@
-//! A connection whose other side must read: a write that makes no headway for too long fails, and one that makes too little over a longer time.
-//! Either takes what is behind it along.
+//! Write timeout of a connection: a write without progress fails, and so does a reader that is too slow over a longer window.
 //!
-//! It stands below HTTP, so that every answer has this deadline, a large one as well as an endless one.
+//! It wraps the stream below HTTP, so that it covers every answer: small, large or endless.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -12,14 +11,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// The window of a throughput is measured in so many parts.
+/// Parts of the sliding window.
 const PARTS: usize = 6;
 
-/// How fast what waits for a reader must be read.
+/// Slowest accepted reader of waiting bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaceBounds {
     pub bytes_per_second: usize,
-    /// Over any so long a time in which bytes wait.
+    /// Window over which the rate is measured, while bytes wait.
     pub window: Duration,
 }
 
@@ -34,26 +33,26 @@ impl Default for PaceBounds {
 
 pub(crate) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     bounds: PaceBounds,
-    /// Runs while a write waits. There is none for those who read, which are nearly all.
+    /// Runs while a write waits. Most clients read at once and need none.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Begins when a write waits, and ends when nothing is left to write.
+    /// Runs from a waiting write until everything is written.
     throughput: Option<Box<(ReadThroughput, Pin<Box<Sleep>>)>>,
 }
 
 impl<S> WriteTimeout<S> {
-    pub(crate) fn new(stream: S, patience: Duration, bounds: PaceBounds) -> Self {
+    pub(crate) fn new(stream: S, timeout: Duration, bounds: PaceBounds) -> Self {
         Self {
             stream,
-            patience,
+            timeout,
             bounds,
             stalled: None,
             throughput: None,
         }
     }
 
-    fn judge(
+    fn check(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
@@ -68,19 +67,19 @@ impl<S> WriteTimeout<S> {
         if self.poll_too_slow(cx).is_ready() {
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "the other side reads too slowly",
+                "the client reads too slowly",
             )));
         }
-        let patience = self.patience;
+        let timeout = self.timeout;
         ready!(
             self.stalled
-                .get_or_insert_with(|| Box::pin(sleep(patience)))
+                .get_or_insert_with(|| Box::pin(sleep(timeout)))
                 .as_mut()
                 .poll(cx)
         );
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the other side does not read",
+            "the client does not read",
         )))
     }
 
@@ -103,14 +102,14 @@ impl<S> WriteTimeout<S> {
     }
 }
 
-/// Sliding window over the bytes that a reader took while others waited.
+/// Sliding window over the bytes that a client read while more waited.
 struct ReadThroughput {
     bounds: PaceBounds,
-    /// Bytes of the parts of the window that are over.
+    /// Bytes of the completed parts of the window.
     parts: [usize; PARTS],
-    /// Parts that are over since bytes wait.
-    over: usize,
-    /// Bytes of the part that runs, and when it ends.
+    /// Number of completed parts.
+    completed: usize,
+    /// Bytes and end of the current part.
     bytes: usize,
     end: Instant,
 }
@@ -120,7 +119,7 @@ impl ReadThroughput {
         Self {
             bounds,
             parts: [0; PARTS],
-            over: 0,
+            completed: 0,
             bytes: 0,
             end: now + bounds.window / PARTS as u32,
         }
@@ -130,17 +129,17 @@ impl ReadThroughput {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Whether a whole window took fewer bytes than it must.
+    /// Whether a full window has fewer bytes than the bound.
     fn is_too_slow(&mut self, now: Instant) -> bool {
         while self.end <= now {
-            self.parts[self.over % PARTS] = std::mem::take(&mut self.bytes);
-            self.over += 1;
+            self.parts[self.completed % PARTS] = std::mem::take(&mut self.bytes);
+            self.completed += 1;
             self.end += (self.bounds.window / PARTS as u32).max(Duration::from_millis(1));
             let taken = self
                 .parts
                 .iter()
                 .fold(0_usize, |sum, bytes| sum.saturating_add(*bytes));
-            if self.over >= PARTS
+            if self.completed >= PARTS
                 && (taken as f64)
                     < self.bounds.bytes_per_second as f64 * self.bounds.window.as_secs_f64()
             {
@@ -168,7 +167,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.judge(cx, written)
+        self.check(cx, written)
     }
 
     fn poll_write_vectored(
@@ -177,7 +176,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.judge(cx, written)
+        self.check(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -185,7 +184,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Whoever writes flushes once all is written: nothing waits any more.
+        // hyper flushes after the last write: no byte waits any more.
         self.throughput = None;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
@@ -207,7 +206,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn who_reads_slowly_has_time_again_after_each_write() {
+    async fn each_write_restarts_the_timeout() {
         let (ours, mut theirs) = duplex(1);
         let mut ours = WriteTimeout::new(ours, Duration::from_secs(20), PACE);
         let write = async {
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_read_is_given_up() {
+    async fn a_client_that_does_not_read_is_cut() {
         let (ours, _theirs) = duplex(1);
         let mut ours = WriteTimeout::new(ours, Duration::from_millis(10), PACE);
         assert_eq!(
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_waits_is_given_up_by_its_pace_long_before_its_deadline() {
+    async fn a_slow_reader_is_cut_long_before_the_timeout() {
         let (ours, mut theirs) = duplex(8);
         let throughput = PaceBounds {
             bytes_per_second: 1 << 40,
@@ -254,12 +253,12 @@ mod tests {
         let (written, ()) = tokio::join!(write, read);
         assert_eq!(
             written.unwrap_err().to_string(),
-            "the other side reads too slowly"
+            "the client reads too slowly"
         );
     }
 
     #[tokio::test]
-    async fn time_in_which_nothing_waits_does_not_count() {
+    async fn time_without_waiting_bytes_does_not_count() {
         let (ours, mut theirs) = duplex(8);
         let mut ours = WriteTimeout::new(ours, Duration::from_secs(10), PACE);
         let write = async {
@@ -273,8 +272,8 @@ mod tests {
         read.unwrap();
     }
 
-    /// The second in which a reader is given up who takes so many bytes in each.
-    fn given_up(bytes_in: impl Fn(u64) -> usize) -> Option<u64> {
+    /// Second in which the server cuts a reader, by the bytes that it reads in each second.
+    fn cut_at(bytes_in: impl Fn(u64) -> usize) -> Option<u64> {
         let start = Instant::now();
         let mut throughput = ReadThroughput::new(PACE, start);
         (1..300).find(|second| {
@@ -284,24 +283,24 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_too_little_over_any_window_is_given_up() {
-        assert_eq!(given_up(|_| 9), Some(30));
-        assert_eq!(given_up(|_| 10), None);
-        // What was taken long ago does not help.
+    fn a_reader_below_the_rate_over_any_window_is_cut() {
+        assert_eq!(cut_at(|_| 9), Some(30));
+        assert_eq!(cut_at(|_| 10), None);
+        // Bytes before the window do not count.
         assert_eq!(
-            given_up(|second| if second == 1 { 100_000 } else { 9 }),
+            cut_at(|second| if second == 1 { 100_000 } else { 9 }),
             Some(35)
         );
         assert_eq!(
-            given_up(|second| if second % 25 == 0 { 300 } else { 0 }),
+            cut_at(|second| if second % 25 == 0 { 300 } else { 0 }),
             None
         );
         assert_eq!(
-            given_up(|second| if second % 50 == 0 { 500 } else { 0 }),
+            cut_at(|second| if second % 50 == 0 { 500 } else { 0 }),
             Some(30)
         );
         assert_eq!(
-            given_up(|second| if second <= 100 { 10 } else { 0 }),
+            cut_at(|second| if second <= 100 { 10 } else { 0 }),
             Some(105)
         );
     }

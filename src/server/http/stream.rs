@@ -80,7 +80,7 @@ impl SubscriptionResponse {
     }
 
     pub(super) fn body(self, mut line: LogLine) -> Body {
-        line.door(self.format.door());
+        line.transport(self.format.transport());
         let stream = RunningStream {
             response: self,
             phase: StreamPhase::Starting,

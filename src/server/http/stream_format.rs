@@ -34,7 +34,7 @@ impl StreamFormat {
     }
 
     /// Name in the log and in metrics.
-    pub(super) const fn door(self) -> &'static str {
+    pub(super) const fn transport(self) -> &'static str {
         match self {
             Self::Events => "sse",
             Self::Parts => "multipart",

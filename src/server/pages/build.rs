@@ -1,6 +1,7 @@
-//! Takes GraphiQL, React and the WebSocket client from npm into `OUT_DIR`, for the binary to embed, so that the page works without internet.
-//! It writes nothing into the source tree, and never fails for want of npm or of a network: then the files are left empty, the page loads
-//! them from a pinned CDN, and a warning says so. `WIDEROOM_BUILD_PAGES=embed` makes that an error (for images and releases), `cdn` asks for it.
+//! Build script: installs GraphiQL, React and the WebSocket client from npm into `OUT_DIR`, for the binary to embed.
+//!
+//! It writes nothing into the source tree. Without npm or a network it leaves the files empty and prints a warning; the
+//! page then loads them from a pinned CDN. `WIDEROOM_BUILD_PAGES=embed` makes that an error, `cdn` skips npm.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,13 +28,13 @@ fn main() -> Result<(), String> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?).join("pages");
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
 
-    let wish = std::env::var("WIDEROOM_BUILD_PAGES").unwrap_or_default();
-    if wish == "cdn" {
+    let mode = std::env::var("WIDEROOM_BUILD_PAGES").unwrap_or_default();
+    if mode == "cdn" {
         return leave_empty(&out);
     }
     match embed(&out) {
         Ok(()) => Ok(()),
-        Err(reason) if wish == "embed" => Err(format!("GraphiQL could not be embedded: {reason}")),
+        Err(reason) if mode == "embed" => Err(format!("GraphiQL could not be embedded: {reason}")),
         Err(reason) => {
             println!(
                 "cargo:warning=GraphiQL is not in this build ({reason}): the page at / will load it from a CDN."
@@ -46,10 +47,10 @@ fn main() -> Result<(), String> {
     }
 }
 
-/// Installs by the lockfile, in a copy, and keeps only what the page loads and the licences.
+/// Installs by the lockfile in a working folder, and copies the files of the page and the licences.
 fn embed(out: &Path) -> Result<(), String> {
     let work = out.with_file_name("npm");
-    // What an interrupted run left behind.
+    // Remove the rest of an interrupted run.
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).map_err(|error| error.to_string())?;
     for name in ["package.json", "package-lock.json"] {
@@ -68,7 +69,7 @@ fn embed(out: &Path) -> Result<(), String> {
     );
     gather_licences(&modules, &modules, &mut licences)?;
     fs::write(out.join("licences.txt"), licences).map_err(|error| error.to_string())?;
-    // Fifty megabytes, of which two were wanted.
+    // The page needs two of its fifty megabytes.
     let _ = fs::remove_dir_all(&work);
     Ok(())
 }
@@ -115,7 +116,7 @@ fn npm_ci(work: &Path) -> Result<(), String> {
     }
 }
 
-/// GraphiQL's bundle holds its dependencies, and their licences ask to be passed on.
+/// Gathers the licences of the bundled dependencies, which require it.
 fn gather_licences(folder: &Path, modules: &Path, text: &mut String) -> Result<(), String> {
     let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
     let mut paths: Vec<PathBuf> = entries

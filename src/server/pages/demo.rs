@@ -1,5 +1,4 @@
-//! The page at `/demo`: a small chat, as plain files that are served as they stand. It uses the public API only, and loads nothing from any
-//! other host: no script, style or image.
+//! The page at `/demo`: a small chat in plain files. It uses the public API only, and loads no file from another host.
 
 use std::sync::Arc;
 
@@ -10,9 +9,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::{CSS, JS, Page, escape, fingerprint, forever};
+use super::{CSS, HtmlPage, JS, escape, fingerprint, forever};
 
-/// The modules name each other, so their folder has the hash, not each name.
+/// Files of the demo. The modules import each other, so their folder holds the hash, not each name.
 const FILES: [(&str, &str); 12] = [
     ("demo.css", include_str!("demo/demo.css")),
     ("main.js", include_str!("demo/main.js")),
@@ -31,12 +30,12 @@ const FILES: [(&str, &str); 12] = [
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-struct Demo {
-    page: Page,
+struct DemoPage {
+    page: HtmlPage,
     folder: String,
 }
 
-/// `GET /demo` and its files.
+/// Routes of `GET /demo` and its files.
 pub(super) fn router(people: &str) -> Router {
     let folder = format!(
         "demo-{}",
@@ -45,8 +44,8 @@ pub(super) fn router(people: &str) -> Router {
     let html = include_str!("demo/demo.html")
         .replace("<!-- folder -->", &folder)
         .replace("<!-- people -->", &escape(people));
-    let demo = Demo {
-        page: Page::new(html, HeaderValue::from_static(POLICY)),
+    let demo = DemoPage {
+        page: HtmlPage::new(html, HeaderValue::from_static(POLICY)),
         folder,
     };
     Router::new()
@@ -55,12 +54,12 @@ pub(super) fn router(people: &str) -> Router {
         .with_state(Arc::new(demo))
 }
 
-async fn page(State(demo): State<Arc<Demo>>, headers: HeaderMap) -> Response {
+async fn page(State(demo): State<Arc<DemoPage>>, headers: HeaderMap) -> Response {
     demo.page.answer(&headers)
 }
 
 async fn file(
-    State(demo): State<Arc<Demo>>,
+    State(demo): State<Arc<DemoPage>>,
     Path((folder, name)): Path<(String, String)>,
 ) -> Response {
     match FILES

@@ -1,7 +1,7 @@
-//! The page at `/`: GraphiQL with our defaults around it, and what it loads. Plain files, embedded. `demo` is the one beside it.
+//! Pages: GraphiQL with our defaults at `/`, the demo chat at `/demo`, and their files, embedded in the binary.
 //!
-//! Nothing here knows the API: the page uses it over its public server. With `demo_users` the page offers those people to sign in as, and
-//! `POST /demo/token` hands out tokens for them and for nobody else; without, that door does not exist.
+//! No code here knows the API: the pages use its public transports. With `demo_users` the pages offer these users for
+//! sign-in, and `POST /demo/token` issues tokens for them alone. Without, that route does not exist.
 
 mod demo;
 mod vendored;
@@ -33,7 +33,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 
-/// Empty where the build had no npm: then the page loads them from the CDN.
+/// Empty in a build without npm: the page then loads the files from the CDN.
 const EMBEDDED: [&[u8]; VENDORED.len()] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/pages/graphiql-3.9.0.css")),
     include_bytes!(concat!(env!("OUT_DIR"), "/pages/react-18.3.1.js")),
@@ -43,21 +43,21 @@ const EMBEDDED: [&[u8]; VENDORED.len()] = [
 ];
 const LICENCES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pages/licences.txt"));
 
-/// Makes a token for a demo user.
+/// Issues a token for a demo user.
 pub type Issue = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 pub struct PageOptions {
-    /// Whom one may sign in as. Empty: this is not a demo, and the page has a field for a token.
+    /// Users that the pages offer for sign-in. Empty outside of a demo: the page then has a field for a token.
     pub demo_users: Vec<String>,
     pub issue: Issue,
 }
 
-/// Whether this build has GraphiQL inside. If not, the page loads it from the CDN.
+/// Whether this build embeds GraphiQL. Otherwise the page loads it from the CDN.
 pub fn is_embedded() -> bool {
     EMBEDDED.iter().all(|bytes| !bytes.is_empty())
 }
 
-/// `GET /`, `GET /demo`, `GET /assets/…` and, in a demo, `POST /demo/token`.
+/// Routes `GET /`, `GET /demo`, `GET /assets/…` and, in a demo, `POST /demo/token`.
 pub fn router(options: PageOptions) -> Router {
     let PageOptions { demo_users, issue } = options;
     let people = serde_json::json!(demo_users).to_string();
@@ -70,13 +70,13 @@ pub fn router(options: PageOptions) -> Router {
     if demo_users.is_empty() {
         return router;
     }
-    let door = post(demo_token)
+    let sign_in = post(demo_token)
         .layer(DefaultBodyLimit::max(DEMO_BODY_BYTES_MAX))
-        .with_state(Arc::new(Demo {
+        .with_state(Arc::new(DemoTokens {
             users: demo_users,
             issue,
         }));
-    router.route("/demo/token", door)
+    router.route("/demo/token", sign_in)
 }
 
 struct Asset {
@@ -85,14 +85,14 @@ struct Asset {
     bytes: Bytes,
 }
 
-/// A page of HTML with its policy. Browsers ask each time whether theirs is still the one.
-struct Page {
+/// HTML page with its security policy. Browsers revalidate it on each visit (ETag).
+struct HtmlPage {
     html: Bytes,
     tag: HeaderValue,
     policy: HeaderValue,
 }
 
-impl Page {
+impl HtmlPage {
     fn new(html: String, policy: HeaderValue) -> Self {
         let tag = HeaderValue::try_from(format!("\"{}\"", fingerprint(html.as_bytes())))
             .expect("base64 is visible ASCII");
@@ -120,7 +120,7 @@ impl Page {
 }
 
 struct Pages {
-    page: Page,
+    page: HtmlPage,
     assets: Vec<Asset>,
 }
 
@@ -192,7 +192,7 @@ impl Pages {
             .replace("<!-- scripts -->", scripts.trim_start())
             .replace("<!-- people -->", &escape(people));
         Self {
-            page: Page::new(html, policy()),
+            page: HtmlPage::new(html, policy()),
             assets,
         }
     }
@@ -208,7 +208,7 @@ impl Vendored {
     }
 }
 
-/// The attributes that load one file: from here, or from the CDN and then only these very bytes.
+/// Attributes that load one file: from this server, or from the CDN with subresource integrity.
 fn source(file: &Vendored, embedded: &[u8]) -> String {
     if embedded.is_empty() {
         let url = format!("{}{}", file.cdn_folder(), file.path);
@@ -221,8 +221,8 @@ fn source(file: &Vendored, embedded: &[u8]) -> String {
     }
 }
 
-/// Only what lies here (and, in a build without npm, the pinned folders of the CDN). GraphiQL sets styles on its elements and brings its
-/// fonts as data.
+/// Content security policy: files of this server and, in a build without npm, the pinned folders of the CDN. GraphiQL
+/// needs inline styles and fonts as data.
 fn policy() -> HeaderValue {
     let missing = || {
         VENDORED
@@ -257,7 +257,7 @@ async fn asset(State(pages): State<Arc<Pages>>, Path(name): Path<String>) -> Res
     }
 }
 
-/// The name holds the version or the hash, so a browser may keep it for good.
+/// Response that browsers cache for good, because its name holds a version or a hash.
 fn forever(content_type: &'static str, bytes: Bytes) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(content_type)),
@@ -270,7 +270,7 @@ fn forever(content_type: &'static str, bytes: Bytes) -> Response {
     (headers, bytes).into_response()
 }
 
-struct Demo {
+struct DemoTokens {
     users: Vec<String>,
     issue: Issue,
 }
@@ -281,8 +281,12 @@ struct SignIn {
     username: String,
 }
 
-/// JSON only: a page of another origin cannot send that without being asked about first, and nothing here answers such a question.
-async fn demo_token(State(demo): State<Arc<Demo>>, headers: HeaderMap, body: Bytes) -> Response {
+/// Issues a token. It accepts JSON only: another origin's page would need a CORS preflight, which this route does not answer.
+async fn demo_token(
+    State(demo): State<Arc<DemoTokens>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     if !names_this_machine(&headers) {
         return StatusCode::MISDIRECTED_REQUEST.into_response();
     }
@@ -310,8 +314,8 @@ async fn demo_token(State(demo): State<Arc<Demo>>, headers: HeaderMap, body: Byt
     (headers, serde_json::json!({ "token": token }).to_string()).into_response()
 }
 
-/// Another site may let its own name point to this machine (DNS rebinding). To a browser it is then of one origin with us, and only the
-/// name that is asked for tells it apart.
+/// Whether `Host` is loopback. By DNS rebinding another site can point its name to this machine; the browser then treats
+/// it as our origin, and only `Host` differs.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let authority = headers
         .get(HOST)
@@ -346,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_embedded_is_what_the_cdn_would_have_to_send() {
+    fn embedded_files_equal_those_of_the_cdn() {
         for (file, bytes) in VENDORED
             .iter()
             .zip(EMBEDDED)

@@ -1,10 +1,10 @@
-//! The files of others that the GraphiQL page loads, pinned. `build.rs` takes them from npm by this table, and the page names them by it
-//! where it has to load them from the CDN. A test holds that both are the same bytes.
+//! Pinned third-party files of the GraphiQL page. `build.rs` installs them from npm; a build without npm loads them from
+//! the CDN. A test checks that both have the same bytes.
 
 pub(crate) struct Vendored {
-    /// As the page asks for it. The version in the name is what lets a browser keep it for good.
+    /// Name in the page. It holds the version, so that browsers cache the file for good.
     pub(crate) name: &'static str,
-    /// Where it lies below `node_modules`: package, then path.
+    /// Package and path below `node_modules`.
     pub(crate) package: &'static str,
     pub(crate) path: &'static str,
     pub(crate) version: &'static str,
@@ -12,7 +12,7 @@ pub(crate) struct Vendored {
     pub(crate) integrity: &'static str,
 }
 
-/// In the order in which the page loads them.
+/// Files in the order in which the page loads them.
 pub(crate) const VENDORED: [Vendored; 5] = [
     Vendored {
         name: "graphiql-3.9.0.css",

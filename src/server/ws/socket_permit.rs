@@ -25,7 +25,7 @@ impl SocketPermit {
 
     /// Protects a socket with a viewer from eviction. Fails if the eviction came first.
     pub(super) fn admit(&self) -> Result<(), Close> {
-        self.permit.busy().map_err(|Evicted| Close::evicted())
+        self.permit.set_busy().map_err(|Evicted| Close::evicted())
     }
 
     /// Ready when a socket without a viewer must close, with the reason.
