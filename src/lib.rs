@@ -17,8 +17,9 @@
 //! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and signals between servers over NATS.
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
 //! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
-//! - [`server`]: the doors. GraphQL over HTTP (subscriptions as Server-Sent Events or in parts), graphql-transport-ws, the pages; and
-//!   [`server::admin`], the operators' own: metrics, health, backups.
+//! - [`server`]: the transports. GraphQL over HTTP (subscriptions as Server-Sent Events or multipart) and over WebSocket
+//!   (graphql-transport-ws), the pages, and [`server::admin`] (metrics, health, backups). Admission control and the
+//!   bytes below HTTP have folders of their own.
 //! - [`cli`]: the commands; [`transfer`] is the format that import and export read and write; [`load`] is the load generator of `wideroom bench`.
 //! - Beside them [`auth`] (tokens), [`clock`] (time and ids), [`rate`] (rate limits), [`metrics`], [`config`] and [`telemetry`] (logs).
 //!
@@ -35,15 +36,16 @@
 //! - Invariant: what the viewer may not see answers like what does not exist, and only `chat::access` decides it.
 //! - Invariant: no word of a store's or a library's error reaches a client: `graphql::error` chooses a code and a sentence.
 //! - Invariant: every queue, page, body, document and socket has a bound, and every wait a deadline.
-//! - Invariant: an answer is charged to a byte budget while its text is made, and to its user's account until its last byte was written.
+//! - Invariant: an answer is charged to a byte budget while its text is made, and to its user's quota until its last byte is written.
 //!
 //! # A mutation, from the socket to the disk
 //!
 //! `sendMessage` over HTTP:
 //!
-//! 1. `server::http` finds the viewer by the bearer token, and `server::gate` takes one token from the viewer's bucket, whatever becomes of the
-//!    request. The body is read within its bound and the document prepared: `graphql::execution` takes it from its cache or parses and guards
-//!    it. The gate takes the rest of the price: by the size of the payload, and by the root fields.
+//! 1. `server::http` identifies the viewer by the bearer token, and `server::admission` takes one token from the viewer's
+//!    bucket, whatever the outcome. The server reads the body within its bound and prepares the document:
+//!    `graphql::execution` finds it in its cache or parses and guards it. The admission then takes the rest of the price:
+//!    by the size of the payload, and by the root fields.
 //! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
 //! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::write::conversation_queue`).
 //! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::in_flight_ids`) and calls
@@ -52,15 +54,16 @@
 //!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
 //! 6. Back in the queue's task: the events go to the bus, then the answers to the senders.
 //! 7. `graphql::types` writes pages as JSON and charges them to the budget of the answer (`graphql::execution`), which ends an execution that
-//!    goes over it. `server::pieces` cuts the text into pieces of 64 KiB; each holds the budget, and with it the place in the user's account
-//!    (`server::account`), until the connection has written it. `server::stall` cuts a reader that is too slow.
+//!    goes over it. `server::chunks` cuts the text into chunks of 64 KiB. Each chunk holds the budget, and with it the permit
+//!    in the user's quota (`server::admission`), until the connection has written it. The write timeout of
+//!    `server::connection` cuts a reader that is too slow.
 //!
 //! # An event, from the bus to the socket
 //!
 //! `messageAdded` over a WebSocket, with a cursor:
 //!
-//! 1. `server::ws` has the `subscribe` message prepared and executed as a stream; `graphql::subscription` opens
-//!    [`chat::Chat::message_updates`], which checks that the viewer takes part.
+//! 1. `server::ws` prepares the document of the `subscribe` message and executes it as a stream; `graphql::subscription`
+//!    opens [`chat::Chat::message_updates`], which checks that the viewer takes part.
 //! 2. That listens to the conversation's topic first, then reads the store after the cursor, and only then takes what it heard meanwhile;
 //!    what was given already is dropped by its identity.
 //!    Streams that resume at the same time share their reads (`chat::single_flight`, single-flight).
@@ -70,8 +73,9 @@
 //!    slowly, and reads the store for what the bus could not hold.
 //!    An event over the byte bound is answered by an error with its cursor, and the stream goes on behind it: so a client neither meets the same
 //!    event for ever nor misses one without a word.
-//! 4. The socket's task writes it into a bounded queue. A reader that is too slow for the bus reads the store again from its last
-//!    message; one that reads nothing for a while is closed with 4290 and comes back with its cursor.
+//! 4. The task of the socket pushes it into a bounded send queue. A subscriber that is too slow for the bus reads the store
+//!    from its last message. The server closes a socket that reads nothing for a while with 4290; the client resumes with
+//!    its cursor.
 //!
 //! # Working on it
 //!

@@ -247,7 +247,6 @@ const COMMENTS_TO_REWRITE: &[&str] = &[
     "src/model/content.rs",
     "src/model/id.rs",
     "src/model/metadata.rs",
-    "src/server",
     "src/transfer",
 ];
 

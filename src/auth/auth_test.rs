@@ -1,4 +1,4 @@
-//! Tokens of the data folder's key: what one names, and every way in which it may be none.
+//! Tokens of the data folder's key: valid ones and every kind of refusal.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,7 +1,7 @@
 //! Cache of verified tokens: a signature is checked once, not with every request that presents it.
 //!
-//! Only what cannot change is remembered: when a token begins and ends is looked at each time, by who asks. With other keys all of it is
-//! forgotten. No token is kept here, but what SHA-256 makes of it.
+//! It holds only facts that cannot change: callers check the times of a token on each use. New keys clear the cache. An
+//! entry holds the SHA-256 of its token, never the token.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! File modes that let other users of the machine at a key or at the data folder.
+//! File modes that expose a key or the data folder to other users of the machine.
 //!
-//! The server warns and goes on: some volumes cannot hold another mode, and a server that does not start protects nobody.
+//! The server warns and continues: some volumes support no other mode.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,15 +10,15 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     DataFolder,
-    /// A key that signs tokens.
+    /// Key that signs tokens.
     Secret,
-    /// Keys that everybody may read, and nobody else may replace.
+    /// Public keys: every user may read them, but only the owner may replace them.
     PublicKeys,
 }
 
-/// Logs one line where other users have rights that they should not have. Blocks.
+/// Logs a warning if other users have too many rights. Blocks.
 pub fn warn(path: &Path, content: Content) {
-    // A path that is not there is reported by the code that needs it.
+    // The code that needs the path reports a missing one.
     let Ok(metadata) = fs::metadata(path) else {
         return;
     };
@@ -32,7 +32,7 @@ pub fn warn(path: &Path, content: Content) {
             tracing::warn!(%path, %mode, "other users of this machine can open the data folder: run `chmod 700` on it");
         }
         Content::Secret => {
-            tracing::warn!(%path, %mode, "other users of this machine can read a key that signs tokens, and be anyone: run `chmod 600` on it");
+            tracing::warn!(%path, %mode, "other users of this machine can read a key that signs tokens, and act as any user: run `chmod 600` on it");
         }
         Content::PublicKeys => {
             tracing::warn!(%path, %mode, "other users of this machine can replace the keys of tokens: run `chmod 644` on the file");
@@ -40,7 +40,7 @@ pub fn warn(path: &Path, content: Content) {
     }
 }
 
-/// The bits of a mode that give other users too much.
+/// Bits of a mode that grant other users too much.
 fn excess(content: Content) -> u32 {
     match content {
         Content::DataFolder => 0o077,

@@ -1,6 +1,6 @@
-//! The signing key of a data folder: 32 random bytes as base64url text, in a file that only its owner may read.
+//! Signing key of a data folder: 32 random bytes as base64url text, in a file that only its owner may read.
 //!
-//! It is made whole or not at all, and never replaced: whoever comes second reads the first one's key.
+//! The file is created atomically and never replaced: of two concurrent processes the second reads the key of the first.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// In the data folder.
+/// Name of the key file in the data folder.
 pub const FILE_NAME: &str = "token.key";
 const KEY_BYTES: usize = 32;
-/// More than this in the file is no key of ours.
+/// Longest key file; a longer file holds something else.
 const FILE_BYTES_MAX: usize = 1024;
 
-/// Why there is no signing key. It names the file, never what is in it.
+/// Reason for a missing signing key. It names the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("the key {path} cannot be {done}: {source}")]
@@ -27,7 +27,7 @@ pub enum KeyError {
     },
     #[error("{0} holds no signing key: at least {KEY_BYTES} bytes as base64url text are expected")]
     NotAKey(PathBuf),
-    #[error("the system gives no random bytes for a signing key: {0}")]
+    #[error("the system provides no random bytes for a signing key: {0}")]
     Random(getrandom::Error),
     #[error("{path} cannot be used for tokens: {reason}")]
     Unusable { path: PathBuf, reason: &'static str },
@@ -35,7 +35,7 @@ pub enum KeyError {
     Thread(io::Error),
 }
 
-/// The key of this folder, made where there is none.
+/// Reads the key of a folder, or creates it if it is missing.
 pub(super) fn open(data_dir: &Path) -> Result<Vec<u8>, KeyError> {
     let path = data_dir.join(FILE_NAME);
     match read(&path) {
@@ -87,7 +87,7 @@ fn make(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
     })
 }
 
-/// Written aside and then linked: a link fails where the name is taken, while a rename would replace another's key.
+/// Writes a temporary file and links it: a link fails if the name exists, while a rename would replace another process's key.
 fn write_once(data_dir: &Path, path: &Path, text: &str) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)

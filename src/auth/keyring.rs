@@ -1,8 +1,8 @@
-//! The keys that tokens are checked by, and the files they come from: a file that changes is read again, while tokens are being checked.
+//! Keyring: the keys that verify tokens, and their files, which are reloaded after a change.
 //!
-//! A thread of its own looks at the files, so that no task ever waits for a disk: every few seconds, and when a token names a key that
-//! nobody knows, but not more often than once a second. While a file is broken or gone the keys from before stay in use: a rotation that goes
-//! wrong must not take a server down. The log names the fault once for each change of the file, and `/readyz` as long as it lasts.
+//! A thread of its own polls the files every few seconds, so that no task waits for a disk. An unknown key in a token
+//! triggers a poll too, at most once a second. While a file is broken or missing the previous keys stay in use: a failed
+//! rotation must not take a server down. The log names the fault once for each change of the file, `/readyz` while it lasts.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -20,11 +20,11 @@ use super::KeyError;
 use super::exposure::{self, Content};
 use super::keys::{Key, parse_keys, parse_secret};
 
-/// How often the files are looked at.
+/// Interval of the polls.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The least time between two looks, however many ask for one.
+/// Shortest interval between two polls.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// More than this is no file of keys.
+/// Longest key file.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub(super) enum FileKind {
 
 pub(super) struct Keyring {
     keys: RwLock<Arc<[Key]>>,
-    /// Why a file is not what is in use.
+    /// Fault of a file whose previous keys are in use.
     fault: RwLock<Option<String>>,
-    /// Asks for a look at the files. Where there are none, nobody listens.
+    /// Requests a poll of the files. Without files no thread receives it.
     ask: SyncSender<()>,
 }
 
 impl Keyring {
-    /// Keys that never change.
+    /// Keyring of fixed keys.
     pub(super) fn fixed(key: Key) -> Arc<Self> {
         let (ask, _) = sync_channel(1);
         Arc::new(Self {
@@ -52,7 +52,7 @@ impl Keyring {
         })
     }
 
-    /// The keys of these files, which must be in order now. Blocks.
+    /// Keyring of files, which must be valid now. Blocks.
     pub(super) fn open(files: Vec<(FileKind, PathBuf)>) -> Result<Arc<Self>, KeyError> {
         let mut watched = Vec::new();
         for (kind, path) in files {
@@ -88,9 +88,9 @@ impl Keyring {
         self.fault.read().clone()
     }
 
-    /// A token came that no key fits: the files may have another one by now.
+    /// Requests a poll because no key fits a token: the files may hold a new one.
     pub(super) fn look(&self) {
-        // Full: there will be a look anyway.
+        // A full channel means that a poll is pending.
         let _ = self.ask.try_send(());
     }
 }
@@ -105,7 +105,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// `None` where there is no such file.
+    /// `None` if the file is missing.
     fn of(path: &Path) -> Option<Self> {
         let data = fs::metadata(path).ok()?;
         let (modified, changed) = (
@@ -124,19 +124,19 @@ impl Stamp {
 struct Watched {
     kind: FileKind,
     path: PathBuf,
-    /// Taken before the file was read, so that what changes meanwhile is seen at the next look.
+    /// Fingerprint from before the read, so that the next poll finds a change during the read.
     stamp: Option<Stamp>,
     keys: Vec<Key>,
-    /// Why the keys are not those of the file.
+    /// Fault of the file, while the previous keys are in use.
     fault: Option<String>,
 }
 
 impl Watched {
-    /// Whether there are other keys now.
+    /// Reloads a changed file. Returns whether the keys changed.
     fn look(&mut self) -> bool {
         let stamp = Stamp::of(&self.path);
         let is_same = stamp == self.stamp;
-        // A file that could not be read, as where too many are open, may be readable by now.
+        // Retry a file that could not be read: the process may have had too many open files.
         if is_same && self.fault.is_none() {
             return false;
         }
@@ -151,7 +151,7 @@ impl Watched {
             Err(error) => {
                 let fault = error.to_string();
                 if !is_same || self.fault.as_ref() != Some(&fault) {
-                    tracing::error!(%error, "the server cannot read the changed token keys and keeps the old ones; fix the key file");
+                    tracing::error!(%error, "the server cannot read the changed token keys and uses the previous ones; fix the key file");
                 }
                 self.fault = Some(fault);
                 false
@@ -160,7 +160,7 @@ impl Watched {
     }
 }
 
-/// Until the keyring is gone.
+/// Polls the files until the keyring is dropped.
 fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
     loop {
         match asked.recv_timeout(LOOK_EVERY) {
@@ -195,7 +195,7 @@ fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
         FileKind::Secret => parse_secret(path, &bytes)?,
         FileKind::Keys => parse_keys(path, &bytes)?,
     };
-    // A JWKS may hold secrets too.
+    // A JWKS can hold secrets too.
     let has_secret = keys.iter().any(|key| key.algorithm == Algorithm::HS256);
     exposure::warn(
         path,

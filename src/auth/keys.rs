@@ -1,7 +1,7 @@
-//! Keys of somebody else, by which tokens are checked: a secret, public keys as PEM, or a JWKS.
+//! Keys of an external issuer that verify tokens: a secret, public keys as PEM, or a JWKS.
 //!
-//! Each key has the one algorithm that goes with its kind, whatever a token says: a public key is never taken for a secret, nor a key of
-//! one kind for a key of another.
+//! Each key has the one algorithm of its kind, whatever a token claims. A public key is therefore never used as a secret
+//! (algorithm confusion).
 
 use std::path::Path;
 
@@ -14,21 +14,21 @@ use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 
 use super::KeyError;
 
-/// A token without a key's name is tried with each, so there are not many.
+/// Most keys: a token without `kid` is tried with each.
 const KEYS_MAX: usize = 32;
-/// As long as what HS256 makes of it (RFC 7518, 3.2).
+/// Shortest secret: the size of the HS256 output (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
-/// A key of 2,048 bits and its exponent, as a public key of PKCS #1, have 270 bytes; one of 1,024 bits has 140.
+/// Shortest RSA key. A PKCS #1 public key of 2,048 bits has 270 bytes, one of 1,024 bits 140.
 const RSA_DER_BYTES_MIN: usize = 260;
 const RSA_MODULUS_BYTES_MIN: usize = 256;
 
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----";
 
-/// A key, and what it may be used for.
+/// Key with its algorithm and name.
 #[derive(Clone)]
 pub(super) struct Key {
-    /// Its name in a JWKS.
+    /// `kid` in a JWKS.
     pub(super) id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) checking: DecodingKey,
@@ -43,7 +43,7 @@ impl Key {
         }
     }
 
-    /// The key of this kind, if it is one.
+    /// Key of this algorithm, or `None` if the bytes are no such key.
     fn tried(
         id: Option<String>,
         algorithm: Algorithm,
@@ -61,7 +61,7 @@ impl Key {
         })
     }
 
-    /// Whether a token that names this algorithm and key may be signed by it.
+    /// Whether the key fits a token with this algorithm and `kid`.
     pub(super) fn is_meant_by(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
         let is_named = match (self.id.as_deref(), id) {
             (Some(own), Some(named)) => own == named,
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// Whether the bytes are a key of this algorithm. The library parses them with each signature only, and calls a broken key a wrong signature.
+/// Whether the bytes are a key of this algorithm. The library would report a broken key as an invalid signature.
 fn is_readable(algorithm: Algorithm, key: &DecodingKey) -> bool {
     match (algorithm, key.kind()) {
         (Algorithm::HS256, DecodingKeyKind::SecretOrDer(_)) => true,
@@ -98,7 +98,7 @@ pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyErr
     Ok(vec![Key::secret(secret(path, bytes)?)])
 }
 
-/// The bytes of one secret. A line break at their end is the editor's.
+/// Bytes of one secret, without the line break that editors append.
 pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyError> {
     let secret = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
@@ -106,7 +106,8 @@ pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyEr
         path: path.to_owned(),
         reason,
     };
-    // A public key is known to everybody: taken for a secret it would let everybody in. One in DER may end with a byte like a line break.
+    // A public key is public: as a secret it would let every client sign tokens. A key in DER can end with a byte like a
+    // line break.
     let text = secret.trim_ascii_start();
     let is_key = text.starts_with(PEM_BEGIN.as_bytes())
         || text.starts_with(b"{")
@@ -122,7 +123,7 @@ pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyEr
     Ok(secret)
 }
 
-/// One whole sequence of ASN.1, as every key in DER is.
+/// Whether the bytes are one complete ASN.1 sequence, as every key in DER is.
 fn is_der(bytes: &[u8]) -> bool {
     match bytes {
         [0x30, length @ 0..=0x7f, rest @ ..] => rest.len() == usize::from(*length),
@@ -179,7 +180,7 @@ fn pem_key(block: &str) -> Result<Key, &'static str> {
         return Err("only `PUBLIC KEY` blocks are read");
     }
     let block = block.as_bytes();
-    // Each of these refuses what is of another kind.
+    // Each of these refuses keys of other kinds.
     if let Ok(key) = DecodingKey::from_rsa_pem(block) {
         let is_long = key
             .try_get_as_bytes()
@@ -210,7 +211,7 @@ struct Jwks {
     keys: Vec<serde_json::Value>,
 }
 
-/// Keys for something else are passed over, as their readers are told to (RFC 7517, 5). One at least must be of use.
+/// Parses a JWKS. It ignores keys for other purposes (RFC 7517, 5), and needs at least one usable key.
 fn jwks(text: &str) -> Result<Vec<Key>, &'static str> {
     let set: Jwks = serde_json::from_str(text)
         .map_err(|_| "it is no JWKS: a JSON object with `keys` is expected")?;
@@ -246,7 +247,7 @@ fn jwk(value: serde_json::Value) -> Option<Key> {
             .try_get_as_bytes()
             .is_ok_and(|secret| secret.len() >= SECRET_BYTES_MIN)
             .then_some(Algorithm::HS256),
-        // Unknown or future kinds of keys are refused.
+        // Refuse unknown and future kinds of keys.
         AlgorithmParameters::Other(_) | _ => None,
     }?;
     let is_of_its_kind = common

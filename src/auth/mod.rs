@@ -1,9 +1,9 @@
 //! Authentication: signed tokens that the server verifies and `wideroom token` issues.
 //!
-//! They are checked by the key of the data folder, or instead by the keys in the operator's own files (see `keyring`).
+//! The key of the data folder verifies them, or the keys in the operator's own files instead (see `keyring`).
 //!
-//! A token that is not wholly in order names nobody. What is wrong with it is said in one public sentence and no more, and neither a token
-//! nor a key is ever shown, logged or part of an error.
+//! An invalid token identifies no user. Its error is one public sentence. The server never shows or logs a token or a key,
+//! and no error contains one.
 
 mod checked;
 pub mod exposure;
@@ -26,13 +26,13 @@ use self::keys::Key;
 use crate::clock::{Clock, SystemClock};
 use crate::model::{Timestamp, UserId};
 
-/// The longest token that is looked at.
+/// Longest token that the server parses.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// Default tolerance for the clock difference between issuer and server.
 pub const LEEWAY: Duration = Duration::from_secs(5);
 /// Audience of backup tokens. They are valid for backups only, and no other token is.
 pub const BACKUP_AUDIENCE: &str = "wideroom-backup";
-/// The audience of the tokens that the pages of `--demo` hand out. Only a server with `--demo` accepts it.
+/// Audience of the tokens that the pages of `--demo` issue. Only a server with `--demo` accepts it.
 pub const DEMO_AUDIENCE: &str = "wideroom-demo";
 /// Allowed signature algorithms. `none` is not among them, and each key is bound to one of them.
 const ALGORITHMS: [Algorithm; 4] = [
@@ -42,19 +42,19 @@ const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::EdDSA,
 ];
 
-/// Whose tokens are good, and for what.
+/// Rules for accepted tokens: keys, audience, issuer and life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRules {
-    /// A file with a secret for HS256. With this or `keys`, the key of the data folder opens nothing.
+    /// File of a secret for HS256. With this or `keys`, the server ignores the key of the data folder.
     pub secret: Option<PathBuf>,
-    /// A file with public keys, as PEM or as a JWKS.
+    /// File of public keys, as PEM or a JWKS.
     pub keys: Option<PathBuf>,
     /// Required audience. Without it, tokens must not have one.
     pub audience: Option<String>,
     /// Required issuer.
     pub issuer: Option<String>,
     pub leeway: Duration,
-    /// The longest life of a token, from `iat` to `exp`. `None`: any.
+    /// Longest life of a token, from `iat` to `exp`. `None` accepts any.
     pub life_max: Option<Duration>,
 }
 
@@ -72,19 +72,19 @@ impl Default for TokenRules {
 }
 
 impl TokenRules {
-    /// Whether the key of the data folder is good for nothing but `wideroom token` elsewhere.
+    /// Whether other keys replace the key of the data folder.
     pub fn has_keys_of_its_own(&self) -> bool {
         self.secret.is_some() || self.keys.is_some()
     }
 }
 
-/// Reads tokens, and issues them under the key of the data folder.
+/// Verifies tokens, and issues them with the key of the data folder.
 pub struct Auth {
     clock: Arc<dyn Clock>,
     signing: EncodingKey,
     trusted: Arc<Keyring>,
     rules: TokenRules,
-    /// One for each algorithm, in their order.
+    /// Validation of each algorithm, in the order of the algorithms.
     validations: [Validation; 4],
     checked: Checked,
 }
@@ -93,11 +93,11 @@ pub struct Auth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub user: UserId,
-    /// Every token of this version ends. `None` is for issuers whose tokens do not.
+    /// Expiry; every token of this version has one.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Why a token names nobody. Each is a sentence that anybody may read.
+/// Reason for a refused token: a public sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("the token is longer than {TOKEN_BYTES_MAX} bytes")]
@@ -132,7 +132,7 @@ struct Claims {
     /// Seconds since 1970, also with a fraction (RFC 7519, 2).
     exp: Option<f64>,
     nbf: Option<f64>,
-    /// Read for the life of the token only: an `iat` that is no number counts as none.
+    /// Used for the life of the token only: an `iat` that is no number counts as missing.
     #[serde(default, deserialize_with = "number")]
     iat: Option<f64>,
 }
@@ -153,13 +153,12 @@ struct Issued<'a> {
 }
 
 impl Auth {
-    /// Under the key of a data folder, which is made where there is none, as is the folder. Two processes that do this at once end with
-    /// the same key.
+    /// Opens the key of a data folder, and creates a missing folder and key. Two concurrent processes get the same key.
     pub fn open(data_dir: &Path) -> Result<Self, KeyError> {
         Ok(Self::with_secret(&key::open(data_dir)?))
     }
 
-    /// Under the secret in this file, as whoever issues tokens has it. Blocks.
+    /// Opens the secret of an external issuer. Blocks.
     pub fn open_secret(path: &Path) -> Result<Self, KeyError> {
         Ok(Self::with_secret(keys::secret(
             path,
@@ -179,7 +178,7 @@ impl Auth {
         }
     }
 
-    /// The same, by these rules: tokens are checked by the keys of their files, where they name any. Blocks.
+    /// Applies rules: the keys of their files, if there are any, verify tokens. Blocks.
     pub fn with_rules(self, rules: TokenRules) -> Result<Self, KeyError> {
         let secret = rules.secret.clone().map(|path| (FileKind::Secret, path));
         let keys = rules.keys.clone().map(|path| (FileKind::Keys, path));
@@ -199,7 +198,7 @@ impl Auth {
         })
     }
 
-    /// The same for a server with `--demo`: tokens of its pages are accepted beside the others.
+    /// Accepts the tokens of the pages too, for a server with `--demo`.
     #[must_use]
     pub fn with_demo(mut self) -> Self {
         for validation in &mut self.validations {
@@ -212,7 +211,7 @@ impl Auth {
         self
     }
 
-    /// The same, by another clock.
+    /// Replaces the clock.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
@@ -223,7 +222,7 @@ impl Auth {
         self.verify_after(token, || Ok(()))
     }
 
-    /// The same, with `admit` called before a signature is verified. It is not called for a token whose signature was found good before.
+    /// Verifies a token, and calls `admit` before it verifies a signature. A cached signature needs no call.
     pub fn verify_after<E: From<Error>>(
         &self,
         token: &str,
@@ -241,7 +240,7 @@ impl Auth {
         self.identity(claims).map_err(E::from)
     }
 
-    /// The user whom claims name, now. Their signature is good.
+    /// Identity of claims with a valid signature, at the current time.
     fn identity(&self, claims: Claims) -> Result<Identity, Error> {
         let now = self.clock.now();
         let leeway = micros(self.rules.leeway.as_secs_f64());
@@ -272,7 +271,7 @@ impl Auth {
     /// Claims of a token with a valid signature, audience and issuer.
     fn check(&self, keys: &[Key], token: &str) -> Result<Claims, Error> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| Error::Invalid)?;
-        // A verifier must understand all critical extensions (RFC 7515, 4.1.11), and this one supports none.
+        // A verifier must understand all critical extensions (RFC 7515, 4.1.11); this one supports none.
         if header.crit.is_some() {
             return Err(Error::Invalid);
         }
@@ -298,17 +297,17 @@ impl Auth {
         Err(Error::Signature)
     }
 
-    /// Why the keys in use are older than their files: a sentence for operators. `None` while the files are in order.
+    /// Fault of a key file whose previous keys are in use: a sentence for operators. `None` while the files are valid.
     pub fn key_fault(&self) -> Option<String> {
         self.trusted.fault()
     }
 
-    /// A token that names this user from now on, until `ttl` is over.
+    /// Issues a token for a user that expires after `ttl`.
     pub fn issue(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
         self.sign(user, ttl, now, self.rules.audience.as_deref())
     }
 
-    /// A token that only a server with `--demo` accepts.
+    /// Issues a token that only a server with `--demo` accepts.
     pub fn issue_demo(&self, user: &UserId, ttl: Duration, now: Timestamp) -> String {
         self.sign(
             user,
@@ -342,14 +341,15 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// One algorithm and no other: neither `none` nor a public key that is passed off as a secret gets any further. Times are checked here, by
-/// our clock.
+/// Validation for exactly one algorithm, which refuses `none` and a public key as a secret. The callers check the times by
+/// our own clock.
 fn validation(algorithm: Algorithm, rules: &TokenRules) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.validate_exp = false;
     validation.validate_nbf = false;
     validation.required_spec_claims.clear();
-    // A claim that is wanted must be there. The library refuses an audience where none is wanted: that token is for somebody else.
+    // A configured claim is required. Without a configured audience the library refuses tokens with one: they are for
+    // another service.
     if let Some(audience) = &rules.audience {
         validation.set_audience(&[audience]);
         validation.required_spec_claims.insert("aud".to_owned());
@@ -361,8 +361,8 @@ fn validation(algorithm: Algorithm, rules: &TokenRules) -> Validation {
     validation
 }
 
-/// Whether a token lives longer than `max`. Its life begins at `iat`. Without one, or with one ahead of our clock, it begins now: an issuer
-/// cannot make a token longer by a date in the future.
+/// Whether the life of a token exceeds `max`. The life begins at `iat`, but now if `iat` is missing or in the future: a
+/// future date cannot extend a token.
 fn outlives(
     expires_at: Timestamp,
     issued_at: Option<f64>,
@@ -395,7 +395,7 @@ fn reason(error: &jsonwebtoken::errors::Error) -> Error {
     }
 }
 
-/// Whole microseconds; a float's conversion ends at the ends of an integer.
+/// Converts seconds to whole microseconds. The conversion of a float saturates.
 fn micros(seconds: f64) -> i64 {
     (seconds * 1e6) as i64
 }

@@ -269,9 +269,14 @@ impl Chat {
     /// Tells what it counts of itself, and what its bus does.
     pub fn register(&self, metrics: &Metrics) {
         self.0.bus.register(metrics);
-        [&self.0.sends, &self.0.strangers, &self.0.typing]
-            .iter()
-            .for_each(|buckets| buckets.register(metrics));
+        [
+            &self.0.sends,
+            &self.0.strangers,
+            &self.0.typing,
+            &self.0.looks,
+        ]
+        .iter()
+        .for_each(|buckets| buckets.register(metrics));
         let of = |read: fn(&Inner) -> f64| {
             let chat = self.clone();
             move || read(&chat.0)

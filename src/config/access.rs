@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::{PageChoice, Scope, Setting, value};
 use crate::auth::{BACKUP_AUDIENCE, DEMO_AUDIENCE};
 
-/// All of these, in the order in which the help shows them.
+/// Settings of access, in the order of the help.
 pub const ACCESS: &[Setting] = &[
     Setting {
         name: "token-keys-file",
         environment: "WIDEROOM_TOKEN_KEYS_FILE",
         scope: Scope::Serve,
         value_name: Some("FILE"),
-        help: "Public keys by which tokens are checked, as PEM or JWKS, instead of the key in the data folder: RS256, ES256, EdDSA. Read again when it changes",
+        help: "File of public keys that verify tokens, as PEM or JWKS, instead of the key in the data folder: RS256, ES256, EdDSA. The server reads it again when it changes",
         beyond: None,
         get: |config| show_path(config.tokens.keys.as_deref()),
         set: |config, text| value::set_option(&mut config.tokens.keys, text),
@@ -22,7 +22,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_TOKEN_SECRET_FILE",
         scope: Scope::Serve,
         value_name: Some("FILE"),
-        help: "A file with a secret of at least 32 bytes by which tokens are checked (HS256), instead of the key in the data folder. Read again when it changes",
+        help: "File of a secret of at least 32 bytes that verifies tokens (HS256), instead of the key in the data folder. The server reads it again when it changes",
         beyond: None,
         get: |config| show_path(config.tokens.secret.as_deref()),
         set: |config, text| value::set_option(&mut config.tokens.secret, text),
@@ -32,7 +32,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_TOKEN_AUDIENCE",
         scope: Scope::Data,
         value_name: Some("NAME"),
-        help: "Whom tokens must be for (`aud`); without it, tokens that are for somebody are refused",
+        help: "Required audience of tokens (`aud`); without it the server refuses tokens with an audience",
         beyond: None,
         get: |config| {
             config
@@ -42,10 +42,11 @@ pub const ACCESS: &[Setting] = &[
                 .unwrap_or_else(|| "none".to_owned())
         },
         set: |config, text| {
-            // A token of a user with one of these would open a backup, or pass for one of a demo.
+            // A user's token with one of these would open a backup, or pass for a token of a demo.
             if [BACKUP_AUDIENCE, DEMO_AUDIENCE].contains(&text) {
                 return Err(
-                    "must be another name: the server gives its own tokens this one".to_owned(),
+                    "must be another name: the server reserves this one for its own tokens"
+                        .to_owned(),
                 );
             }
             value::set_option(&mut config.tokens.audience, text)
@@ -56,7 +57,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_TOKEN_ISSUER",
         scope: Scope::Data,
         value_name: Some("NAME"),
-        help: "Who must have made a token (`iss`)",
+        help: "Required issuer of tokens (`iss`)",
         beyond: None,
         get: |config| {
             config
@@ -72,7 +73,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_TOKEN_LEEWAY",
         scope: Scope::Serve,
         value_name: Some("TIME"),
-        help: "By how much the clock of a token's issuer may differ",
+        help: "Tolerated difference between the clocks of the issuer and the server",
         beyond: None,
         get: |config| value::show_duration(config.tokens.leeway),
         set: |config, text| {
@@ -85,7 +86,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_TOKEN_LIFE_MAX",
         scope: Scope::Data,
         value_name: Some("TIME"),
-        help: "The longest life of a token, from `iat` to `exp` (from now, without `iat`); one that lives longer is refused",
+        help: "Longest accepted life of a token, from `iat` to `exp` (from now, without `iat`)",
         beyond: None,
         get: |config| {
             config
@@ -108,7 +109,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_CORS_ORIGINS",
         scope: Scope::Serve,
         value_name: Some("ORIGINS"),
-        help: "Origins whose pages may use the API and open sockets, with commas between them, or *; the server's own always may",
+        help: "Origins whose pages may use the API and open sockets, with commas between them, or *; the server's own origin always may",
         beyond: None,
         get: |config| config.server.origins.to_string(),
         set: |config, text| value::set_parsed(&mut config.server.origins, text),
@@ -118,7 +119,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_TRUSTED_PROXIES",
         scope: Scope::Serve,
         value_name: Some("NETWORKS"),
-        help: "Proxies whose X-Forwarded-For says who is asking, as 10.0.0.0/8,::1; without it everybody behind a proxy is one address",
+        help: "Proxies whose X-Forwarded-For the server believes, as 10.0.0.0/8,::1; without it all clients behind a proxy count as one address",
         beyond: None,
         get: |config| config.server.proxies.to_string(),
         set: |config, text| value::set_parsed(&mut config.server.proxies, text),
@@ -128,7 +129,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_INTROSPECTION",
         scope: Scope::Serve,
         value_name: Some("on|off"),
-        help: "Whether the schema may be asked for",
+        help: "Whether clients may query the schema",
         beyond: None,
         get: |config| value::show_switch(config.documents.introspection),
         set: |config, text| {
@@ -141,7 +142,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_PAGES",
         scope: Scope::Serve,
         value_name: Some("on|off|auto"),
-        help: "Whether the pages at / and /demo are served; auto: only where --listen is an address of this machine",
+        help: "Whether the server serves the pages at / and /demo; auto: only if --listen is a loopback address",
         beyond: None,
         get: |config| match config.pages {
             PageChoice::Auto => "auto".to_owned(),
@@ -164,7 +165,7 @@ pub const ACCESS: &[Setting] = &[
         environment: "WIDEROOM_RATES",
         scope: Scope::Serve,
         value_name: Some("on|off"),
-        help: "Off: no rates of users and addresses, and no bounds of their sockets; for load tests",
+        help: "Whether rates and limits of users and addresses hold; off is for load tests",
         beyond: None,
         get: |config| value::show_switch(config.server.rates.is_on),
         set: |config, text| {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::{Error, Setting, settings};
 
-/// A configuration is short; what is longer is something else.
+/// Longest configuration file; a longer file is something else.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// How much a key may differ from the one that was probably meant.
+/// Largest edit distance of a suggested key.
 const LIKENESS_MIN: f64 = 0.6;
 
-/// Reads the settings of a configuration file, each as the text that its flag would take.
+/// Reads the settings of a configuration file, each as the text of its flag.
 pub(super) fn read(path: &Path) -> Result<Vec<(&'static Setting, String)>, Error> {
     let broken = |reason: String| Error::File {
         path: path.to_owned(),
@@ -34,7 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<(&'static Setting, String)>, Error
         .collect()
 }
 
-/// Only where and what, as the library's own text shows the line itself, and with it a value that may be a secret.
+/// Error with the position alone: the library's text would show the line, whose value may be a secret.
 fn syntax(text: &str, error: &toml::de::Error) -> String {
     let before = error
         .span()

@@ -26,7 +26,7 @@ pub use self::server::{ADMIN_LISTEN, SETTINGS};
 pub use self::show::{default_file, in_force};
 pub use self::value::{parse_duration, show_duration};
 
-/// Everything that can be set. `Default` is the one place of the defaults.
+/// All settings. `Default` holds every default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: SocketAddr,
@@ -34,10 +34,10 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     pub data: PathBuf,
     pub store: StoreChoice,
-    /// Over which servers that share a store tell each other where they write.
+    /// NATS server over which servers of a cluster notify each other of writes.
     pub nats: Option<NatsAddress>,
     pub demo: bool,
-    /// The list of the only documents that are run. `None`: any document is.
+    /// List of trusted documents. `None` executes every document.
     pub trusted_documents: Option<PathBuf>,
     pub log: String,
     pub log_format: LogFormat,
@@ -85,7 +85,7 @@ pub enum StoreChoice {
 /// Whether the pages are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageChoice {
-    /// Only on a loopback address: the playground asks people for their tokens, which is for developers.
+    /// Only on a loopback address: the playground asks for tokens, which is for developers.
     Auto,
     On,
     Off,
@@ -97,7 +97,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// The commands that take a setting: each scope includes the ones before it.
+/// Commands that accept a setting: each scope includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Commands that use the data folder.
@@ -108,7 +108,7 @@ pub enum Scope {
     Serve,
 }
 
-/// One thing that can be set: `--name`, `WIDEROOM_NAME` and `name = …` in the file are all read by `set`.
+/// One setting. `set` parses `--name`, `WIDEROOM_NAME` and `name = …` of the file.
 pub struct Setting {
     pub name: &'static str,
     pub environment: &'static str,
@@ -118,13 +118,13 @@ pub struct Setting {
     pub help: &'static str,
     /// Result for a client beyond a bound. `None` if the setting is no bound.
     pub beyond: Option<&'static str>,
-    /// The value as text that `set` takes.
+    /// Value as text that `set` accepts.
     pub get: fn(&Config) -> String,
-    /// `Err` says in a few words what the value must be, and never repeats it.
+    /// Parses a value. `Err` names the valid form and never repeats the value, which may be a secret.
     pub set: fn(&mut Config, &str) -> Result<(), String>,
 }
 
-/// Everything that can be set.
+/// All settings, in the order of the help.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().chain(ACCESS).chain(BOUNDS)
 }
@@ -150,7 +150,7 @@ impl fmt::Display for Source {
 /// Source of each explicit value, by the name of its setting.
 pub type Sources = BTreeMap<&'static str, Source>;
 
-/// Why there is no configuration: one line, and never a value that may be a secret.
+/// Reason for a refused configuration: one line, never with a value that may be a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{place}: {reason}")]
@@ -173,7 +173,7 @@ pub enum Error {
         "--message-body-max: a message must have room in --variables-max, --http-body-max and --socket-message-max"
     )]
     MessageBody,
-    #[error("--nats is for servers that share a cluster: it goes with --store cql://…")]
+    #[error("--nats connects servers of a cluster: it needs --store cql://…")]
     NatsAlone,
     #[error("--demo is only for this machine: {0} is not a loopback address")]
     DemoIsPublic(SocketAddr),
@@ -184,7 +184,7 @@ pub enum Error {
 }
 
 impl Config {
-    /// Sets one value. Whoever is called last wins: file, then environment, then flags.
+    /// Sets one value. The last call wins: file, then environment, then flags.
     pub fn set(&mut self, setting: &Setting, text: &str, source_of: &Source) -> Result<(), Error> {
         (setting.set)(self, text).map_err(|reason| {
             let place = match source_of {
@@ -200,7 +200,7 @@ impl Config {
         })
     }
 
-    /// Sets what a file says, and tells what that is. A key that is no setting is refused with the nearest one that is.
+    /// Sets the values of a file and returns their settings. Refuses an unknown key and suggests the nearest one.
     pub fn set_from_file(&mut self, path: &Path) -> Result<Vec<&'static Setting>, Error> {
         let source = Source::File(path.to_owned());
         file::read(path)?
@@ -209,7 +209,7 @@ impl Config {
             .collect()
     }
 
-    /// Whether the pages are served at the address that the server listens on.
+    /// Whether the server serves its pages on its address.
     pub fn has_pages(&self) -> bool {
         match self.pages {
             PageChoice::Auto => self.listen.ip().is_loopback(),
@@ -245,173 +245,5 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_default_reads_back_as_itself() {
-        for setting in settings() {
-            let mut config = Config::default();
-            config
-                .set(setting, &(setting.get)(&Config::default()), &Source::Flag)
-                .unwrap();
-            assert_eq!(config, Config::default(), "{}", setting.name);
-        }
-    }
-
-    #[test]
-    fn settings_have_one_name_each_in_all_places() {
-        let mut names: Vec<_> = settings().map(|setting| setting.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), settings().count());
-        for setting in settings() {
-            assert_eq!(
-                setting.environment,
-                format!("WIDEROOM_{}", setting.name.to_uppercase().replace('-', "_"))
-            );
-        }
-    }
-
-    #[test]
-    fn a_bad_value_is_named_by_where_it_was_given_and_not_repeated() {
-        let store = SETTINGS
-            .iter()
-            .find(|setting| setting.name == "store")
-            .unwrap();
-        let error = |source| {
-            Config::default()
-                .set(store, "mysql://user:hunter2@host", &source)
-                .unwrap_err()
-                .to_string()
-        };
-        assert_eq!(
-            error(Source::Flag),
-            "--store: must be `embedded` or begin with cql://"
-        );
-        assert_eq!(
-            error(Source::Environment),
-            "WIDEROOM_STORE: must be `embedded` or begin with cql://"
-        );
-        assert_eq!(
-            error(Source::File("w.toml".into())),
-            "w.toml: store: must be `embedded` or begin with cql://"
-        );
-    }
-
-    #[test]
-    fn a_cluster_is_answered_and_its_password_forgotten() {
-        let mut config = Config::default();
-        let store = SETTINGS
-            .iter()
-            .find(|setting| setting.name == "store")
-            .unwrap();
-        config
-            .set(store, "cql://user:hunter2@host/chat", &Source::Flag)
-            .unwrap();
-        assert!(!format!("{config:?}{}", (store.get)(&config)).contains("hunter2"));
-        assert!(config.validate(Scope::Data).is_ok());
-    }
-
-    #[test]
-    fn bounds_that_do_not_fit_together_are_refused() {
-        let mut config = Config::default();
-        config.chat.body_bytes_max = 64 * 1024;
-        assert!(matches!(
-            config.validate(Scope::Serve),
-            Err(Error::MessageBody)
-        ));
-        let mut config = Config::default();
-        config.chat.unread_cap = 1_000;
-        assert!(matches!(
-            config.validate(Scope::Serve),
-            Err(Error::UnreadCap)
-        ));
-    }
-
-    #[test]
-    fn the_demo_has_the_key_of_its_folder() {
-        for name in ["token-keys-file", "token-secret-file"] {
-            let mut config = Config {
-                demo: true,
-                ..Config::default()
-            };
-            let setting = settings().find(|setting| setting.name == name).unwrap();
-            config.set(setting, "keys.json", &Source::Flag).unwrap();
-            assert!(matches!(
-                config.validate(Scope::Serve),
-                Err(Error::DemoKeys)
-            ));
-            assert!(config.validate(Scope::Data).is_ok());
-        }
-    }
-
-    #[test]
-    fn rates_are_switched_off_all_together() {
-        let mut config = Config::default();
-        let rates = settings().find(|setting| setting.name == "rates").unwrap();
-        config.set(rates, "off", &Source::Flag).unwrap();
-        assert!(!config.chat.rates.is_on && !config.server.rates.is_on);
-        assert_eq!((rates.get)(&config), "off");
-    }
-
-    #[test]
-    fn pages_are_served_by_themselves_on_a_loopback_address_only() {
-        let pages = settings().find(|setting| setting.name == "pages").unwrap();
-        for (choice, listen, is_served) in [
-            ("auto", "127.0.0.1:80", true),
-            ("auto", "[::1]:80", true),
-            ("auto", "0.0.0.0:80", false),
-            ("auto", "192.168.1.4:80", false),
-            ("on", "0.0.0.0:80", true),
-            ("true", "0.0.0.0:80", true),
-            ("off", "127.0.0.1:80", false),
-        ] {
-            let mut config = Config {
-                listen: listen.parse().unwrap(),
-                ..Config::default()
-            };
-            config.set(pages, choice, &Source::Flag).unwrap();
-            assert_eq!(config.has_pages(), is_served, "{choice} {listen}");
-        }
-        let refused = Config::default()
-            .set(pages, "some", &Source::Flag)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(refused, "--pages: must be on, off or auto");
-    }
-
-    #[test]
-    fn audiences_of_the_server_are_no_audience_of_users() {
-        let audience = settings()
-            .find(|setting| setting.name == "token-audience")
-            .unwrap();
-        for name in [auth::BACKUP_AUDIENCE, auth::DEMO_AUDIENCE] {
-            let refused = Config::default()
-                .set(audience, name, &Source::Flag)
-                .unwrap_err()
-                .to_string();
-            assert_eq!(
-                refused,
-                "--token-audience: must be another name: the server gives its own tokens this one"
-            );
-        }
-    }
-
-    #[test]
-    fn the_demo_stays_on_this_machine() {
-        let config = |listen: &str| Config {
-            demo: true,
-            listen: listen.parse().unwrap(),
-            ..Config::default()
-        };
-        assert!(config("127.0.0.9:80").validate(Scope::Serve).is_ok());
-        assert!(config("[::1]:80").validate(Scope::Serve).is_ok());
-        for public in ["0.0.0.0:80", "[::]:80", "192.168.1.4:80"] {
-            assert!(matches!(
-                config(public).validate(Scope::Serve),
-                Err(Error::DemoIsPublic(_))
-            ));
-        }
-    }
-}
+#[path = "config_test.rs"]
+mod tests;

@@ -1,4 +1,4 @@
-//! The server itself: where it listens, where it keeps what it keeps, what it logs.
+//! Settings of the server itself: addresses, data, store and log.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use super::{LogFormat, Scope, Setting, StoreChoice, parse_duration, value};
 use crate::bus::NatsAddressError;
 use crate::store::cql::AddressError;
 
-/// The one setting that a server may go without, where nobody asked for it.
+/// Name of the setting whose default address may be in use by another server.
 pub const ADMIN_LISTEN: &str = "admin-listen";
 
-/// All settings but those of access and the bounds, in the order in which the help shows them.
+/// All settings except access and bounds, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "listen",
         environment: "WIDEROOM_LISTEN",
         scope: Scope::Serve,
         value_name: Some("ADDRESS"),
-        help: "The address and port to listen on; port 0 takes a free one",
+        help: "Address and port to listen on; port 0 takes a free port",
         beyond: None,
         get: |config| config.listen.to_string(),
         set: |config, text| {
@@ -31,7 +31,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_ADMIN_LISTEN",
         scope: Scope::Serve,
         value_name: Some("ADDRESS"),
-        help: "Where operators find /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` is for nowhere",
+        help: "Address of /metrics, /healthz, /readyz and backups, for this machine or a private network; `off` disables them",
         beyond: None,
         get: |config| {
             config
@@ -56,7 +56,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_DATA",
         scope: Scope::Data,
         value_name: Some("DIR"),
-        help: "The data folder, made where there is none: the signing key, and the embedded store",
+        help: "Data folder, created if it is missing: the signing key and the embedded store",
         beyond: None,
         get: |config| config.data.display().to_string(),
         set: |config, text| {
@@ -72,7 +72,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_STORE",
         scope: Scope::Store,
         value_name: Some("STORE"),
-        help: "Where messages are kept: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`, on Cassandra or ScyllaDB",
+        help: "Store of the messages: `embedded`, in the data folder, or `cql://[user:password@]host[:port][,host2…]/keyspace[?dc=…&tls=…&timeout=…]`, on Cassandra or ScyllaDB",
         beyond: None,
         // Without user and password.
         get: |config| match &config.store {
@@ -96,7 +96,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_NATS",
         scope: Scope::Serve,
         value_name: Some("URL"),
-        help: "Where servers that share a cluster tell each other of what they write: `nats://[user:password@]host[:port]` or `tls://…`; without, each looks every second",
+        help: "NATS server over which servers of a cluster notify each other of writes: `nats://[user:password@]host[:port]` or `tls://…`; without it they poll every second",
         beyond: None,
         // Without user and password.
         get: |config| {
@@ -120,7 +120,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_DEMO",
         scope: Scope::Serve,
         value_name: None,
-        help: "Load the sample into the store if it is empty; only on an address of this machine",
+        help: "Load the sample into an empty store and issue tokens for its users; only on a loopback address",
         beyond: None,
         get: |config| config.demo.to_string(),
         set: |config, text| value::set_bool(&mut config.demo, text),
@@ -130,7 +130,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_TRUSTED_DOCUMENTS",
         scope: Scope::Serve,
         value_name: Some("FILE"),
-        help: "Run the documents of this list only: JSON of documents by their ids, as compilers of clients write it; `any` is for no list",
+        help: "Execute only the documents of this list: a JSON object of documents by id, as client compilers write it; `any` executes every document",
         beyond: None,
         get: |config| {
             config
@@ -151,7 +151,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_DRAIN",
         scope: Scope::Serve,
         value_name: Some("TIME"),
-        help: "How long requests under way may take to finish after SIGTERM",
+        help: "Time for running requests to finish after SIGTERM",
         beyond: None,
         get: |config| value::show_duration(config.server.drain),
         set: |config, text| {
@@ -164,7 +164,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_LOG",
         scope: Scope::Serve,
         value_name: Some("FILTER"),
-        help: "What is logged to stderr: error, warn, info, debug or trace, also by module, as info,wideroom::store=debug",
+        help: "Level of the log on stderr: error, warn, info, debug or trace, also by module, as info,wideroom::store=debug",
         beyond: None,
         get: |config| config.log.clone(),
         set: |config, text| {
@@ -177,7 +177,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_LOG_FORMAT",
         scope: Scope::Serve,
         value_name: Some("FORMAT"),
-        help: "How a line of the log looks: text or json",
+        help: "Format of the log: text or json",
         beyond: None,
         get: |config| match config.log_format {
             LogFormat::Text => "text".to_owned(),
@@ -197,7 +197,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_CACHE_SIZE",
         scope: Scope::Store,
         value_name: Some("SIZE"),
-        help: "Memory for blocks of the embedded store",
+        help: "Memory of the block cache of the embedded store",
         beyond: None,
         get: |config| value::show_size(config.cache_bytes),
         set: |config, text| value::set_size(&mut config.cache_bytes, text),
@@ -207,7 +207,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_FREE_DISK_MIN",
         scope: Scope::Store,
         value_name: Some("SIZE"),
-        help: "Writes are refused while less of the disk is free; reads go on",
+        help: "Free disk space below which the server refuses writes; reads continue",
         beyond: None,
         get: |config| value::show_size(config.free_bytes_min),
         set: |config, text| value::set_size(&mut config.free_bytes_min, text),
@@ -217,7 +217,7 @@ pub const SETTINGS: &[Setting] = &[
         environment: "WIDEROOM_ACCEPT_LOSS",
         scope: Scope::Store,
         value_name: None,
-        help: "Open an embedded store that lost acknowledged writes, as after a restored disk; what is lost stays lost",
+        help: "Open an embedded store that lost acknowledged writes, as after a restored disk; the lost writes stay lost",
         beyond: None,
         get: |config| config.accept_loss.to_string(),
         set: |config, text| value::set_bool(&mut config.accept_loss, text),

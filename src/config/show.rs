@@ -1,8 +1,8 @@
-//! The configuration as text: the file with every default, and what is in force and from where. No secret is in either.
+//! Configuration as text: the file with every default, and the settings in force with their sources. Neither holds a secret.
 
 use super::{ACCESS, BOUNDS, Config, SETTINGS, Setting, Sources, settings};
 
-/// Configuration file with every key commented out at its default. A bound says what a client gets beyond it.
+/// Configuration file with every key commented out at its default. A bound names the result beyond it.
 pub fn default_file() -> String {
     let groups = [
         ("The server", SETTINGS),
@@ -47,7 +47,7 @@ pub fn in_force(config: &Config, sources: &Sources) -> String {
     lines.iter().map(show).collect()
 }
 
-/// As TOML has it.
+/// Value in the syntax of TOML.
 fn line(setting: &Setting, config: &Config) -> String {
     let text = (setting.get)(config);
     let is_plain = text.parse::<bool>().is_ok() || text.parse::<i64>().is_ok();

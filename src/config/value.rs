@@ -1,9 +1,9 @@
-//! Values as text: times with a unit, sizes with a unit, on and off.
+//! Text of values: times and sizes with a unit, switches, and optional values.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Milliseconds in each unit. The greatest that divides a value is the one that is shown.
+/// Milliseconds of each unit. A value is shown in the largest unit that divides it.
 const TIMES: [(&str, u64); 5] = [
     ("ms", 1),
     ("s", 1_000),
@@ -26,7 +26,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(milliseconds))
 }
 
-/// The same text, in the greatest unit that divides it.
+/// Text of a time, in the largest unit that divides it.
 pub fn show_duration(duration: Duration) -> String {
     show(
         u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
@@ -40,7 +40,7 @@ pub(super) fn set_size<T: TryFrom<u64>>(to: &mut T, text: &str) -> Result<(), St
     Ok(())
 }
 
-/// A wait that has an end, and one that is none.
+/// Parses a time above zero.
 pub(super) fn set_time(to: &mut Duration, text: &str) -> Result<(), String> {
     *to = Some(parse_duration(text)?)
         .filter(|time| !time.is_zero())
@@ -71,7 +71,7 @@ pub(super) fn set_bool(to: &mut bool, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// On or off, in words that are not a flag's.
+/// Parses `on` or `off`.
 pub(super) fn show_switch(is_on: bool) -> String {
     if is_on {
         "on".to_owned()
@@ -88,7 +88,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Something that may be left out: `none` stands for nothing.
+/// Parses an optional value; `none` clears it.
 pub(super) fn set_option<T: From<String>>(to: &mut Option<T>, text: &str) -> Result<(), String> {
     *to = match text {
         "none" => None,

@@ -1,9 +1,11 @@
-//! Rates: how often each of very many may do something, in memory that does not grow.
+//! Rate limits: a token bucket for each of very many keys, in memory of a fixed size (GCRA).
 //!
-//! A bucket of tokens for each key, kept as one number: the moment at which it will be full again (the "theoretical arrival time" of GCRA).
-//! A bucket that is full again says nothing that is not known, and its place is free. So [`Buckets`] is a table of a fixed size whose places
-//! are taken by whoever was active in the last seconds: it never sweeps, never grows and never refuses somebody for want of room. Where too
-//! many are active at once for the place of a key, the bucket that is nearest to full is forgotten, which costs the least.
+//! A bucket is one number: the time at which it will be full again (GCRA's "theoretical arrival time"). A full bucket
+//! holds no information, so its slot is free.
+//!
+//! [`Buckets`] is a set-associative table. Its slots hold the keys that were active in the last seconds: it never sweeps,
+//! never grows, and never refuses a key for want of memory. In a full set it evicts the bucket that is nearest to full,
+//! which loses the least.
 
 mod pace;
 
@@ -17,7 +19,7 @@ use tokio::time::Instant;
 pub use self::pace::{Pace, Pacing, Paid};
 use crate::metrics::{self, IntCounter, Metrics};
 
-/// So many in each `per`, and so many at once.
+/// Sustained rate (`count` in each `per`) and burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     pub count: u32,
@@ -34,7 +36,7 @@ impl Rate {
         }
     }
 
-    /// All of an hour's at once, if one likes.
+    /// Rate of an hour, whose burst is the whole hour.
     pub const fn per_hour(count: u32) -> Self {
         Self {
             count,
@@ -44,31 +46,31 @@ impl Rate {
     }
 }
 
-/// There are not enough tokens now; after so long there will be.
+/// Refusal for want of tokens, with the time until enough have refilled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooFast {
     pub retry_after: Duration,
 }
 
-/// Places in which a key may lie. Few, so that one look at the memory finds it.
+/// Slots of a set. Few, so that a lookup reads one or two cache lines.
 const WAYS: usize = 8;
-/// Locks, so that those who ask at once rarely meet.
+/// Locks, so that concurrent lookups rarely contend.
 const SHARDS: usize = 64;
-/// Groups of places under one lock. In all there is room for 131,072 keys whose buckets are not full, at 16 bytes each.
+/// Sets under one lock. In total 131,072 slots of 16 bytes.
 const SETS: usize = 256;
 
-/// A key's hash, and when its bucket is full again, in nanoseconds since the table was made. All zeros is a free place, too.
+/// Hash of a key, and the time at which its bucket is full, in nanoseconds since the table was created. Zeros are a free slot.
 ///
-/// Two keys with one hash share a bucket. Of 64 bits under a random secret that happens to nobody.
-type Place = (u64, u64);
+/// Two keys with the same hash share a bucket, which 64 bits under a random secret make improbable.
+type Slot = (u64, u64);
 
-/// A bucket for each key.
+/// Token buckets by key.
 pub struct Buckets {
-    /// A shard allocates its 32 KiB with its first debit: a rate that nobody uses costs no memory.
-    shards: [Mutex<Box<[Place]>>; SHARDS],
+    /// A shard allocates its 32 KiB with its first debit: an unused rate costs no memory.
+    shards: [Mutex<Box<[Slot]>>; SHARDS],
     hasher: RandomState,
     start: Instant,
-    /// How long one token takes to come, and a whole bucket.
+    /// Nanoseconds in which one token and a whole bucket refill.
     token: u64,
     full: u64,
     burst: u32,
@@ -76,8 +78,8 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// `what` is the name under which it is counted who was refused.
-    pub fn new(what: &str, rate: Rate) -> Self {
+    /// `name` is the label of its refusals in the metrics.
+    pub fn new(name: &str, rate: Rate) -> Self {
         let burst = rate.burst.max(1);
         let token = nanos(rate.per) / u64::from(rate.count.max(1));
         Self {
@@ -89,18 +91,18 @@ impl Buckets {
             burst,
             refused: metrics::counter_of(
                 "wideroom_rate_refusals_total",
-                "What was refused because a user or an address was too fast.",
-                ("what", what),
+                "Requests refused because a user or an address exceeded a rate, by rate.",
+                ("rate", name),
             ),
         }
     }
 
-    /// Tells how often somebody was refused.
+    /// Registers the counter of refusals.
     pub fn register(&self, metrics: &Metrics) {
         metrics.add(self.refused.clone());
     }
 
-    /// Position of a bucket: its shard, and the first place of its set.
+    /// Position of a bucket: its shard, and the first slot of its set.
     fn position(hash: u64) -> (usize, usize) {
         (
             (hash >> 32) as usize % SHARDS,
@@ -128,9 +130,9 @@ impl Buckets {
     pub fn give_back(&self, key: &(impl Hash + ?Sized), tokens: u32) {
         let hash = self.key(key);
         let (shard, set) = Self::position(hash);
-        let mut places = self.shards[shard].lock();
+        let mut slots = self.shards[shard].lock();
         // A shard without a debit is empty, and has nothing to refund.
-        let bucket = places
+        let bucket = slots
             .get_mut(set..set + WAYS)
             .into_iter()
             .flatten()
@@ -140,7 +142,7 @@ impl Buckets {
         }
     }
 
-    /// Takes so many tokens from the key's bucket, or none. Who wants more than a bucket holds waits for a full one.
+    /// Takes these tokens from the bucket of a key, or none. A price above the burst costs a full bucket.
     pub fn take(
         &self,
         key: &(impl Hash + ?Sized),
@@ -151,12 +153,12 @@ impl Buckets {
             .inspect_err(|_| self.refused.inc())
     }
 
-    /// How long one token takes to come.
+    /// Time in which one token refills.
     pub fn token_every(&self) -> Duration {
         Duration::from_nanos(self.token)
     }
 
-    /// The key as the table knows it.
+    /// Hash of a key under the secret of this table.
     fn key(&self, key: &(impl Hash + ?Sized)) -> u64 {
         self.hasher.hash_one(key)
     }
@@ -165,25 +167,25 @@ impl Buckets {
         self.debit(hash, tokens, now, self.full)
     }
 
-    /// Takes the tokens although they are not there yet: the bucket then has to fill for so much longer.
+    /// Takes tokens that have not refilled yet: the bucket goes into debt.
     fn overdraw(&self, hash: u64, tokens: u32, now: Instant) {
-        // Without a limit it is never refused.
+        // Without a limit a debit always succeeds.
         let _ = self.debit(hash, tokens, now, u64::MAX);
     }
 
-    /// Takes the tokens where the bucket is full again within `limit` after that.
+    /// Takes tokens if the bucket would then be full again within `limit`.
     fn debit(&self, hash: u64, tokens: u32, now: Instant, limit: u64) -> Result<(), TooFast> {
         let now = nanos(now.saturating_duration_since(self.start));
         let cost = self.token.saturating_mul(u64::from(tokens.min(self.burst)));
         let (shard, set) = Self::position(hash);
-        let mut places = self.shards[shard].lock();
-        if places.is_empty() {
-            *places = vec![(0, 0); SETS * WAYS].into_boxed_slice();
+        let mut slots = self.shards[shard].lock();
+        if slots.is_empty() {
+            *slots = vec![(0, 0); SETS * WAYS].into_boxed_slice();
         }
-        let places = &mut places[set..set + WAYS];
-        let place = places.iter().position(|(key, _)| *key == hash);
-        let full_at = place
-            .map_or(now, |place| places[place].1.max(now))
+        let slots = &mut slots[set..set + WAYS];
+        let index = slots.iter().position(|(key, _)| *key == hash);
+        let full_at = index
+            .map_or(now, |index| slots[index].1.max(now))
             .saturating_add(cost);
         let wait = (full_at - now).saturating_sub(limit);
         if wait > 0 {
@@ -191,16 +193,16 @@ impl Buckets {
                 retry_after: Duration::from_nanos(wait),
             });
         }
-        // One that is full again is the nearest to full.
+        // A full bucket (a free slot) is the nearest to full.
         let nearest_to_full = || {
-            places
+            slots
                 .iter()
                 .enumerate()
                 .min_by_key(|(_, (_, full_at))| *full_at)
-                .map(|(place, _)| place)
+                .map(|(index, _)| index)
         };
-        if let Some(place) = place.or_else(nearest_to_full) {
-            places[place] = (hash, full_at);
+        if let Some(index) = index.or_else(nearest_to_full) {
+            slots[index] = (hash, full_at);
         }
         Ok(())
     }
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_then_it_goes_at_the_rate() {
+    fn a_burst_passes_then_the_rate_holds() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         for _ in 0..30 {
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_refused_costs_nothing() {
+    fn a_refusal_costs_no_tokens() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_may_be_taken_again_and_more_than_a_bucket_is_never_there() {
+    fn a_refund_can_be_taken_again_and_never_exceeds_the_burst() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         assert_eq!(
@@ -273,12 +275,12 @@ mod tests {
         buckets.take_all("bob", 30, start).unwrap();
         assert!(
             buckets.take_all("bob", 1, start).is_err(),
-            "nobody gains by what they never took"
+            "a refund to a full bucket adds nothing"
         );
     }
 
     #[test]
-    fn each_has_a_bucket_of_their_own() {
+    fn each_key_has_a_bucket_of_its_own() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_more_than_a_bucket_holds_takes_a_full_one() {
+    fn a_price_above_the_burst_takes_a_full_bucket() {
         let buckets = Buckets::new("test", RATE);
         let start = Instant::now();
         assert_eq!(buckets.take("alice", 1_000, start), Ok(()));
@@ -303,20 +305,20 @@ mod tests {
     fn a_million_users_take_two_mebibytes() {
         let buckets = Buckets::new("test", RATE);
         let bytes = || {
-            let places: usize = buckets.shards.iter().map(|shard| shard.lock().len()).sum();
-            places * size_of::<Place>()
+            let slots: usize = buckets.shards.iter().map(|shard| shard.lock().len()).sum();
+            slots * size_of::<Slot>()
         };
         let start = Instant::now();
         buckets.take("alice", 30, start).unwrap();
-        assert_eq!(bytes(), SETS * WAYS * size_of::<Place>());
+        assert_eq!(bytes(), SETS * WAYS * size_of::<Slot>());
         for user in 0..1_000_000_u32 {
-            // Nobody is refused for want of room, although none of these buckets fills up meanwhile.
+            // The table refuses no key for want of memory, although none of these buckets refills meanwhile.
             buckets.take(&user, 1, start).unwrap();
         }
         assert_eq!(bytes(), 2 * 1024 * 1024);
         assert!(
             buckets.take("alice", 1, start).is_err(),
-            "who took much is not forgotten for those who took little"
+            "the bucket of a key that took much is not evicted for keys that took little"
         );
     }
 }

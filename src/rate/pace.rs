@@ -1,8 +1,8 @@
 //! Backpressure by token bucket: work that waits for its tokens instead of being refused.
 //!
-//! The waiters of one key form a FIFO queue, and only the first of them has a timer. It sleeps for as long as its tokens take to come, then takes
-//! them, also where requests that do not wait took some of them meanwhile: so neither side starves the other, and the debt of a bucket is one
-//! price at most. A waiter that is dropped leaves the queue.
+//! The waiters of one key form a FIFO queue, and only the first has a timer. It sleeps until its tokens have refilled, then
+//! takes them, even if requests that do not wait took some meanwhile. Neither side therefore starves the other, and the
+//! debt of a bucket is at most one price. A dropped waiter leaves the queue.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,20 +15,20 @@ use tokio::time::{Instant, sleep};
 use super::{Buckets, TooFast};
 use crate::metrics::{self, IntCounter, Metrics};
 
-/// Buckets whose keys may also be waited for.
+/// Token buckets on which work can also wait.
 pub struct Pacing {
     buckets: Buckets,
-    /// One queue for each key that is waited for now, and for no other.
+    /// One queue for each key that has waiters.
     queues: Mutex<HashMap<u64, Arc<Semaphore>>>,
     waits: IntCounter,
 }
 
 impl Pacing {
-    pub fn new(what: &str, buckets: Buckets) -> Arc<Self> {
+    pub fn new(name: &str, buckets: Buckets) -> Arc<Self> {
         let waits = metrics::counter_of(
             "wideroom_rate_waits_total",
-            "Executions of subscription events that waited because their user was too fast.",
-            ("what", what),
+            "Executions of subscription events that waited for tokens, by rate.",
+            ("rate", name),
         );
         Arc::new(Self {
             buckets,
@@ -47,7 +47,7 @@ impl Pacing {
         &self.buckets
     }
 
-    /// The pace of a stream of this key: each of its executions costs so many tokens. The first one was paid for when the stream was opened.
+    /// Pace of a stream of this key: each execution costs these tokens. The opening of the stream paid for the first one.
     pub fn pace(self: &Arc<Self>, key: &(impl Hash + ?Sized), tokens: u32) -> Pace {
         let paid_by = PaidBy {
             pacing: Arc::clone(self),
@@ -65,7 +65,7 @@ impl Pacing {
     }
 }
 
-/// The pace of one stream.
+/// Pace of one stream.
 #[derive(Clone)]
 pub struct Pace {
     paid_by: Option<PaidBy>,
@@ -88,7 +88,7 @@ pub enum Paid {
 }
 
 impl Pace {
-    /// The pace of a stream that costs nothing.
+    /// Pace of a stream without a price.
     pub const fn free() -> Self {
         Self {
             paid_by: None,
@@ -96,7 +96,7 @@ impl Pace {
         }
     }
 
-    /// Pays for one execution, where the tokens are there.
+    /// Pays for one execution if the tokens are available.
     pub fn try_pay(&mut self) -> bool {
         let Some(by) = &self.paid_by else { return true };
         std::mem::take(&mut self.is_prepaid)
@@ -107,7 +107,7 @@ impl Pace {
                 .is_ok()
     }
 
-    /// Pays for one execution, and waits for its tokens where they are not there.
+    /// Pays for one execution, and waits for the tokens if necessary.
     pub async fn pay(&mut self) -> Paid {
         if self.try_pay() {
             return Paid::AtOnce;
@@ -115,7 +115,7 @@ impl Pace {
         let Some(by) = &self.paid_by else {
             return Paid::AtOnce;
         };
-        // It is rare, and every stream would keep room for it.
+        // Boxed: otherwise every stream would reserve space for this rare wait.
         Box::pin(by.wait()).await;
         Paid::AfterWait
     }
@@ -124,8 +124,8 @@ impl Pace {
 impl PaidBy {
     async fn wait(&self) {
         self.pacing.waits.inc();
-        let place = Place::of(self);
-        let _first = place
+        let waiter = PaceWaiter::of(self);
+        let _first = waiter
             .queue
             .acquire()
             .await
@@ -140,13 +140,13 @@ impl PaidBy {
     }
 }
 
-/// A place in the queue of a key. With the last place of it the queue goes.
-struct Place<'a> {
+/// PaceWaiter in the queue of a key. The last waiter removes the queue.
+struct PaceWaiter<'a> {
     by: &'a PaidBy,
     queue: Arc<Semaphore>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PaceWaiter<'a> {
     fn of(by: &'a PaidBy) -> Self {
         let queue = Arc::clone(
             by.pacing
@@ -158,10 +158,10 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PaceWaiter<'_> {
     fn drop(&mut self) {
         let mut queues = self.by.pacing.queues();
-        // The map has one, this place the other; while the map is held nobody comes.
+        // The map holds one reference and this waiter the other. No waiter can enter while the map is locked.
         if Arc::strong_count(&self.queue) == 2 {
             queues.remove(&self.by.key);
         }
@@ -175,12 +175,12 @@ mod tests {
     use super::super::Rate;
     use super::*;
 
-    /// A token comes in 5 ms.
+    /// One token refills in 5 ms.
     fn pacing() -> Arc<Pacing> {
         Pacing::new("test", Buckets::new("test", Rate::per_second(200, 10)))
     }
 
-    /// The same, with an empty bucket of alice's, and nothing paid before.
+    /// Pace of alice, whose bucket is empty, after the prepaid execution.
     fn empty(tokens: u32) -> (Arc<Pacing>, Pace) {
         let pacing = pacing();
         pacing.buckets.take("alice", 10, Instant::now()).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiters_pay_in_turn_at_the_rate_and_nobody_is_remembered() {
+    async fn waiters_pay_in_turn_at_the_rate_and_leave_no_queue() {
         let (pacing, pace) = empty(2);
         let start = Instant::now();
         let waiters: Vec<_> = (0..50)
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_dropped_while_it_waits_keeps_nobody_waiting() {
+    async fn a_dropped_waiter_delays_no_other() {
         let pacing = Pacing::new(
             "test",
             Buckets::new(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_that_take_what_comes_share_the_rate_with_one_who_waits() {
+    async fn requests_and_a_waiter_share_the_rate() {
         let (pacing, mut pace) = empty(5);
         let end = Instant::now() + Duration::from_millis(500);
         let taken = Arc::clone(&pacing);
@@ -272,7 +272,7 @@ mod tests {
             executions += 1;
         }
         let requests = requests.await.unwrap();
-        // On a busy machine fewer of either.
+        // Far below the rate, because the machine may be busy.
         assert!(
             executions >= 2 && requests >= 2,
             "{executions} executions, {requests} requests"
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_costs_nothing_never_waits() {
+    async fn a_stream_without_a_price_never_waits() {
         let mut pace = Pace::free();
         for _ in 0..100 {
             assert_eq!(pace.pay().await, Paid::AtOnce);

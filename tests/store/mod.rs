@@ -10,6 +10,7 @@ mod cql_history;
 mod cql_inbox;
 mod cql_people;
 mod cql_reaction;
+mod cql_reads;
 mod cql_send;
 mod differential;
 mod disk;

@@ -41,7 +41,7 @@ impl Process {
     /// `None` after the process has ended.
     pub(crate) fn sample(&self) -> Option<ProcessSample> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id)).ok()?;
-        // The name of the program stands in parentheses before these fields, and may contain spaces and parentheses.
+        // The name of the program precedes these fields in parentheses, and can contain spaces and parentheses.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
         let pages: u64 = fields.get(21)?.parse().ok()?;

@@ -13,7 +13,7 @@ use crate::load::driver::fixture::{self, MessageTemplate, PARTICIPANTS_MAX};
 use crate::load::driver::requests::{Schedule, drive};
 use crate::load::driver::subscribers::{self, MessageSubscription};
 use crate::load::failure::{Error, Failure};
-use crate::load::measurement::StatsRecorder;
+use crate::load::measurement::{OperationStats, StatsRecorder, Usage};
 use crate::load::report::{Figure, LoadReport, OperationName, grouped};
 use crate::load::run::LoadRun;
 
@@ -26,7 +26,7 @@ pub struct FanoutLoad {
     /// Number of sockets that subscribe to the conversation
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=25_000))]
     subscribers: u64,
-    /// Number of users who own the sockets
+    /// Number of users that own the sockets
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=PARTICIPANTS_MAX as u64))]
     participants: u64,
     /// Messages per second, sent over HTTP at times that are fixed in advance
@@ -117,6 +117,20 @@ impl Workload for FanoutLoad {
         let usage = usage_meter.usage();
         let mut stats = deliveries.recorder.snapshot();
         stats.add_failures(sends.failures.clone());
+        let rate = sends.count() as f64 / sending.elapsed.max(self.duration).as_secs_f64();
+        Ok(self.report(run, &sends, rate, (stats, usage)))
+    }
+}
+
+impl FanoutLoad {
+    fn report(
+        &self,
+        run: &LoadRun<'_>,
+        sends: &OperationStats,
+        rate: f64,
+        (stats, usage): (OperationStats, Usage),
+    ) -> LoadReport {
+        let expected = sends.count() * self.subscribers;
         // A failed send may still have been persisted and delivered.
         let is_complete = stats.count() == expected
             || (stats.count() > expected && sends.failed() > 0)
@@ -128,7 +142,6 @@ impl Workload for FanoutLoad {
                 grouped(expected)
             )
         });
-        let rate = sends.count() as f64 / sending.elapsed.max(self.duration).as_secs_f64();
         let text = format!(
             "{} sends, {rate:.1} a second of the requested {}",
             grouped(sends.count()),
@@ -146,7 +159,7 @@ impl Workload for FanoutLoad {
             plural: "deliveries",
             timed: "from the scheduled send to the subscriber",
         };
-        Ok(LoadReport::new(
+        LoadReport::new(
             run,
             ("fanout", self),
             description,
@@ -154,7 +167,7 @@ impl Workload for FanoutLoad {
             (stats, usage),
         )
         .with([sent])
-        .with_faults(fault))
+        .with_faults(fault)
     }
 }
 

@@ -11,8 +11,7 @@ use crate::load::client::{Socket, ensure_open_files};
 use crate::load::driver::fixture::{self, PARTICIPANTS_MAX};
 use crate::load::driver::subscribers::{self, MessageSubscription};
 use crate::load::failure::{Error, Failure};
-use crate::load::measurement::Process;
-use crate::load::measurement::StatsRecorder;
+use crate::load::measurement::{Process, StatsRecorder, Usage};
 use crate::load::report::{Figure, LoadReport, OperationName, grouped};
 use crate::load::run::LoadRun;
 
@@ -30,7 +29,7 @@ pub struct IdleLoad {
     /// Number of sockets, each with a subscription to the messages of one conversation
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=25_000))]
     sockets: u64,
-    /// Number of users who own the sockets
+    /// Number of users that own the sockets
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=PARTICIPANTS_MAX as u64))]
     participants: u64,
     /// How long the sockets stay open
@@ -73,39 +72,8 @@ impl Workload for IdleLoad {
         .await?;
         let opening_usage = opening_meter.usage();
         let after = stable_resident_bytes(run).await;
-        let idle_meter = run.measure_usage();
-        while idle_meter.started_at().elapsed() < self.duration && !run.stop.is_cancelled() {
-            let (done, total) = (
-                idle_meter.started_at().elapsed().as_millis() as u64,
-                self.duration.as_millis() as u64,
-            );
-            run.report_progress(
-                "idle",
-                done.min(total),
-                total,
-                &format!(
-                    "{} sockets idle, {} failed",
-                    self.sockets,
-                    recorder.failed()
-                ),
-            );
-            sleep(POLL_INTERVAL).await;
-        }
-        let idle_usage = idle_meter.usage();
-        let mut figures = Vec::new();
-        if let Some((before, after)) = before.zip(after) {
-            let kib = (after as f64 - before as f64) / 1_024.0 / self.sockets as f64;
-            let text = format!("{kib:.2} KiB of resident memory for each socket");
-            figures.push(Figure::new("residentKibEach", kib, text));
-        }
-        if let Some(cpu) = idle_usage
-            .cpu_micros
-            .filter(|_| idle_usage.elapsed > POLL_INTERVAL)
-        {
-            let micros = cpu / self.sockets as f64 / idle_usage.elapsed.as_secs_f64();
-            let text = format!("{micros:.2} µs of CPU for each idle socket and second");
-            figures.push(Figure::new("cpuMicrosPerSocketSecond", micros, text));
-        }
+        let idle_usage = self.stay_idle(run, &recorder).await;
+        let figures = self.figures(before.zip(after), &idle_usage);
         let description = format!(
             "{} sockets of {} users, each with a subscription",
             grouped(self.sockets),
@@ -124,6 +92,49 @@ impl Workload for IdleLoad {
             (recorder.snapshot(), opening_usage),
         )
         .with(figures))
+    }
+}
+
+impl IdleLoad {
+    /// Waits for the duration of the load. Returns the usage of the server meanwhile.
+    async fn stay_idle(&self, run: &mut LoadRun<'_>, recorder: &StatsRecorder) -> Usage {
+        let idle_meter = run.measure_usage();
+        while idle_meter.started_at().elapsed() < self.duration && !run.stop.is_cancelled() {
+            let (done, total) = (
+                idle_meter.started_at().elapsed().as_millis() as u64,
+                self.duration.as_millis() as u64,
+            );
+            run.report_progress(
+                "idle",
+                done.min(total),
+                total,
+                &format!(
+                    "{} sockets idle, {} failed",
+                    self.sockets,
+                    recorder.failed()
+                ),
+            );
+            sleep(POLL_INTERVAL).await;
+        }
+        idle_meter.usage()
+    }
+
+    fn figures(&self, resident: Option<(u64, u64)>, idle_usage: &Usage) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        if let Some((before, after)) = resident {
+            let kib = (after as f64 - before as f64) / 1_024.0 / self.sockets as f64;
+            let text = format!("{kib:.2} KiB of resident memory for each socket");
+            figures.push(Figure::new("residentKibEach", kib, text));
+        }
+        if let Some(cpu) = idle_usage
+            .cpu_micros
+            .filter(|_| idle_usage.elapsed > POLL_INTERVAL)
+        {
+            let micros = cpu / self.sockets as f64 / idle_usage.elapsed.as_secs_f64();
+            let text = format!("{micros:.2} µs of CPU for each idle socket and second");
+            figures.push(Figure::new("cpuMicrosPerSocketSecond", micros, text));
+        }
+        figures
     }
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use serde_json::json;
 
 use super::{Workload, as_seconds, parse_load_duration};
 use crate::load::client::{
     BODY_BYTES_MAX, BODY_BYTES_MIN, Document, HttpClient, ensure_open_files,
 };
-use crate::load::driver::fixture::{self, MessageTemplate};
+use crate::load::driver::fixture::{self, ConversationFixture, MessageTemplate};
 use crate::load::driver::requests::{RequestWorker, Schedule, drive};
 use crate::load::failure::Error;
 use crate::load::report::{LoadReport, OperationName, grouped};
@@ -54,22 +55,7 @@ impl Workload for PageLoad {
         let group = fixture::create_group(run, 3).await?;
         fixture::send_messages(run, &group, self.messages, MessageTemplate::new(self.bytes))
             .await?;
-        let page = Document::new(PAGE);
-        let request = |after: Option<&str>| {
-            page.request_body(&json!({"c": group.id, "n": self.size, "after": after}))
-        };
-        let mut requests = vec![request(None)];
-        if self.deep {
-            let pages = fixture::read_history(run, &group, self.size as u32, self.messages).await?;
-            // The last two cursors are left out, so that each request returns a full page.
-            requests = pages
-                .iter()
-                .rev()
-                .skip(2)
-                .map(|page| request(Some(&page.end_cursor)))
-                .collect();
-        }
-        let requests = Arc::new(requests);
+        let requests = Arc::new(self.requests(run, &group).await?);
         let worker = |number: usize| {
             let (requests, client) = (
                 Arc::clone(&requests),
@@ -113,5 +99,30 @@ impl Workload for PageLoad {
             operation,
             driven,
         ))
+    }
+}
+
+impl PageLoad {
+    /// Bodies of the requests: one for the newest page, or with `--deep` one for each page of the history.
+    async fn requests(
+        &self,
+        run: &mut LoadRun<'_>,
+        group: &ConversationFixture,
+    ) -> Result<Vec<Bytes>, Error> {
+        let page = Document::new(PAGE);
+        let request = |after: Option<&str>| {
+            page.request_body(&json!({"c": group.id, "n": self.size, "after": after}))
+        };
+        if !self.deep {
+            return Ok(vec![request(None)]);
+        }
+        let pages = fixture::read_history(run, group, self.size as u32, self.messages).await?;
+        // Without the last two cursors, so that each request returns a full page.
+        Ok(pages
+            .iter()
+            .rev()
+            .skip(2)
+            .map(|page| request(Some(&page.end_cursor)))
+            .collect())
     }
 }

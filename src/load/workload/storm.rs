@@ -17,7 +17,7 @@ use crate::load::driver::fixture::{self, ConversationFixture, MessageTemplate, P
 use crate::load::driver::requests::{RequestWorker, Schedule, prepare};
 use crate::load::driver::subscribers::{self, MessageSubscription};
 use crate::load::failure::{Error, Failure};
-use crate::load::measurement::StatsRecorder;
+use crate::load::measurement::{OperationStats, StatsRecorder, Usage};
 use crate::load::report::{Figure, LoadReport, OperationName, grouped};
 use crate::load::run::LoadRun;
 
@@ -32,7 +32,7 @@ pub struct StormLoad {
     /// Number of sockets that reconnect
     #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=25_000))]
     sockets: u64,
-    /// Number of users who own the sockets
+    /// Number of users that own the sockets
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u64).range(2..=PARTICIPANTS_MAX as u64))]
     participants: u64,
     /// Number of messages that each socket has missed
@@ -134,6 +134,19 @@ impl Workload for StormLoad {
             .iter()
             .for_each(|failure| stats.record_failure(failure));
         let delivered = delivered();
+        Ok(self.report(run, sent, delivered, (stats, usage)))
+    }
+}
+
+impl StormLoad {
+    fn report(
+        &self,
+        run: &LoadRun<'_>,
+        sent: u64,
+        delivered: u64,
+        (stats, usage): (OperationStats, Usage),
+    ) -> LoadReport {
+        let expected = self.sockets * (self.missed + sent);
         let is_in_order = [LOST, REPEATED]
             .iter()
             .all(|code| !stats.failures.contains_key(*code));
@@ -175,11 +188,9 @@ impl Workload for StormLoad {
             plural: "reconnects",
             timed: "from the start of the storm until the socket has received all missed messages",
         };
-        Ok(
-            LoadReport::new(run, ("storm", self), description, operation, (stats, usage))
-                .with(figures)
-                .with_faults(fault),
-        )
+        LoadReport::new(run, ("storm", self), description, operation, (stats, usage))
+            .with(figures)
+            .with_faults(fault)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Permits of connections or sockets: a bounded number, where a newcomer evicts the holder that was idle longest (LRU).
 //!
-//! A permit is idle or busy. A connection is idle while no request is under way, a socket while it has no viewer. Busy permits are never
+//! A permit is idle or busy. A connection is idle while it runs no request, a socket while it has no viewer. Busy permits are never
 //! evicted. Nothing is evicted before a newcomer waits: an idle connection keeps its full time while there are permits.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Permits {
         if let Some(permit) = self.try_acquire() {
             return permit;
         }
-        let _waiting = Waiter::new(self);
+        let _waiting = Newcomer::new(self);
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -126,16 +126,16 @@ impl PermitState {
 }
 
 /// A newcomer that waits until it is dropped.
-struct Waiter<'a>(&'a Permits);
+struct Newcomer<'a>(&'a Permits);
 
-impl<'a> Waiter<'a> {
+impl<'a> Newcomer<'a> {
     fn new(permits: &'a Permits) -> Self {
         permits.lock().waiting += 1;
         Self(permits)
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for Newcomer<'_> {
     fn drop(&mut self) {
         self.0.lock().waiting -= 1;
     }

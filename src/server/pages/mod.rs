@@ -135,21 +135,12 @@ impl Pages {
         let mut scripts = String::new();
         let mut assets = Vec::new();
         for (file, bytes) in VENDORED.iter().zip(EMBEDDED) {
-            let from = source(file, bytes);
-            let tag = if file.is_css() {
-                format!(
-                    "<link rel=\"stylesheet\" {}>",
-                    from.replace("src=", "href=")
-                )
-            } else {
-                format!("<script defer {from}></script>")
-            };
-            if file.is_css() {
+            let tags = if file.is_css() {
                 &mut styles
             } else {
                 &mut scripts
-            }
-            .push_str(&format!("    {tag}\n"));
+            };
+            tags.push_str(&format!("    {}\n", tag(file, bytes)));
             if !bytes.is_empty() {
                 let content_type = if file.is_css() { CSS } else { JS };
                 assets.push(Asset {
@@ -205,6 +196,17 @@ impl Vendored {
 
     fn cdn_folder(&self) -> String {
         format!("{CDN}{}@{}/", self.package, self.version)
+    }
+}
+
+/// HTML element that loads one file.
+fn tag(file: &Vendored, embedded: &[u8]) -> String {
+    let from = source(file, embedded);
+    if file.is_css() {
+        let from = from.replace("src=", "href=");
+        format!("<link rel=\"stylesheet\" {from}>")
+    } else {
+        format!("<script defer {from}></script>")
     }
 }
 

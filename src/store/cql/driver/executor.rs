@@ -15,12 +15,15 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::error::{corrupt, is_logged_once, of_decision, of_read, of_write, unavailable, unknown};
 use super::statement::{PreparedStatements, Profiles, Statement};
 use super::value::{Value, Values};
+use crate::store::read_permit::UserReadPermit;
 use crate::store::{Error, Result};
 
 /// Requests of this server in flight. The driver itself would accept any number.
 const IN_FLIGHT_MAX: usize = 1_024;
 /// How long a request waits for its permit.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a read waits for the other reads of its user.
+const USER_PERMIT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Requests that one answer sends concurrently.
 const CONCURRENCY: usize = 32;
 
@@ -58,6 +61,8 @@ impl Executor {
     where
         R: for<'frame> DeserializeRow<'frame, 'frame>,
     {
+        // The user's own permit comes first: a user with many reads waits for those alone, and takes no request meanwhile.
+        let _user_permit = user_permit().await?;
         let _permit = self.permit().await?;
         let answer = self
             .session
@@ -179,6 +184,13 @@ impl Executor {
     pub(crate) fn close(&self) {
         self.permits.close();
     }
+}
+
+/// Waits for a read permit of the user for whom this task reads.
+async fn user_permit() -> Result<Option<UserReadPermit>> {
+    tokio::time::timeout(USER_PERMIT_WAIT_MAX, UserReadPermit::wait())
+        .await
+        .map_err(|_| unavailable("too many reads of the user are in flight"))
 }
 
 /// Writes of one batch. Those to one partition are a single mutation; others go through the cluster's batch log.
