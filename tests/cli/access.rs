@@ -59,7 +59,7 @@ async fn keys_of_an_issuer_open_the_doors_and_are_changed_while_it_serves() {
     let _socket = Socket::connect(address, &old.token(Some("old"))).await;
 
     folder.write("keys.json", "broken");
-    server.logs("keeps the old ones");
+    server.logs("uses the previous ones");
     assert_eq!(
         ask(address, &old.token(Some("old")), "{ viewer { username } }")
             .await
@@ -84,7 +84,7 @@ async fn keys_of_an_issuer_open_the_doors_and_are_changed_while_it_serves() {
     );
     let log = end(server);
     assert_eq!(
-        log.matches("keeps the old ones").count(),
+        log.matches("uses the previous ones").count(),
         1,
         "said once: {log}"
     );

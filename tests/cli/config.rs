@@ -132,7 +132,7 @@ fn a_cluster_that_is_not_there_is_one_line_that_hides_its_password() {
     );
     program.run(&["migrate"]).failed(
         1,
-        "only a cluster has tables to make: say which, as in --store cql://127.0.0.1/wideroom",
+        "migrate needs a cluster: name it, as in --store cql://127.0.0.1/wideroom",
     );
     program
         .run(&["--store", "mysql://user:hunter2@host/chat"])

@@ -172,7 +172,7 @@ async fn the_program_makes_no_token_that_its_server_refuses() {
     let long = program.run(&[&["token", "--user", "alice"], &bound[..]].concat());
     long.failed(
         1,
-        "--ttl: the server takes tokens that live 1h at most (--token-life-max)",
+        "--ttl: the server accepts tokens with a life of at most 1h (--token-life-max)",
     );
     let short = program.run(&[&["token", "--user", "alice", "--ttl", "1h"], &bound[..]].concat());
     let server = Server::start(&program, &[&["--demo"], &bound[..]].concat());
@@ -216,7 +216,7 @@ async fn keys_that_went_wrong_are_named_by_readiness_while_the_old_ones_serve() 
         folder.write("keys.json", text);
         // A token with a key that nobody knows has the file looked at.
         ask(server.address(), &new.token(Some("new")), WHO).await;
-        let logged = server.logs("keeps the old ones");
+        let logged = server.logs("uses the previous ones");
         assert!(
             logged.contains("ERROR") && logged.contains(reason),
             "{logged}"
@@ -247,7 +247,7 @@ async fn keys_that_went_wrong_are_named_by_readiness_while_the_old_ones_serve() 
     );
     let log = end(server);
     assert_eq!(
-        log.matches("keeps the old ones").count(),
+        log.matches("uses the previous ones").count(),
         2,
         "once for each change: {log}"
     );

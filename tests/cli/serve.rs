@@ -96,7 +96,7 @@ fn a_second_signal_ends_it_at_once() {
     // The request that is left behind may still have its line.
     assert!(
         log.lines()
-            .any(|line| line == "wideroom: left at once, by a second signal"),
+            .any(|line| line == "wideroom: stopped at once by a second signal"),
         "{log}"
     );
 }
@@ -196,7 +196,7 @@ fn a_list_of_documents_that_is_none_is_one_clear_line() {
             "--trusted-documents",
             &list,
         ])
-        .failed(1, &line("there is no document in it"));
+        .failed(1, &line("it holds no document"));
 }
 
 #[test]
