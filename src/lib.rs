@@ -16,7 +16,8 @@
 //! - [`store`]: what is kept. [`store::Store`] is the live part, [`store::StoreAdmin`] the operator's; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
 //! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and signals between servers over NATS.
 //! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
-//! - [`graphql`]: the translation. Documents are prepared (parsed, guarded, kept) and executed; no rule lives here.
+//! - [`graphql`]: the translation between GraphQL and the chat. Documents are prepared (parsed,
+//!   guarded, cached) and executed. Equal subscriptions share executions. No rule lives here.
 //! - [`server`]: the transports. GraphQL over HTTP (subscriptions as Server-Sent Events or multipart) and over WebSocket
 //!   (graphql-transport-ws), the pages, and [`server::admin`] (metrics, health, backups). Admission control and the
 //!   bytes below HTTP have folders of their own.
@@ -34,7 +35,8 @@
 //! - Invariant: markers are maxima; the greater bytes stay, whatever the order of arrival.
 //! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.
 //! - Invariant: what the viewer may not see answers like what does not exist, and only `chat::access` decides it.
-//! - Invariant: no word of a store's or a library's error reaches a client: `graphql::error` chooses a code and a sentence.
+//! - Invariant: no text of a store's or a library's error reaches a client: `graphql::error`
+//!   chooses a code and a sentence.
 //! - Invariant: every queue, page, body, document and socket has a bound, and every wait a deadline.
 //! - Invariant: an answer is charged to a byte budget while its text is made, and to its user's quota until its last byte is written.
 //!
@@ -46,15 +48,17 @@
 //!    bucket, whatever the outcome. The server reads the body within its bound and prepares the document:
 //!    `graphql::execution` finds it in its cache or parses and guards it. The admission then takes the rest of the price:
 //!    by the size of the payload, and by the root fields.
-//! 2. `graphql::mutation` turns ids and inputs into words of the chat; [`chat::Draft::parse`] refuses what may not be said.
+//! 2. `graphql::mutation::message` decodes the ids and passes the input to
+//!    [`chat::Draft::parse`], which validates it.
 //! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::write::conversation_queue`).
 //! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::in_flight_ids`) and calls
 //!    [`store::Store::append_messages`].
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
 //!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
 //! 6. Back in the queue's task: the events go to the bus, then the answers to the senders.
-//! 7. `graphql::types` writes pages as JSON and charges them to the budget of the answer (`graphql::execution`), which ends an execution that
-//!    goes over it. `server::chunks` cuts the text into chunks of 64 KiB. Each chunk holds the budget, and with it the permit
+//! 7. `graphql::types` resolves the payload. It writes synchronous fields straight to JSON and
+//!    charges the text to the budget of the answer (`graphql::execution`), which ends an execution
+//!    that exceeds it. `server::chunks` cuts the text into chunks of 64 KiB. Each chunk holds the budget, and with it the permit
 //!    in the user's quota (`server::admission`), until the connection has written it. The write timeout of
 //!    `server::connection` cuts a reader that is too slow.
 //!
@@ -67,12 +71,13 @@
 //! 2. That listens to the conversation's topic first, then reads the store after the cursor, and only then takes what it heard meanwhile;
 //!    what was given already is dropped by its identity.
 //!    Streams that resume at the same time share their reads (`chat::single_flight`, single-flight).
-//! 3. Each message becomes a payload with a scope of its own, so that nothing is shown that an earlier event had read. Where nothing in the
-//!    document is the viewer's (`graphql::fanout`), that is done once for all who ask the same, and they get the same bytes. The subscriber that
-//!    executes pays for it from the bucket of its user's queries, and waits where that is empty ([`rate::Pace`]): its stream then follows more
-//!    slowly, and reads the store for what the bus could not hold.
-//!    An event over the byte bound is answered by an error with its cursor, and the stream goes on behind it: so a client neither meets the same
-//!    event for ever nor misses one without a word.
+//! 3. Each message becomes a payload in a scope of its own, so that no event shows a value that an
+//!    earlier one has read. If no field of the document depends on the viewer, `graphql::fanout`
+//!    executes it once for all subscribers with equal documents and variables, and they receive the
+//!    same bytes. The subscriber that executes pays from the bucket of its user's queries. Without
+//!    tokens it waits ([`rate::Pace`]), and its stream falls behind; it reads the store for notices
+//!    that the bus could not hold. An event over the byte bound is delivered as an error with its
+//!    cursor, and the stream continues after it.
 //! 4. The task of the socket pushes it into a bounded send queue. A subscriber that is too slow for the bus reads the store
 //!    from its last message. The server closes a socket that reads nothing for a while with 4290; the client resumes with
 //!    its cursor.
@@ -84,7 +89,8 @@
 //!
 //! To add a mutation:
 //!
-//! 1. Add its input, payload and resolver in `graphql::mutation`: it translates arguments into words of the chat, and holds no rule.
+//! 1. Add its input, payload and resolver to the struct of its subject in `graphql::mutation`. It
+//!    translates arguments, and holds no rule.
 //! 2. Add the rule to [`chat`]: check access first (`chat::access`), take ids in the conversation's queue if the change is an event.
 //! 3. Persist it through a method of [`store::Store`], then publish.
 //! 4. Price it in `graphql::execution::cost` if it reads more than its fields show.

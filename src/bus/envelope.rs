@@ -10,8 +10,8 @@ use crate::model::Notice;
 #[derive(Debug)]
 pub struct NoticeEnvelope {
     pub notice: Notice,
-    /// Payload cache: the first subscriber to render the notice leaves the result here, and the others reuse it. The bus does not know
-    /// its type.
+    /// Payload cache: the first subscriber to render the notice leaves the result here, and the
+    /// others reuse it. The bus does not know its type.
     pub rendered: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 

@@ -1,7 +1,9 @@
-//! Publish/subscribe within one process: a broadcast channel per topic, created for its first subscriber and dropped with its last.
+//! Publish/subscribe within one process: a broadcast channel per topic, created for its first
+//! subscriber and dropped with its last.
 //!
-//! The bus only notifies; the store is the source of truth. Publishing never blocks: a slow subscriber receives [`Received::Lagged`] instead
-//! of the notices it has missed, and reads the store. Servers that share a store can also signal each other over NATS.
+//! The bus only notifies; the store is the source of truth. Publishing never blocks: a slow
+//! subscriber receives [`Received::Lagged`] instead of the notices it has missed, and reads the
+//! store. Servers that share a store can also signal each other over NATS.
 
 mod envelope;
 mod nats;
@@ -23,9 +25,11 @@ pub use self::signal::Signal;
 use crate::metrics::{self, Histogram, IntCounter, LATENCIES, Metrics};
 use crate::model::Topic;
 
-/// Notices of a conversation that wait for a subscriber. A subscriber that lags further behind reads the store instead.
+/// Notices of a conversation that wait for a subscriber. A subscriber that lags further behind
+/// reads the store instead.
 pub const TOPIC_NOTICES_MAX: usize = 256;
-/// The same for topics of states, of which only the latest counts. The channel allocates its whole capacity for the first subscriber.
+/// The same for topics of states, of which only the latest counts. The channel allocates its whole
+/// capacity for the first subscriber.
 const STATE_NOTICES_MAX: usize = 32;
 /// The lag histogram samples one in this many notices of a subscriber.
 const LAG_SAMPLE_INTERVAL: u32 = 16;
@@ -115,7 +119,8 @@ impl Bus {
             .is_some_and(|peers| peers.is_connected())
     }
 
-    /// Waits for signals of other servers. `None` if signals may have been lost. Without peers it never returns.
+    /// Waits for signals of other servers. `None` if signals may have been lost. Without peers it
+    /// never returns.
     pub async fn receive_signals(&self) -> Option<Vec<Signal>> {
         match &self.peers {
             Some(peers) => peers.receive().await,
@@ -129,7 +134,8 @@ impl Bus {
         }
     }
 
-    /// Delivers a notice to the current subscribers. Without subscribers the notice is dropped; its content is in the store.
+    /// Delivers a notice to the current subscribers. Without subscribers the notice is dropped; its
+    /// content is in the store.
     pub fn publish(&self, topic: &Topic, notice: impl Into<Arc<NoticeEnvelope>>) {
         let received = Received::Notice(notice.into());
         if self.topics().publish(topic, received) {
@@ -137,7 +143,8 @@ impl Bus {
         }
     }
 
-    /// Whether the topic has subscribers. Publishers skip building notices for topics without subscribers.
+    /// Whether the topic has subscribers. Publishers skip building notices for topics without
+    /// subscribers.
     pub fn has_subscribers(&self, topic: &Topic) -> bool {
         self.topics().by_name.contains_key(topic)
     }
@@ -149,7 +156,8 @@ impl Bus {
             .map_or(0, |channel| channel.sender.receiver_count())
     }
 
-    /// Current sequence. A read of the store that starts after this call sees everything published before it.
+    /// Current sequence. A read of the store that starts after this call sees everything published
+    /// before it.
     pub fn sequence(&self) -> Sequence {
         self.topics().sequence
     }
@@ -164,7 +172,8 @@ impl Bus {
             } else {
                 STATE_NOTICES_MAX
             };
-            // Publishers skip topics without subscribers, so earlier publications may have advanced no sequence.
+            // Publishers skip topics without subscribers, so earlier publications may have advanced
+            // no sequence.
             sequence.0 += 1;
             self.topic_changed(&topic);
             TopicChannel {
@@ -181,7 +190,8 @@ impl Bus {
         }
     }
 
-    /// Makes all subscribers read the store, because another server may have written without a signal.
+    /// Makes all subscribers read the store, because another server may have written without a
+    /// signal.
     pub fn invalidate_all(&self) {
         let mut topics = self.topics();
         topics.sequence.0 += 1;
@@ -258,7 +268,8 @@ pub struct TopicSubscription {
 }
 
 impl TopicSubscription {
-    /// Waits for the next item. `None` would mean a closed channel, which cannot happen while this subscription exists.
+    /// Waits for the next item. `None` would mean a closed channel, which cannot happen while this
+    /// subscription exists.
     pub async fn next(&mut self) -> Option<Received> {
         match self.receiver.as_mut()?.recv().await {
             Ok(published) => Some(self.accept(published)),

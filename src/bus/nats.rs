@@ -1,4 +1,5 @@
-//! Link to peer servers over NATS: one subject for each topic, subscribed to while the topic has local subscribers.
+//! Link to peer servers over NATS: one subject for each topic, subscribed to while the topic has
+//! local subscribers.
 //!
 //! NATS may be down or slow. The client reconnects forever, and no write waits for it.
 
@@ -19,7 +20,8 @@ use super::peer_queue::PeerQueue;
 use super::signal::{self, Signal};
 use crate::model::Topic;
 
-/// Undelivered messages of one subject. On overflow NATS reports a slow consumer, and the bus polls the store.
+/// Undelivered messages of one subject. On overflow NATS reports a slow consumer, and the bus polls
+/// the store.
 const UNDELIVERED_MAX: usize = 256;
 /// The client closes a connection after a few pings without an answer.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -36,7 +38,8 @@ pub struct NatsAddress(String);
 #[error("must be an address like nats://[user:password@]host[:port], or tls://…")]
 pub struct NatsAddressError;
 
-/// Failure to start the NATS client at all, for example because this machine's certificates are unreadable.
+/// Failure to start the NATS client at all, for example because this machine's certificates are
+/// unreadable.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct NatsError(#[from] async_nats::ConnectError);
@@ -72,7 +75,8 @@ impl fmt::Debug for NatsAddress {
 }
 
 impl Bus {
-    /// A bus that exchanges signals with the other servers of the same `deployment`. Deployments can share a NATS server.
+    /// A bus that exchanges signals with the other servers of the same `deployment`. Deployments
+    /// can share a NATS server.
     pub async fn with_nats(address: &NatsAddress, deployment: &str) -> Result<Self, NatsError> {
         let peers = Arc::new(PeerQueue::default());
         let weak_peers = Arc::downgrade(&peers);
@@ -182,7 +186,8 @@ impl NatsLink {
         }
     }
 
-    /// Subscribes to the subjects of topics with local subscribers, and unsubscribes from all others.
+    /// Subscribes to the subjects of topics with local subscribers, and unsubscribes from all
+    /// others.
     async fn update_subjects(&mut self) {
         for topic in self.peers.take_changed_topics() {
             let is_wanted = self
@@ -204,7 +209,8 @@ impl NatsLink {
         }
     }
 
-    /// Nothing is lost at the start: a new subscriber reads earlier writes from the store, and polling finds those until NATS has subscribed.
+    /// Nothing is lost at the start: a new subscriber reads earlier writes from the store, and
+    /// polling finds those until NATS has subscribed.
     async fn subscribe(&mut self, subject: &str) -> Option<AbortHandle> {
         let subscriber = self
             .client

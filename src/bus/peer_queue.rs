@@ -1,6 +1,8 @@
-//! Queues between this server's bus and its peers: signals to send, signals received, and the state of the connection.
+//! Queues between this server's bus and its peers: signals to send, signals received, and the state
+//! of the connection.
 //!
-//! Every signal may be lost. The queues remember that a loss is possible, and the receiver then polls the store.
+//! Every signal may be lost. The queues remember that a loss is possible, and the receiver then
+//! polls the store.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +47,8 @@ impl SignalQueue {
         if order.len() >= SIGNALS_MAX {
             return false;
         }
-        // A later state replaces an earlier one, so their order matters: deduplication could drop the latest.
+        // A later state replaces an earlier one, so their order matters: deduplication could drop
+        // the latest.
         let is_state = matches!(signal, Signal::Typing(..) | Signal::Presence(..));
         if is_state || known.insert(signal.clone()) {
             order.push_back(signal);
@@ -77,7 +80,8 @@ impl PeerQueue {
         self.is_connected.load(Ordering::SeqCst)
     }
 
-    /// Signals may have been lost before a connection and after a disconnection, so both count as a loss.
+    /// Signals may have been lost before a connection and after a disconnection, so both count as a
+    /// loss.
     pub(super) fn set_connected(&self, is_connected: bool) {
         self.is_connected.store(is_connected, Ordering::SeqCst);
         self.mark_lost();
@@ -88,7 +92,8 @@ impl PeerQueue {
         self.incoming.has_more.notify_one();
     }
 
-    /// Drops the signal without a connection or without room. Peers then find the write by polling the store.
+    /// Drops the signal without a connection or without room. Peers then find the write by polling
+    /// the store.
     pub(super) fn send(&self, signal: Signal) {
         if self.is_connected() {
             let _ = self.outgoing.push(signal);

@@ -1,5 +1,5 @@
-//! Signals between servers: ids of written conversations and inboxes, typing and presence. A signal carries ids only; its receiver reads the
-//! content from the store.
+//! Signals between servers: ids of written conversations and inboxes, typing and presence. A signal
+//! carries ids only; its receiver reads the content from the store.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

@@ -1,4 +1,4 @@
-//! Relay connections: arguments to a page request, and a page to edges, once for all lists.
+//! Relay connections: the page arguments and the page information of all lists.
 
 use async_graphql::SimpleObject;
 
@@ -6,7 +6,7 @@ use super::cursor::{CursorKey, List};
 use super::error::{Error, Result};
 use crate::model::{Direction, PageRequest};
 
-/// The four arguments that each connection takes.
+/// Page arguments of a connection.
 #[derive(Default)]
 pub(super) struct PageArguments {
     pub(super) first: Option<i32>,
@@ -62,25 +62,28 @@ impl PageArguments {
     }
 }
 
-/// Position of a page in its list.
+/// Position of a page in its list. Pages keep the list's order, whatever the paging direction.
 #[derive(SimpleObject)]
 pub(super) struct PageInfo {
-    /// True if edges follow the last one of this page, in either paging direction.
+    /// True if more edges follow the last edge of this page, also when paging backward with `last`.
     pub(super) has_next_page: bool,
-    /// True if edges precede the first one of this page, in either paging direction.
+    /// True if more edges precede the first edge of this page, also when paging forward with
+    /// `first`.
     pub(super) has_previous_page: bool,
-    /// Cursor of the first edge, for `before`.
+    /// Cursor for `before`, to fetch the page before this one: that of the first edge. Null for an
+    /// empty page.
     pub(super) start_cursor: Option<String>,
-    /// Cursor to continue from, for `after`: that of the last edge. A short or empty filtered page has one too.
+    /// Cursor for `after`, to fetch the page after this one: that of the last edge. A filtered page
+    /// has it even if it is empty; any other empty page has none.
     pub(super) end_cursor: Option<String>,
 }
 
-/// An edge of a list: it knows its cursor.
+/// Edge of a list.
 pub(super) trait Edge: async_graphql::OutputType {
     fn cursor(&self) -> &str;
 }
 
-/// A page of a list.
+/// Page of a list.
 pub(super) struct RelayConnection<E> {
     pub(super) edges: Vec<E>,
     pub(super) has_previous: bool,

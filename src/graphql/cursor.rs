@@ -1,6 +1,8 @@
-//! CursorEncoder: the clustering key of a row, behind the name of its list, so that another list refuses it.
+//! Cursors: the clustering key of a row, prefixed with the name of its list, so that other lists
+//! refuse it.
 //!
-//! They hold no state of a server or a driver: the same one works in both directions, on any server, on either store, for ever.
+//! A cursor holds no state of a server or driver. It works in both directions, on any server and on
+//! either store, and does not expire.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,12 +13,12 @@ use crate::model::{ConversationId, InboxKey, MessageId, OrderKey, Timestamp, Use
 
 const VERSION: u8 = 1;
 
-/// A list that has cursors, with the partition it reads.
+/// List with cursors, and the partition that it reads.
 #[derive(Debug, Clone, Copy)]
 pub enum List<'a> {
-    /// Messages of a conversation, in history and in `messageAdded`.
+    /// Messages of a conversation: the history and `messageAdded`.
     Messages(ConversationId),
-    /// All events of a conversation.
+    /// Events of a conversation.
     Events(ConversationId),
     Participants(ConversationId),
     /// Receipts of a message.
@@ -27,9 +29,9 @@ pub enum List<'a> {
 }
 
 impl List<'_> {
-    /// The list's name and its partition, by which its cursors begin.
+    /// Common prefix of the list's cursors: version, name and partition.
     fn prefix(self) -> Vec<u8> {
-        // Capitals: the small letters name the kinds of global ids, and an id is no cursor.
+        // Capital letters, as global ids use small ones: an id never decodes as a cursor.
         let (name, partition) = match self {
             Self::Messages(conversation) => (b'M', conversation.0.as_bytes().to_vec()),
             Self::Events(conversation) => (b'V', conversation.0.as_bytes().to_vec()),
@@ -44,7 +46,7 @@ impl List<'_> {
         [&[VERSION, name], partition.as_slice()].concat()
     }
 
-    /// For many cursors of this list.
+    /// Encoder for many cursors of this list.
     pub(super) fn cursors(self) -> CursorEncoder {
         CursorEncoder(self.prefix())
     }
@@ -60,7 +62,7 @@ impl List<'_> {
     }
 }
 
-/// Makes cursors of one list. What they all begin with is made once.
+/// Encoder of the cursors of one list. It computes their common prefix once.
 pub(super) struct CursorEncoder(Vec<u8>);
 
 impl CursorEncoder {
@@ -69,12 +71,12 @@ impl CursorEncoder {
     }
 }
 
-/// Tells one user's cursors from another's; the name itself need not travel in each of them.
+/// Short hash that binds a cursor to its user without repeating the username.
 fn fingerprint(user: &UserId) -> Vec<u8> {
     Sha256::digest(user.as_str())[..8].to_vec()
 }
 
-/// A key that stands in a cursor.
+/// Key that a cursor encodes.
 pub trait CursorKey: Sized {
     fn to_key(&self) -> Vec<u8>;
     fn from_key(bytes: &[u8]) -> Option<Self>;
@@ -83,7 +85,7 @@ pub trait CursorKey: Sized {
         list.cursors().of(self)
     }
 
-    /// `None` where it is no cursor of this list.
+    /// `None` for a text that is no cursor of this list.
     fn decode(text: &str, list: List<'_>) -> Option<Self> {
         Self::from_key(&list.decode(text)?)
     }
@@ -112,7 +114,7 @@ impl CursorKey for InboxKey {
         let (activity, conversation) = bytes.split_first_chunk::<8>()?;
         let micros = i64::from_be_bytes(*activity);
         let activity = Timestamp::from_micros(micros);
-        // What lies outside of time was not made here.
+        // `from_micros` clamps: another result means a time that no cursor of ours has.
         (activity.micros() == micros).then_some(())?;
         Some(Self {
             activity,

@@ -1,11 +1,12 @@
-//! What a client is told of a failure: one code of a closed list, and a sentence. The only place that decides it.
+//! Errors of the API: a code of a closed list and a sentence. No other module maps failures to
+//! client errors.
 
 use async_graphql::{ErrorExtensions as _, ServerError};
 
 use crate::chat;
 use crate::store;
 
-/// The closed list of the contract.
+/// Error codes of the contract: a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     Unauthenticated,
@@ -37,25 +38,26 @@ impl Code {
     }
 }
 
-/// Beside RATE_LIMITED: when it may be tried again.
+/// Extension of RATE_LIMITED: milliseconds until a retry may succeed.
 pub const RETRY_AFTER_MS: &str = "retryAfterMs";
 
-/// Beside the code of a mutation that is not known to be done.
+/// Extension of a failed mutation: whether its change may have been stored.
 const OUTCOME: &str = "outcome";
 const NOT_DONE: &str = "NOT_DONE";
 const UNKNOWN: &str = "UNKNOWN";
 
-/// The only error that a resolver returns.
+/// Error of a resolver.
 ///
-/// It has no `Display` on purpose: `async_graphql::Error` takes anything that prints, and so `?` on an error of the store would hand its
-/// text to the client. Here it does not compile.
+/// It implements no `Display`. `async_graphql::Error` converts from anything that implements it, so
+/// that `?` on an error of the store would send its text to the client. With this type it does not
+/// compile.
 #[derive(Clone)]
 pub(super) struct Error(async_graphql::Error);
 
 pub(super) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a nullable field answers: with an error beside it, only the field itself is null. (An error of `Result<Option<T>>` would null
-/// what the field is in.)
+/// Value of a nullable field. Its error nulls only the field itself, while an error of
+/// `Result<Option<T>>` would null the object around it.
 pub(super) type Nullable<T> = Option<Result<T>>;
 
 pub(super) async fn nullable<T>(answer: impl Future<Output = Result<Option<T>>>) -> Nullable<T> {
@@ -81,7 +83,7 @@ impl Error {
         Self::new(Code::NotFound, format!("{what} was not found"))
     }
 
-    /// What is wrong went to the log.
+    /// Bug or corrupt row. The cause is in the log only.
     pub(super) fn internal() -> Self {
         Self::new(Code::Internal, "something is wrong here; it is logged")
     }
@@ -94,7 +96,7 @@ impl Error {
         Self::new(Code::BadUserInput, message).with("inputPath", async_graphql::Value::List(path))
     }
 
-    /// The text of the answer went over a bound in bytes.
+    /// The text of the answer exceeded a bound in bytes.
     pub(super) fn answer_too_large() -> Self {
         Self::new(
             Code::BadUserInput,
@@ -102,7 +104,7 @@ impl Error {
         )
     }
 
-    /// The same, where what was asked for was done and only its answer cannot be read.
+    /// Marks the outcome as unknown: the change is stored, but its payload could not be read.
     pub(super) fn once_done(self) -> Self {
         self.with(OUTCOME, UNKNOWN)
     }
@@ -138,7 +140,7 @@ impl From<chat::Error> for Error {
             chat::Error::CursorExpired => Self::new(Code::CursorExpired, sentence),
             chat::Error::Busy => Self::new(Code::Unavailable, sentence).with(OUTCOME, NOT_DONE),
             chat::Error::TooFast { retry_after } => {
-                // A whole millisecond more, so that who comes back then is not too early.
+                // Rounded up, so that a client that retries then is not too early.
                 let wait = u64::try_from(retry_after.as_millis())
                     .unwrap_or(u64::MAX)
                     .saturating_add(1);
@@ -154,12 +156,12 @@ impl From<chat::Error> for Error {
     }
 }
 
-/// The cause goes to the log, once; the client gets no word of it.
+/// Logs the cause once. The client receives a code and a fixed sentence.
 fn from_store(failure: &chat::StoreFailure) -> Error {
-    let (cause, is_news) = (&failure.cause, failure.is_news());
+    let (cause, is_first) = (&failure.cause, failure.is_news());
     match cause {
         store::Error::Unavailable(_) => {
-            if is_news {
+            if is_first {
                 tracing::warn!(error = %cause, "the store was unavailable; an operation was not executed");
             }
             Error::new(
@@ -169,13 +171,13 @@ fn from_store(failure: &chat::StoreFailure) -> Error {
             .with(OUTCOME, NOT_DONE)
         }
         store::Error::OutcomeUnknown(_) => {
-            if is_news {
+            if is_first {
                 tracing::warn!(error = %cause, "the store did not confirm a write; the outcome of an operation is unknown");
             }
             chat::Error::OutcomeUnknown.into()
         }
         store::Error::Corrupt { .. } => {
-            if is_news {
+            if is_first {
                 tracing::error!(error = %cause, "an operation read a corrupt row; run `wideroom verify`");
             }
             Error::internal()
@@ -183,7 +185,8 @@ fn from_store(failure: &chat::StoreFailure) -> Error {
     }
 }
 
-/// What failed below a mutation's own field failed after the mutation was done, so that none of it may say that nothing was.
+/// Marks errors below the root field of a mutation as UNKNOWN: the mutation itself was done before
+/// they occurred.
 pub(super) fn settle_outcomes(errors: &mut [ServerError]) {
     for error in errors.iter_mut().filter(|error| error.path.len() > 1) {
         if let Some(extensions) = error

@@ -1,4 +1,4 @@
-//! Global ids: opaque to clients, typed and versioned inside. What is no id of ours names nothing.
+//! Global ids: opaque to clients, typed and versioned inside. A malformed id names no object.
 
 use async_graphql::ID;
 use base64::Engine as _;
@@ -9,17 +9,17 @@ use super::error::{Error, Result};
 use crate::model::{ConversationId, MessageId, UserId};
 
 const VERSION: u8 = 1;
-/// Longer texts are not even decoded.
+/// Longer texts are refused without decoding.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
 
-/// What a global id names.
+/// Object that a global id names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum GlobalId {
     User(UserId),
     Conversation(ConversationId),
     Message(ConversationId, MessageId),
     Participant(ConversationId, UserId),
-    /// An entry belongs to one user: for another one the same conversation has another entry.
+    /// Inbox entry of one user. Each user has another entry of the same conversation.
     InboxEntry(ConversationId, UserId),
 }
 
@@ -55,7 +55,7 @@ impl GlobalId {
         ID(URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// `None` where it is no id that [`GlobalId::encode`] makes.
+    /// `None` for a text that [`GlobalId::encode`] does not produce.
     pub(super) fn decode(text: &str) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -98,7 +98,7 @@ fn user(bytes: &[u8]) -> Option<UserId> {
     UserId::parse(std::str::from_utf8(bytes).ok()?).ok()
 }
 
-/// The conversation that an id names. `None` names none.
+/// The conversation that an id names. `None` if it names another object or none.
 pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
     match GlobalId::decode(id)? {
         GlobalId::Conversation(conversation) => Some(conversation),
@@ -109,12 +109,12 @@ pub(super) fn conversation_id(id: &ID) -> Option<ConversationId> {
     }
 }
 
-/// The same, where something must be named: a malformed id is an unknown one.
+/// The conversation that an id names. A malformed id is treated like an unknown one.
 pub(super) fn conversation_of(id: &ID) -> Result<ConversationId> {
     conversation_id(id).ok_or_else(|| Error::not_found("the conversation"))
 }
 
-/// The message that an id names, with its conversation.
+/// The message that an id names, and its conversation.
 pub(super) fn message_id(id: &ID) -> Option<(ConversationId, MessageId)> {
     match GlobalId::decode(id)? {
         GlobalId::Message(conversation, message) => Some((conversation, message)),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_names_nothing() {
+    fn a_malformed_id_names_nothing() {
         let id = GlobalId::Conversation(ConversationId::random()).encode();
         for text in [
             "",

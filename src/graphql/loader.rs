@@ -1,6 +1,7 @@
-//! Reads of one request, gathered into batches: what fifty rows ask for is asked of the store once.
+//! Batch loaders of one request (DataLoader pattern): the reads of many rows become one read of the
+//! store.
 //!
-//! The one place that touches the `dataloader` crate, so that another one can take its place.
+//! No other module uses the `dataloader` crate.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -17,9 +18,9 @@ use crate::model::{
     Profile, Reaction, Unread, UserId,
 };
 
-/// Keys of one batch.
+/// Maximum number of keys of one batch.
 const BATCH_MAX: usize = 100;
-/// How often a read lets others go first, so that they can join its batch.
+/// Yields before a batch is read, so that other fields can add their keys.
 const YIELDS: usize = 2;
 
 type ReadKeys<K, V> = Box<dyn FnMut(Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>> + Send>;
@@ -27,7 +28,7 @@ type ReadKeys<K, V> = Box<dyn FnMut(Vec<K>) -> BoxFuture<'static, chat::Result<V
 struct BatchRead<K, V>(ReadKeys<K, V>);
 
 impl<K: Eq + Hash + Clone + Debug, V: Clone> BatchFn<K, chat::Result<V>> for BatchRead<K, V> {
-    /// Fills every key: one that is missing would be an error of the crate's own.
+    /// Returns a value for every key. The crate reports a missing key as an error of its own.
     async fn load(&mut self, keys: &[K]) -> HashMap<K, chat::Result<V>> {
         match (self.0)(keys.to_vec()).await {
             Ok(values) => keys
@@ -51,10 +52,10 @@ fn batches<K: Eq + Hash + Clone + Debug, V: Clone>(read: ReadKeys<K, V>) -> Batc
         .with_yield_count(YIELDS)
 }
 
-/// Reads what these keys name, for a viewer.
+/// Reads the values of these keys, for a viewer.
 type ReadForViewer<K, V> = fn(Chat, UserId, Vec<K>) -> BoxFuture<'static, chat::Result<Vec<V>>>;
 
-/// One kind of read. What gathers its keys is made with the first of them: most requests ask for few kinds.
+/// Loader of one kind of value. It starts with its first key, as most requests use few kinds.
 pub(super) struct Loader<K: Eq + Hash + Clone + Debug, V: Clone> {
     chat: Chat,
     viewer: UserId,
@@ -81,8 +82,8 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
         })
     }
 
-    /// What was read otherwise need not be read again.
-    pub(super) async fn know(&self, known: Vec<(K, V)>) {
+    /// Adds values that were read elsewhere to the cache.
+    pub(super) async fn prime(&self, known: Vec<(K, V)>) {
         self.batches()
             .prime_many(known.into_iter().map(|(key, value)| (key, Ok(value))))
             .await;
@@ -90,7 +91,8 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
 
     pub(super) async fn load(&self, key: K) -> Result<V> {
         loop {
-            // `Err` here: the reader whose turn it was went away with the keys of others. They ask again.
+            // `Err` means that the future which read the batch was dropped. The other fields load
+            // their keys again.
             if let Ok(loaded) = self.batches().try_load(key.clone()).await {
                 return Ok(loaded?);
             }
@@ -98,13 +100,13 @@ impl<K: Eq + Hash + Clone + Debug + Send + 'static, V: Clone + Send + 'static> L
     }
 }
 
-/// The reads of one request, or of one event of a subscription: what they give is as old as that.
+/// Loaders of one request, or of one event of a subscription. They cache for as long as that.
 pub(super) struct Loaders {
     pub(super) conversations: Loader<ConversationId, Option<Arc<Conversation>>>,
-    /// Also those that the viewer may not see: `InboxEntry::load` asks for the conversation beside it.
+    /// Not checked against the viewer: `InboxEntry::load` also loads the conversation, which is.
     pub(super) entries: Loader<ConversationId, Option<InboxRow>>,
     pub(super) last_messages: Loader<ConversationId, Option<MessageId>>,
-    /// Also those that the viewer may not see: `Message::load` asks for the conversation beside it.
+    /// Not checked against the viewer: `Message::load` also loads the conversation, which is.
     pub(super) messages: Loader<(ConversationId, MessageId), Option<Arc<Message>>>,
     pub(super) messages_at: Loader<(ConversationId, OrderKey), Option<Arc<Message>>>,
     pub(super) message_counts: Loader<ConversationId, u64>,
@@ -131,8 +133,8 @@ impl Loaders {
             messages: Loader::new(chat, viewer, |chat, _, keys| {
                 Box::pin(async move { chat.messages(&keys).await })
             }),
-            messages_at: Loader::new(chat, viewer, |chat, _, places| {
-                Box::pin(async move { chat.messages_at(&places).await })
+            messages_at: Loader::new(chat, viewer, |chat, _, positions| {
+                Box::pin(async move { chat.messages_at(&positions).await })
             }),
             message_counts: Loader::new(chat, viewer, |chat, _, ids| {
                 Box::pin(async move { chat.message_counts(&ids).await })
@@ -168,13 +170,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_fifty_rows_ask_for_is_read_once() {
+    async fn fifty_rows_share_one_read() {
         let reads = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&reads);
+        let recorded = Arc::clone(&reads);
         let loader = batches::<u8, u8>(Box::new(move |keys| {
             let mut sorted = keys.clone();
             sorted.sort_unstable();
-            noted.lock().push(sorted);
+            recorded.lock().push(sorted);
             Box::pin(async move { Ok(keys) })
         }));
         join_all((0..50).map(|row| loader.try_load(row % 2))).await;

@@ -1,8 +1,9 @@
 //! Translation between GraphQL and the chat. No rule lives here.
 //!
-//! A document is prepared once (`execution`: parsed, guarded, cached) and then executed for a viewer, the first time with validation.
-//! Resolvers (`query`, `mutation`, `subscription`, `types`) translate arguments and results. Equal subscriptions share the executions
-//! of their events (`fanout`).
+//! A document is prepared once (`execution`: parsed, guarded, cached) and then executed for a
+//! viewer, the first time with validation. Resolvers (`query`, `mutation`, `subscription`, `types`)
+//! translate arguments and results. Equal subscriptions share the executions of their events
+//! (`fanout`).
 
 mod api;
 mod connection;
@@ -47,7 +48,8 @@ pub trait OperationExecutor: Send + Sync + 'static {
     /// Parses and checks a document, or takes it from the cache.
     fn prepare(&self, query: &str, operation_name: Option<&str>) -> Result<Prepared, RequestError>;
 
-    /// Executes a query or a mutation. If the text exceeds the budget, the execution stops and the budget records it.
+    /// Executes a query or a mutation. If the text exceeds the budget, the execution stops and the
+    /// budget records it.
     async fn execute(
         &self,
         prepared: &Prepared,
@@ -56,7 +58,8 @@ pub trait OperationExecutor: Send + Sync + 'static {
         budget: Arc<AnswerBudget>,
     ) -> Response;
 
-    /// Marks a viewer as online until the guard is dropped. The server calls it for each socket and stream.
+    /// Marks a viewer as online until the guard is dropped. The server calls it for each socket and
+    /// stream.
     fn arrive(&self, viewer: &UserId) -> OnlineGuard;
 
     /// Opens a subscription. Dropping the stream closes it.

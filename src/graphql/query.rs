@@ -1,4 +1,4 @@
-//! The queries: arguments to words of the chat, and back.
+//! The queries: each translates its arguments for the chat, and the result into types of the API.
 
 use async_graphql::{Context, ID, Object};
 
@@ -9,15 +9,21 @@ use super::id::conversation_id;
 use super::scope::ViewerScope;
 use super::types::{Conversation, InboxEntryConnection, InboxFilter, InboxSummary, Node, User};
 
-/// Ids in one call of `nodes`.
+/// Maximum number of ids in one call of `nodes`.
 const NODES_MAX: usize = 100;
 
 pub struct Query;
 
-/// Queries. Each answers for the viewer; an object that the viewer may not see answers like one that does not exist.
+/// Queries of the viewer: the user of the request's token. An object that the viewer may not see
+/// answers like one that does not exist: null, or the error NOT_FOUND.
+///
+/// Each error has a code in `extensions.code`: UNAUTHENTICATED (no valid token), FORBIDDEN,
+/// NOT_FOUND, BAD_USER_INPUT (`extensions.inputPath` names the input), CONFLICT, RATE_LIMITED
+/// (`extensions.retryAfterMs` says when to retry), CURSOR_EXPIRED, UNAVAILABLE (retry later) or
+/// INTERNAL.
 #[Object]
 impl Query {
-    /// Returns an object by its global id. Null if the viewer may see no such object.
+    /// Returns an object by its global id. Null if there is none that the viewer may see.
     async fn node(
         &self,
         ctx: &Context<'_>,
@@ -26,11 +32,12 @@ impl Query {
         nullable(async { Node::load(&ViewerScope::shared(ctx)?, &id).await }).await
     }
 
-    /// Returns objects by their global ids, in order. Null for each id of which the viewer may see no object.
+    /// Returns objects by their global ids, in the order of the ids. An element is null if there is
+    /// no such object that the viewer may see.
     async fn nodes(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Global ids, at most 100.")] ids: Vec<ID>,
+        #[graphql(desc = "Global ids: at most 100.")] ids: Vec<ID>,
     ) -> Result<Vec<Nullable<Node>>> {
         if ids.len() > NODES_MAX {
             return Err(Error::bad_input(
@@ -43,14 +50,14 @@ impl Query {
         Ok(futures_util::future::join_all(loads).await)
     }
 
-    /// The authenticated user.
+    /// The user of the request's token.
     async fn viewer(&self, ctx: &Context<'_>) -> Result<User> {
         let scope = ViewerScope::shared(ctx)?;
         let user = scope.viewer.clone();
         Ok(User::new(&scope, user))
     }
 
-    /// Returns a conversation of the viewer by its global id.
+    /// Returns a conversation by its global id. Null unless the viewer takes part in it.
     async fn conversation(
         &self,
         ctx: &Context<'_>,
@@ -66,23 +73,24 @@ impl Query {
         .await
     }
 
-    /// The viewer's conversations, the most recently active first.
+    /// The viewer's inbox: conversations, the most recently active first. Without `first` and
+    /// `last` a page has 20 entries.
     async fn inbox(
         &self,
         ctx: &Context<'_>,
         #[graphql(
-            desc = "Number of entries from the most recently active or after `after`: 0 to 100. Default 20."
+            desc = "Number of entries from the start of the list, or after `after`: 0 to 100."
         )]
         first: Option<i32>,
-        #[graphql(desc = "Returns only entries less recently active than this cursor's.")]
+        #[graphql(desc = "Cursor of an entry: returns only less recently active ones.")]
         after: Option<String>,
         #[graphql(
-            desc = "Number of entries from the least recently active or before `before`: 0 to 100."
+            desc = "Number of entries from the end of the list, or before `before`: 0 to 100. Excludes `first`."
         )]
         last: Option<i32>,
-        #[graphql(desc = "Returns only entries more recently active than this cursor's.")]
+        #[graphql(desc = "Cursor of an entry: returns only more recently active ones.")]
         before: Option<String>,
-        #[graphql(desc = "Filter. Default: every entry that is not archived.")] filter: Option<
+        #[graphql(desc = "Filter. Without it, archived entries are left out.")] filter: Option<
             InboxFilter,
         >,
     ) -> Result<InboxEntryConnection> {
@@ -99,11 +107,15 @@ impl Query {
             .chat
             .inbox(&scope.viewer, &filter.unwrap_or_default().into(), &request)
             .await?;
-        scope.loaders.conversations.know(page.conversations()).await;
+        scope
+            .loaders
+            .conversations
+            .prime(page.conversations())
+            .await;
         Ok(InboxEntryConnection::new(&scope, page, updates_position))
     }
 
-    /// For the badge on the app: how many of the viewer's conversations have unread messages and are neither muted nor archived.
+    /// Numbers for the badge of an app.
     async fn inbox_summary(&self, ctx: &Context<'_>) -> Result<InboxSummary> {
         let scope = ViewerScope::shared(ctx)?;
         Ok(scope.chat.inbox_summary(&scope.viewer).await?.into())

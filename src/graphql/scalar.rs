@@ -1,4 +1,4 @@
-//! The scalars of the contract.
+//! Custom scalars.
 
 use async_graphql::indexmap::IndexMap;
 use async_graphql::{InputValueError, InputValueResult, Name, Scalar, ScalarType, Value};
@@ -15,8 +15,8 @@ impl serde::Serialize for DateTime {
     }
 }
 
-/// Time in RFC 3339. Answers use UTC with six digits of a second. Inputs may have any offset; digits finer than a
-/// microsecond are cut off.
+/// Time in RFC 3339, such as `2026-03-15T12:05:00.123456Z`. Outputs are UTC with microseconds.
+/// Inputs may have any offset, from 1970 to 9999; digits below a microsecond are cut off.
 #[Scalar(
     name = "DateTime",
     specified_by_url = "https://scalars.graphql.org/andimarek/date-time"
@@ -39,7 +39,7 @@ impl ScalarType for DateTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Uuid(pub(super) uuid::Uuid);
 
-/// A UUID (RFC 4122) as lower-case text.
+/// UUID (RFC 4122) in its text form, in lower case.
 #[Scalar(
     name = "UUID",
     specified_by_url = "https://www.rfc-editor.org/rfc/rfc4122"
@@ -59,8 +59,8 @@ impl ScalarType for Uuid {
     }
 }
 
-/// Wraps JSON text as a value: an object with the reserved key alone. `serde_json` and async-graphql's serialiser (feature `raw_value`)
-/// write the text as it is.
+/// Wraps JSON text as a value: an object with the reserved key alone. `serde_json` and
+/// async-graphql's serialiser (feature `raw_value`) write the text as it is.
 pub(super) fn verbatim(text: String) -> Value {
     Value::Object(IndexMap::from_iter([(
         Name::new(RESERVED_KEY),
@@ -68,7 +68,7 @@ pub(super) fn verbatim(text: String) -> Value {
     )]))
 }
 
-/// A JSON text.
+/// JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Json(pub(super) String);
 
@@ -78,7 +78,7 @@ pub(super) struct Json(pub(super) String);
     specified_by_url = "https://www.rfc-editor.org/rfc/rfc8259"
 )]
 impl ScalarType for Json {
-    /// Keys stay in their order, and numbers are those that the library has read.
+    /// Keeps the order of keys. Numbers have the precision that async-graphql has parsed.
     fn parse(value: Value) -> InputValueResult<Self> {
         Ok(Self(serde_json::to_string(&PlainJson(&value))?))
     }
@@ -88,7 +88,8 @@ impl ScalarType for Json {
     }
 }
 
-/// A value that is written key by key. The library's own way writes an object with one certain key as the text in it, see [`verbatim`].
+/// Serializes a value key by key. async-graphql's own serializer would write an object with the
+/// reserved key as raw text, see [`verbatim`].
 struct PlainJson<'a>(&'a Value);
 
 impl serde::Serialize for PlainJson<'_> {
@@ -124,7 +125,7 @@ mod tests {
             text(r#"{"z":1,"a":[1.0,-7,18446744073709551615,null,true,"é"]}"#),
             r#"{"z":1,"a":[1.0,-7,18446744073709551615,null,true,"é"]}"#
         );
-        // Of two spellings of a number the library keeps one, and of a key that is there twice the last value.
+        // The parser normalizes numbers, and keeps the last value of a repeated key.
         assert_eq!(text(r#"{"a":1e2,"b":0.10,"a":2}"#), r#"{"a":2,"b":0.1}"#);
         let key = crate::model::metadata::RESERVED_KEY;
         assert_eq!(

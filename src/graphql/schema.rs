@@ -14,7 +14,8 @@ pub(super) fn build(validation: ValidationMode) -> ChatSchema {
         .finish()
 }
 
-/// Text of the schema in GraphQL's schema definition language, without definitions of built-in directives, which every tool knows.
+/// Text of the schema in GraphQL's schema definition language, without definitions of built-in
+/// directives, which every tool knows.
 pub fn sdl() -> String {
     let options = SDLExportOptions::new()
         .include_specified_by()

@@ -61,8 +61,9 @@ impl ExecutionContext {
 
 /// The chat, an authenticated viewer, and the reads that all resolvers of this scope share.
 ///
-/// A query has one scope. Each mutation field has its own, as it must see the writes of the fields before it. Each event of a
-/// subscription has its own, so that no event shows a value that an earlier one has read.
+/// A query has one scope. Each mutation field has its own, as it must see the writes of the fields
+/// before it. Each event of a subscription has its own, so that no event shows a value that an
+/// earlier one has read.
 #[derive(Clone)]
 pub(super) struct ViewerScope(Arc<ScopeData>);
 
@@ -81,7 +82,8 @@ impl ViewerScope {
         Self::with(chat, viewer, None)
     }
 
-    /// The scope of an execution whose payload a group of viewers shares. It leaves out every `clientKey`.
+    /// The scope of an execution whose payload a group of viewers shares. It leaves out every
+    /// `clientKey`.
     pub(super) fn for_group(chat: &Chat, viewer: &UserId) -> Self {
         Self::with(chat, viewer, Some(WithheldSenders::default()))
     }

@@ -1,9 +1,9 @@
-//! What a message says: text, attachments and the client's own metadata, each within its bound.
+//! Content of a message: text, attachments and the client's metadata, each within its bound.
 
 use super::text::is_refused_in_body;
 use super::{Metadata, TextError};
 
-/// The content of a message, one value that is replaced as a whole.
+/// Content of a message. An edit or a deletion replaces it as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Content {
     pub body: Body,
@@ -12,7 +12,7 @@ pub struct Content {
     pub edited_at: Option<super::Timestamp>,
 }
 
-/// The text of a message. Empty only beside attachments.
+/// Text of a message. Empty only beside attachments.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Body(String);
@@ -20,7 +20,8 @@ pub struct Body(String);
 impl Body {
     pub const BYTES_MAX: usize = 16 * 1024;
 
-    /// Text of a client. `may_be_empty` where there are attachments. White space alone is blank, whatever comes beside it.
+    /// Parses the text of a client. `may_be_empty` if the message has attachments. White space
+    /// alone is refused even then.
     pub fn parse(text: String, bytes_max: usize, may_be_empty: bool) -> Result<Self, TextError> {
         if text.chars().any(is_refused_in_body) {
             return Err(TextError::ControlInBody);
@@ -28,7 +29,7 @@ impl Body {
         Self::from_history(text, bytes_max, may_be_empty)
     }
 
-    /// Text that an export has: earlier versions took control characters too.
+    /// Parses the text of an import. Earlier versions accepted control characters.
     pub fn from_history(
         text: String,
         bytes_max: usize,
@@ -51,13 +52,13 @@ impl Body {
     }
 }
 
-/// A description of something that lies elsewhere: Wideroom never fetches it.
+/// Description of a file that is stored elsewhere. Wideroom never fetches the file.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Attachment {
     pub url: String,
     pub mime_type: String,
     pub name: Option<String>,
-    /// Whole bytes. GraphQL shows them as a float, which is exact up to 2^53.
+    /// Size in bytes. GraphQL represents it as a float, which is exact up to 2^53.
     pub size_bytes: Option<u64>,
     pub width: Option<u32>,
     pub height: Option<u32>,
@@ -67,14 +68,14 @@ impl Eq for Attachment {}
 
 impl Attachment {
     pub const COUNT_MAX: usize = 10;
-    /// Of all attachments of a message together, by [`Attachment::bytes`].
+    /// Bound of all attachments of a message together, by [`Attachment::bytes`].
     pub const BYTES_MAX: usize = 8 * 1024;
     pub const URL_BYTES_MAX: usize = 2_048;
     pub const NAME_BYTES_MAX: usize = 255;
     pub const MIME_TYPE_BYTES_MAX: usize = 127;
     pub const SIZE_BYTES_MAX: u64 = 1 << 53;
 
-    /// What it counts for: its texts, and something for the rest.
+    /// Weight of the attachment: the bytes of its texts, and 32 for the rest.
     pub fn bytes(&self) -> usize {
         self.url.len() + self.mime_type.len() + self.name.as_ref().map_or(0, String::len) + 32
     }
@@ -117,7 +118,7 @@ mod tests {
                 "history stays"
             );
         }
-        // What shapes words of many scripts, and their direction, is text.
+        // Joiners and direction marks are part of the text of many scripts.
         assert!(parse("نگار\u{200c}ها \u{2067}שלום\u{2069}").is_ok());
     }
 }

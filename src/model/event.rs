@@ -1,4 +1,5 @@
-//! Notices on the bus: events that are already persisted, complete enough to be delivered without another read.
+//! Notices on the bus: events that are already persisted, complete enough to be delivered without
+//! another read.
 
 use std::sync::Arc;
 
@@ -17,12 +18,14 @@ pub enum Topic {
     Presence(UserId),
 }
 
-/// Event that was persisted before it was published. Typing and presence are never persisted, and have no position in any order.
+/// Event that was persisted before it was published. Typing and presence are never persisted, and
+/// have no position in any order.
 #[derive(Debug, Clone)]
 pub struct Notice {
     /// Position of the event in the order of its conversation.
     pub id: TimeUuid,
-    /// Low watermark: all events with an id up to here have been published, this one included. An inbox stream may resume from it.
+    /// Low watermark: all events with an id up to here have been published, this one included. An
+    /// inbox stream may resume from it.
     pub settled: OrderKey,
     pub event: Event,
 }
@@ -45,7 +48,8 @@ pub enum Event {
     Inbox(InboxChange),
     /// A user has started or stopped typing.
     Typing(ConversationId, UserId, bool),
-    /// A user has come online or gone offline. The presence table of the process holds the current state.
+    /// A user has come online or gone offline. The presence table of the process holds the current
+    /// state.
     Presence(UserId),
 }
 

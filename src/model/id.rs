@@ -1,4 +1,4 @@
-//! Identity and order: conversation ids, timeuuids, and the order keys by which everything sorts.
+//! Ids and their order: conversation ids, timeuuids, and the order keys of messages and changes.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use uuid::{Builder, Uuid};
 
 use super::{Timestamp, UserId};
 
-/// 100 ns ticks from 1582-10-15, where a timeuuid's time begins, to 1970-01-01.
+/// Ticks of 100 ns from 1582-10-15, the epoch of timeuuids, to 1970-01-01.
 const TICKS_BEFORE_1970: u64 = 0x01B2_1DD2_1381_4000;
 const TICKS_PER_MICRO: u64 = 10;
 const TICKS_MAX: u64 = (1 << 60) - 1;
-/// The greatest second half of a timeuuid's order key.
+/// Greatest second half of a timeuuid's order key.
 const REST_MAX: u64 = u64::MAX >> 2;
 
-/// The name space of the version 5 ids that are made from names. Never to be changed: ids are for ever.
+/// Namespace of UUIDv5 ids. It must never change, as ids are permanent.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8f6c_2a1e_4b0d_5c3a_9e77_5d1f_60b2_c4e8);
 
-/// A conversation: the partition key of its messages.
+/// Id of a conversation: the partition key of its messages.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -30,7 +30,8 @@ impl ConversationId {
         Self(Uuid::new_v4())
     }
 
-    /// The UUIDv5 of two names: ids of direct conversations that were made before there were [`DirectIds`]. Those stay good.
+    /// Id of a direct conversation from before [`DirectIds`]: the UUIDv5 of both usernames. Such
+    /// ids stay valid.
     pub fn direct(one: &UserId, other: &UserId) -> Self {
         Self(Uuid::new_v5(
             &NAMESPACE,
@@ -38,7 +39,8 @@ impl ConversationId {
         ))
     }
 
-    /// Whether the id itself says that this is the user's direct conversation with themselves: an import then waits for nobody else.
+    /// Whether the id proves that this is the user's direct conversation with oneself. An import
+    /// then expects no other participant.
     pub fn is_with_oneself(self, user: &UserId) -> bool {
         let (head, tail) = self
             .0
@@ -48,7 +50,7 @@ impl ConversationId {
         self == Self::direct(user, user) || (head[6] >> 4 == 8 && tail == check_of(head, user))
     }
 
-    /// The group that this viewer makes with this idempotency key: the same one on each try.
+    /// Id of the group that this viewer creates with this idempotency key: the same on every retry.
     pub fn group(viewer: &UserId, key: &str) -> Self {
         let mut name = b"group".to_vec();
         push_name(&mut name, viewer.as_str());
@@ -57,8 +59,9 @@ impl ConversationId {
     }
 }
 
-/// Makes the ids of direct conversations: UUIDv8s of an HMAC-SHA256 over the two names, under a secret that the store keeps. Every server
-/// of a deployment makes the same one, from both sides, and nobody else can compute it.
+/// Generator of the ids of direct conversations: UUIDv8 of an HMAC-SHA256 over both usernames,
+/// keyed with a secret in the store. Every server of a deployment computes the same id for a pair
+/// of users, in either order. Without the secret the id cannot be computed.
 #[derive(Clone)]
 pub struct DirectIds([u8; Self::SECRET_BYTES]);
 
@@ -75,7 +78,7 @@ impl DirectIds {
         Self(secret)
     }
 
-    /// From the text that a store keeps; `None` where that is another one.
+    /// Parses the text in a store. `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut secret = [0; Self::SECRET_BYTES];
         let digits = text.as_bytes().as_chunks::<2>().0;
@@ -88,12 +91,12 @@ impl DirectIds {
         Some(Self(secret))
     }
 
-    /// As a store keeps it: hexadecimal digits.
+    /// Text for the store: hexadecimal digits.
     pub fn secret_text(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The direct conversation of two users: the same one whoever asks.
+    /// Id of the direct conversation of two users, in either order.
     pub fn id(&self, one: &UserId, other: &UserId) -> ConversationId {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("an HMAC takes a key of any length");
@@ -106,7 +109,8 @@ impl DirectIds {
             .map(|(head, rest)| (*head, rest))
             .expect("32 bytes");
         if one == other {
-            // Half of it is a check of the other half, so that an import under another secret knows it as well.
+            // The second half is a checksum of the first, so that an import under another secret
+            // recognizes the id.
             bytes = Builder::from_custom_bytes(bytes).into_uuid().into_bytes();
             let (head, tail) = bytes.split_first_chunk_mut::<8>().expect("sixteen bytes");
             tail.copy_from_slice(&check_of(head, one));
@@ -121,7 +125,8 @@ impl fmt::Debug for DirectIds {
     }
 }
 
-/// The second half of the id of a user's conversation with themselves, by its first half.
+/// Checksum in the id of a user's conversation with oneself: its second half, computed from the
+/// first.
 fn check_of(head: &[u8; 8], user: &UserId) -> [u8; 8] {
     let mut hash = Sha256::new();
     hash.update(NAMESPACE);
@@ -133,7 +138,7 @@ fn check_of(head: &[u8; 8], user: &UserId) -> [u8; 8] {
     check
 }
 
-/// Two names in byte order, each behind its length: no two pairs share a key.
+/// Unique key of a pair of users: both names in byte order, each prefixed with its length.
 pub fn pair_key(one: &UserId, other: &UserId) -> Vec<u8> {
     let (first, second) = if one <= other {
         (one, other)
@@ -164,7 +169,8 @@ impl fmt::Debug for ConversationId {
     }
 }
 
-/// Sixteen bytes that sort as Cassandra sorts timeuuids: the time, then the other eight bytes as signed ones.
+/// Sort key of a timeuuid: 16 bytes that sort bytewise like Cassandra's timeuuids, by time, then by
+/// the other eight bytes as signed ones.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -172,11 +178,11 @@ impl fmt::Debug for ConversationId {
 pub struct OrderKey(pub [u8; 16]);
 
 impl OrderKey {
-    /// Before every message.
+    /// Position before every message.
     pub const MIN: Self = Self([0; 16]);
     pub const MAX: Self = Self([0xff; 16]);
 
-    /// The first of all order keys of this 100 ns tick or later ones. `from` in history is such a position.
+    /// First order key of this 100 ns tick. The `from` of a history range is such a position.
     pub const fn first_at(moment: Timestamp) -> Self {
         let ticks = TICKS_BEFORE_1970 + moment.micros() as u64 * TICKS_PER_MICRO;
         let mut bytes = [0; 16];
@@ -189,12 +195,12 @@ impl OrderKey {
         Self(bytes)
     }
 
-    /// The greatest order key that is smaller: the position just before a message.
+    /// Greatest smaller order key: the position just before a message.
     pub const fn before(self) -> Self {
         Self(u128::from_be_bytes(self.0).saturating_sub(1).to_be_bytes())
     }
 
-    /// The time in it, cut to microseconds.
+    /// Time of the key, truncated to microseconds.
     pub fn moment(self) -> Timestamp {
         let (time, _) = self.0.split_first_chunk::<8>().expect("sixteen bytes");
         let ticks = u64::from_be_bytes(*time).saturating_sub(TICKS_BEFORE_1970);
@@ -211,20 +217,20 @@ impl fmt::Debug for OrderKey {
     }
 }
 
-/// A UUID of version 1, ordered by its order key: the id of a message or of a change.
+/// UUID of version 1, ordered by its order key: the id of a message or a change.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(transparent)]
 pub struct TimeUuid(OrderKey);
 
-/// The clustering key of a message.
+/// Clustering key of a message.
 pub type MessageId = TimeUuid;
-/// Whatever else alters a conversation or an inbox has an id of the same order.
+/// Id of any other change of a conversation or an inbox, in the same order.
 pub type ChangeId = TimeUuid;
 
 impl TimeUuid {
-    /// Of a moment and the other eight bytes as they stand in the UUID; their variant bits are set here.
+    /// A timeuuid of a time and the other eight bytes in UUID form. Sets their variant bits.
     pub fn new(moment: Timestamp, mut rest: [u8; 8]) -> Self {
         rest[0] = rest[0] & 0x3f | 0x80;
         let mut key = OrderKey::first_at(moment);
@@ -234,7 +240,7 @@ impl TimeUuid {
         Self(key)
     }
 
-    /// `None` unless it is a UUID of version 1 and of the RFC's variant, at or after 1970.
+    /// `None` unless it is a UUID of version 1 with the RFC variant, from 1970 on.
     pub fn from_uuid(uuid: Uuid) -> Option<Self> {
         let bytes = uuid.as_bytes();
         if bytes[6] >> 4 != 1 || bytes[8] >> 6 != 0b10 {
@@ -257,7 +263,7 @@ impl TimeUuid {
         Self::from_uuid(Uuid::try_parse(text).ok()?)
     }
 
-    /// `None` where these bytes are the order key of no timeuuid.
+    /// `None` if no timeuuid has this order key.
     pub fn from_order_key(key: OrderKey) -> Option<Self> {
         let candidate = Self(key);
         let (time, rest) = key.0.split_first_chunk::<8>().expect("sixteen bytes");
@@ -267,11 +273,12 @@ impl TimeUuid {
         is_one.then_some(candidate)
     }
 
-    /// The first of all that lie after a position. Behind the last one: that.
+    /// Smallest timeuuid after a position, or the greatest one if there is none.
     pub fn first_after(position: OrderKey) -> Self {
         let next = u128::from_be_bytes(position.0).saturating_add(1);
         let (ticks, rest) = ((next >> 64) as u64, next as u64);
-        // Of the other eight bytes the first two bits are those of the variant, and as they lie in an order key both are zero.
+        // The first two of the other eight bytes' bits are the variant, and are zero in an order
+        // key.
         let (ticks, rest) = if ticks < TICKS_BEFORE_1970 {
             (TICKS_BEFORE_1970, 0)
         } else if rest <= REST_MAX {
@@ -302,7 +309,7 @@ impl TimeUuid {
         Uuid::from_bytes(bytes)
     }
 
-    /// The time in the id, cut to microseconds.
+    /// Time of the id, truncated to microseconds.
     pub fn moment(self) -> Timestamp {
         self.0.moment()
     }
@@ -325,14 +332,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeuuid_says_its_time() {
+    fn a_timeuuid_contains_its_time() {
         let id = TimeUuid::parse("a3e39830-e29b-11ef-8001-000000000005").unwrap();
         assert_eq!(id.moment().to_string(), "2025-02-04T01:59:16.918481Z");
         assert_eq!(id.to_string(), "a3e39830-e29b-11ef-8001-000000000005");
     }
 
     #[test]
-    fn other_versions_and_variants_are_no_timeuuids() {
+    fn other_versions_and_variants_are_refused() {
         assert_eq!(TimeUuid::from_uuid(Uuid::new_v4()), None);
         assert_eq!(
             TimeUuid::parse("a3e39830-e29b-11ef-c001-000000000005"),
@@ -347,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_before_an_id_lies_after_every_smaller_one() {
+    fn the_position_before_an_id_is_after_every_smaller_id() {
         let id = TimeUuid::parse("a3e39830-e29b-11ef-8001-000000000005").unwrap();
         let smaller = TimeUuid::parse("a3e39830-e29b-11ef-8001-000000000004").unwrap();
         assert!(smaller.order_key() <= id.order_key().before());
@@ -356,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_id_after_a_place_is_one_and_none_lies_between() {
+    fn first_after_returns_the_next_id() {
         let id = |text| TimeUuid::parse(text).unwrap();
         let at = id("a3e39830-e29b-11ef-8001-000000000005");
         assert_eq!(TimeUuid::first_after(at.order_key().before()), at);
@@ -403,7 +410,7 @@ mod tests {
         assert_ne!(
             ids.id(&a, &b),
             other.id(&a, &b),
-            "nobody computes it without the secret"
+            "the id depends on the secret"
         );
         assert_ne!(ids.id(&a, &a), ids.id(&a, &b));
         for id in [ids.id(&a, &b), ids.id(&a, &a)] {
@@ -418,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_conversation_with_oneself_says_so_under_every_secret() {
+    fn the_id_of_a_conversation_with_oneself_is_recognized_under_every_secret() {
         let (a, b) = (UserId::parse("a").unwrap(), UserId::parse("b").unwrap());
         for ids in (0..50).map(|n| DirectIds::new([n; 32])) {
             assert!(ids.id(&a, &a).is_with_oneself(&a));

@@ -1,4 +1,5 @@
-//! The client's own JSON beside a message: kept as text, so that nothing of it changes on the way, and checked before it is.
+//! Metadata of a message: JSON of the client, validated and then stored as text, so that it is
+//! returned unchanged.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,11 +8,12 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The only key of an object that `serde_json`, with its feature `raw_value`, takes for a piece of text to be written as it is. Refused at
-/// any depth: no library on the way may take a client's text for JSON.
+/// Reserved key. `serde_json` (feature `raw_value`) writes the value of an object with this key
+/// alone as raw text. Metadata with this key is refused at any depth: a client's text must never be
+/// written as JSON.
 pub const RESERVED_KEY: &str = "$serde_json::private::RawValue";
 
-/// JSON of the client's own, as compact text: without white space between its parts, else as it was sent.
+/// JSON of a client as compact text: as it was sent, but without white space between tokens.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Metadata(String);
@@ -32,21 +34,23 @@ pub enum MetadataError {
 
 impl Metadata {
     pub const BYTES_MAX: usize = 2 * 1024;
-    /// What the server says in a SYSTEM message, with as many usernames as one call may name.
+    /// Bound of the server's metadata in a SYSTEM message, which may list the usernames of a whole
+    /// call.
     pub const SYSTEM_BYTES_MAX: usize = 16 * 1024;
-    /// Arrays and objects in each other.
+    /// Maximum nesting of arrays and objects.
     pub const DEPTH_MAX: usize = 64;
 
     pub fn new(value: &serde_json::Value, bytes_max: usize) -> Result<Self, MetadataError> {
         Self::parse(&value.to_string(), bytes_max)
     }
 
-    /// Text as a client sends it.
+    /// Parses the text of a client.
     pub fn parse(text: &str, bytes_max: usize) -> Result<Self, MetadataError> {
         Self::checked(text, bytes_max, Self::DEPTH_MAX)
     }
 
-    /// Text as an export has it. Earlier versions had no bound of depth but the JSON parser's own: history keeps what they took.
+    /// Parses the text of an import. Earlier versions accepted any depth that the JSON parser
+    /// accepts.
     pub fn from_history(text: &str, bytes_max: usize) -> Result<Self, MetadataError> {
         Self::checked(text, bytes_max, usize::MAX)
     }
@@ -59,7 +63,7 @@ impl Metadata {
                 bytes_max,
             });
         }
-        // Check the text as sent: without its white space, `1 2` would pass as `12`.
+        // Checks the original text: without its white space, `1 2` would pass as `12`.
         check(text, depth_max)?;
         Ok(Self(compacted))
     }
@@ -68,15 +72,15 @@ impl Metadata {
         &self.0
     }
 
-    /// The text as JSON. `Err` where the store holds a text that is damaged, or that no client may send any more: nothing of it may stand
-    /// in an answer.
+    /// The text as JSON. `Err` if the stored text is corrupt or has a reserved key; it must not
+    /// become part of an answer.
     pub fn json(&self) -> Result<&RawValue, MetadataError> {
         check(&self.0, usize::MAX)?;
         serde_json::from_str(&self.0).map_err(|_| MetadataError::NotJson)
     }
 
-    /// One text for all spellings of the same value: keys sorted, numbers in their shortest form. It is what earlier versions kept, so
-    /// that the hash of an input is the same across versions.
+    /// Canonical text of the value: keys sorted, numbers in their shortest form. Earlier versions
+    /// stored this text, so that the hash of an input is the same in all versions.
     pub fn canonical(&self) -> Cow<'_, str> {
         match serde_json::from_str::<serde_json::Value>(&self.0) {
             Ok(value) if self.json().is_ok() => Cow::Owned(value.to_string()),
@@ -85,10 +89,11 @@ impl Metadata {
     }
 }
 
-/// Leaves out white space between the parts of a JSON text. What stands in strings stays, and so does what is no JSON.
+/// Removes white space between the tokens of a JSON text. Strings and malformed parts stay
+/// unchanged.
 fn compact(text: &str) -> String {
     let (mut is_in_string, mut is_escaped) = (false, false);
-    let keep = |char: &char| {
+    let is_kept = |char: &char| {
         if is_in_string {
             let ends = *char == '"' && !is_escaped;
             is_escaped = *char == '\\' && !is_escaped;
@@ -98,10 +103,10 @@ fn compact(text: &str) -> String {
         is_in_string = *char == '"';
         !matches!(char, ' ' | '\t' | '\n' | '\r')
     };
-    text.chars().filter(keep).collect()
+    text.chars().filter(is_kept).collect()
 }
 
-/// Whether a text is one JSON value, within a depth, and without the keys that are refused.
+/// Checks that a text is one JSON value, within the depth and without reserved or duplicate keys.
 fn check(text: &str, depth_max: usize) -> Result<(), MetadataError> {
     let mut refusal = None;
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -115,11 +120,11 @@ fn check(text: &str, depth_max: usize) -> Result<(), MetadataError> {
     ended.map_err(|_| refusal.unwrap_or(MetadataError::NotJson))
 }
 
-/// Walks a JSON value without keeping it.
+/// Visitor that checks a JSON value without building it.
 struct Checker<'a> {
     depth_left: usize,
     depth_max: usize,
-    /// The reason, as an error of a deserializer is only text.
+    /// Typed reason of the refusal. A deserializer's error has only text.
     refusal: &'a mut Option<MetadataError>,
 }
 
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stays_as_it_was_sent_but_for_white_space() {
+    fn only_white_space_between_tokens_is_removed() {
         for text in [
             r#"{"z":1,"a":[1.0,1e2,0.10,-0,12345678901234567890123]}"#,
             r#""a \" b\\""#,
@@ -247,7 +252,7 @@ mod tests {
         }
         assert!(
             parse(r#"{"a":"$serde_json::private::RawValue"}"#).is_ok(),
-            "it is a key that is refused"
+            "only the key is reserved"
         );
     }
 
@@ -287,10 +292,10 @@ mod tests {
     }
 
     #[test]
-    fn a_canonical_text_is_what_earlier_versions_kept() {
+    fn the_canonical_text_is_the_one_of_earlier_versions() {
         let metadata = Metadata::parse(r#"{"z":1,"a":[1.0,1e2,0.10]}"#, 2_048).unwrap();
         assert_eq!(metadata.canonical(), r#"{"a":[1.0,100.0,0.1],"z":1}"#);
-        // A damaged text stands for itself.
+        // The canonical form of a corrupt text is the text itself.
         assert_eq!(Metadata("no}".to_owned()).canonical(), "no}");
         assert!(Metadata("no}".to_owned()).json().is_err());
     }
@@ -317,7 +322,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Of any value: it is refused for the reserved key alone, and else both texts mean it, whatever is between the parts.
+        /// Any value without the reserved key is accepted, and both texts represent it.
         #[test]
         fn any_value_comes_back(value in any_json()) {
             let text = serde_json::to_string_pretty(&value).unwrap();
@@ -334,7 +339,8 @@ mod tests {
             }
         }
 
-        /// Of any text, damaged or not: what is JSON to us is JSON to others, and what it holds stays in it.
+        /// Any accepted text is valid JSON for other parsers, and stays within its field of an
+        /// answer.
         #[test]
         fn any_text_is_refused_or_stays_json(text in "[\\[\\]{}\",:0-9a\\\\ ]{0,24}") {
             if let Ok(metadata) = Metadata::parse(&text, 2_048) {

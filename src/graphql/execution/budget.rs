@@ -1,8 +1,8 @@
 //! Byte budget of one answer, and the byte account of one user.
 //!
-//! An execution charges its budget while it makes the text, and stops where the budget is spent: an answer over its bound is never made
-//! whole. The answers of one user share an account. Their bytes stay in it until the last reference to the budget is dropped, which the
-//! doors do once the last byte was written.
+//! An execution charges its budget as it produces text, and stops once the budget is spent: an
+//! answer over its bound is never produced in full. The answers of one user share an account. Their
+//! bytes stay charged until the server drops the budget, after it has written the last byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -15,29 +15,29 @@ use crate::graphql::cursor::CursorEncoder;
 use crate::graphql::error::Error;
 use crate::model::OrderKey;
 
-/// The default bound of one answer.
+/// Default bound of one answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// The bound that an answer went over.
+/// Bound that an answer exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exceeded {
     /// Bound of one answer.
     Answer,
-    /// That of all answers of the user that are under way.
+    /// Bound of all unfinished answers of the user.
     User,
 }
 
-/// Bytes that one answer, or one event of a subscription, may take.
+/// Budget of one answer, or of one event of a subscription.
 pub struct AnswerBudget {
     bytes_max: usize,
     spent: AtomicUsize,
-    /// 0, or 1 + an [`Exceeded`].
+    /// 0 if no bound is exceeded, else 1 + an [`Exceeded`].
     exceeded: AtomicU8,
     charged: AtomicUsize,
     account: Option<Arc<AnswerAccount>>,
-    /// What the door counts as long as the answer is under way.
+    /// Concurrency permit of the server, released with the budget.
     permit: Option<Box<dyn Send + Sync>>,
-    /// The event of a subscription that is executed now.
+    /// Current event of a subscription.
     event: Mutex<EventPosition>,
 }
 
@@ -68,14 +68,14 @@ impl AnswerBudget {
         }
     }
 
-    /// The same, counted among the answers of one user.
+    /// A budget that also charges the account of a user.
     pub fn of(account: Arc<AnswerAccount>, bytes_max: usize) -> Self {
         let mut budget = Self::new(bytes_max);
         budget.account = Some(account);
         budget
     }
 
-    /// Drops this with itself.
+    /// Holds a permit until the budget is dropped.
     pub fn with_permit(mut self, permit: Box<dyn Send + Sync>) -> Self {
         self.permit = Some(permit);
         self
@@ -85,7 +85,7 @@ impl AnswerBudget {
         self.bytes_max
     }
 
-    /// The bound that was gone over, in bytes.
+    /// The exceeded bound in bytes.
     pub fn bound(&self, exceeded: Exceeded) -> usize {
         match (exceeded, &self.account) {
             (Exceeded::User, Some(account)) => account.bytes_max,
@@ -93,7 +93,7 @@ impl AnswerBudget {
         }
     }
 
-    /// The bytes that were charged so far.
+    /// Bytes charged so far.
     pub fn spent(&self) -> usize {
         self.spent.load(Ordering::Relaxed)
     }
@@ -106,7 +106,8 @@ impl AnswerBudget {
         }
     }
 
-    /// Charges bytes of text that was just made. From the first error on every charge fails.
+    /// Charges bytes of new text. After the first error every charge fails, until the budget is
+    /// rewound.
     pub fn spend(&self, bytes: usize) -> Result<(), Exceeded> {
         if let Some(exceeded) = self.exceeded() {
             return Err(exceeded);
@@ -130,7 +131,7 @@ impl AnswerBudget {
         Ok(())
     }
 
-    /// Charges what the whole text has more than was charged while it was made.
+    /// Charges the rest of the complete text, beyond the bytes charged during its production.
     pub fn settle(&self, bytes: usize) -> Result<(), Exceeded> {
         self.spend(bytes.saturating_sub(self.spent()))
     }
@@ -139,7 +140,8 @@ impl AnswerBudget {
         self.exceeded.store(1 + exceeded as u8, Ordering::Relaxed);
     }
 
-    /// Gives everything from this mark on back, for the next answer or event: the text that it stood for was dropped or handed over.
+    /// Releases everything above this mark, for the next answer or event. The released text was
+    /// dropped, or is charged elsewhere.
     pub fn rewind(&self, spent: usize) {
         let before = self.spent.swap(spent, Ordering::Relaxed);
         self.exceeded.store(0, Ordering::Relaxed);
@@ -154,17 +156,17 @@ impl AnswerBudget {
         }
     }
 
-    /// The list whose cursors a subscription resumes from.
+    /// Sets the list whose cursors resume the subscription.
     pub(in crate::graphql) fn track(&self, cursors: CursorEncoder) {
         self.event().cursors = Some(cursors);
     }
 
-    /// An event begins.
+    /// Sets the position of the current event.
     pub(in crate::graphql) fn pass(&self, position: OrderKey) {
         self.event().position = Some(position);
     }
 
-    /// From here a subscription resumes behind the event that was executed last.
+    /// Cursor that resumes the subscription after the current event.
     pub fn event_cursor(&self) -> Option<String> {
         let event = self.event();
         Some(event.cursors.as_ref()?.of(&event.position?))
@@ -184,17 +186,17 @@ impl Drop for AnswerBudget {
 }
 
 impl From<Exceeded> for ServerError {
-    /// The door puts its own answer in the place of this error.
+    /// The server replaces this error by its own answer.
     fn from(_: Exceeded) -> Self {
         Error::answer_too_large().into()
     }
 }
 
-/// Bytes of the answers and events of one user that are under way.
+/// Account of one user: the bytes of all unfinished answers and events.
 pub struct AnswerAccount {
     bytes: AtomicUsize,
     bytes_max: usize,
-    /// Subscriptions that wait for room.
+    /// Wakers of subscriptions that wait for room.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -234,7 +236,8 @@ impl AnswerAccount {
         }
     }
 
-    /// Counts bytes of a text that is there already: an event cannot be refused once it was executed.
+    /// Charges the bytes of an executed event, even beyond the bound: an executed event is not
+    /// refused.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> HeldBytes {
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
         HeldBytes {
@@ -243,7 +246,8 @@ impl AnswerAccount {
         }
     }
 
-    /// Whether there is room for another event; else the waker is woken when there may be.
+    /// Whether the account has room for another event. If not, registers the waker for the next
+    /// release.
     pub fn has_room(&self, waker: &Waker) -> bool {
         let has_room = || self.bytes.load(Ordering::Acquire) < self.bytes_max;
         if has_room() {
@@ -254,7 +258,7 @@ impl AnswerAccount {
             waiting.push(waker.clone());
         }
         drop(waiting);
-        // Room that was made meanwhile woke nobody.
+        // Checks again, as a release before the registration woke no waker.
         has_room()
     }
 
@@ -263,7 +267,7 @@ impl AnswerAccount {
     }
 }
 
-/// Bytes that count in an account until they are dropped.
+/// Bytes charged to an account until the guard is dropped.
 pub struct HeldBytes {
     account: Arc<AnswerAccount>,
     bytes: usize,
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_waits_for_room_and_is_woken_when_there_is_some() {
+    fn a_release_wakes_an_event_that_waits_for_room() {
         let account = Arc::new(AnswerAccount::new(10));
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));

@@ -1,7 +1,9 @@
-//! What a prepared operation costs, by its variables, before it is executed: for the bound of what is answered, and the rates at the doors.
+//! Cost of an operation with its variables, computed before execution: for the complexity limit and
+//! the rate limits.
 //!
-//! It is made from the document alone, whatever the types of its fragments: each field counts one, or as much as it reads, and what is inside
-//! of a list counts as often as the list may have elements. It is linear in the expanded document, which the guard has bounded.
+//! Each field costs one, or its price if it reads more. The fields inside a list count once for
+//! each element that the list may have. The types of fragments are ignored. The computation is
+//! linear in the expanded document, which the guard has bounded.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -15,16 +17,17 @@ use super::document::Prepared;
 use super::introspection::IntrospectionSizes;
 use crate::model::PageRequest;
 
-/// Lists that are no pages. There may be 20 kinds of reaction, and rarely are more than these.
+/// Lists without page arguments, with a typical length. A message may have 20 reactions, but rarely
+/// has more than 3.
 const LISTS: [(&str, usize); 2] = [
     ("reactions", 3),
     ("users", PageRequest::<()>::COUNT_DEFAULT),
 ];
 
-/// Fields that are pages, whatever is asked of them.
+/// Fields that read a page, whatever is selected of it.
 const PAGES: [&str; 4] = ["inbox", "messages", "participants", "receipts"];
 
-/// Fields that read more than one row each.
+/// Prices of fields that read more than one row.
 const PRICES: [(&str, usize); 4] = [
     ("presence", 2),
     ("messageCount", 5),
@@ -32,19 +35,20 @@ const PRICES: [(&str, usize); 4] = [
     ("inboxSummary", 100),
 ];
 
-/// Fields that one count of unread messages answers, and the price of that.
+/// Fields that share one count of unread messages, with the price of the count.
 const UNREAD: [&str; 3] = ["unreadCount", "unreadCountIsCapped", "firstUnreadMessage"];
 const UNREAD_PRICE: usize = 5;
 
-/// The price of an inbox whose entries are looked for.
+/// Price of a filtered inbox, which scans entries.
 const FILTER_PRICE: usize = 100;
 
-/// What an operation asks for.
+/// Cost of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OperationCost {
-    /// Fields of its answer, each at its price, and as often as the lists around it may have elements.
+    /// Fields of the answer, each at its price and multiplied by the lengths of the lists around
+    /// it.
     pub fields: usize,
-    /// Its root fields: of a mutation, each does something.
+    /// Root fields. Each root field of a mutation is a write.
     pub roots: usize,
 }
 
@@ -56,7 +60,7 @@ impl Prepared {
                 roots: 0,
             };
         };
-        let teller = CostCounter {
+        let counter = CostCounter {
             document: &self.document,
             introspection: self.introspection(),
             operation,
@@ -64,8 +68,8 @@ impl Prepared {
         };
         let root = &operation.selection_set.node;
         OperationCost {
-            fields: teller.fields(root),
-            roots: teller.roots(root),
+            fields: counter.fields(root),
+            roots: counter.roots(root),
         }
     }
 }
@@ -78,7 +82,7 @@ struct CostCounter<'a> {
 }
 
 impl<'a> CostCounter<'a> {
-    /// What stands in this set, with its fragments written out.
+    /// Visits the fields of a set, fragments expanded.
     fn each(&self, set: &'a SelectionSet, visit: &mut impl FnMut(&'a Field)) {
         for item in &set.items {
             match &item.node {
@@ -101,8 +105,12 @@ impl<'a> CostCounter<'a> {
         let (mut sum, mut has_unread) = (0_usize, false);
         self.each(set, &mut |field| {
             let cost = match field.name.node.as_str() {
-                "__schema" => self.of_schema(&field.selection_set.node, false, 0).ceil() as usize,
-                "__type" => self.of_schema(&field.selection_set.node, true, 0).ceil() as usize,
+                "__schema" => self
+                    .introspection_fields(&field.selection_set.node, false, 0)
+                    .ceil() as usize,
+                "__type" => self
+                    .introspection_fields(&field.selection_set.node, true, 0)
+                    .ceil() as usize,
                 name => {
                     let is_counted =
                         UNREAD.contains(&name) && std::mem::replace(&mut has_unread, true);
@@ -121,7 +129,7 @@ impl<'a> CostCounter<'a> {
         sum
     }
 
-    /// The price of a field alone.
+    /// Price of a field without the fields inside it.
     fn price(&self, field: &'a Field, name: &str) -> usize {
         if UNREAD.contains(&name) {
             return UNREAD_PRICE;
@@ -135,17 +143,19 @@ impl<'a> CostCounter<'a> {
         }
         PRICES
             .iter()
-            .find_map(|(dear, price)| (*dear == name).then_some(*price))
+            .find_map(|(field, price)| (*field == name).then_some(*price))
             .unwrap_or(1)
     }
 
-    /// The fields of an answer of introspection, the field around it included: by the true sizes of its lists, in the mean of all types.
-    fn of_schema(&self, set: &'a SelectionSet, is_one: bool, wrappers: usize) -> f64 {
+    /// Fields of an introspection answer, including the field around it. List lengths are the means
+    /// over all types of the schema.
+    fn introspection_fields(&self, set: &'a SelectionSet, is_one: bool, wrappers: usize) -> f64 {
         let mut sum = 1.0;
         self.each(set, &mut |field| {
             let name = field.name.node.as_str();
             let wrappers_inside = if name == "ofType" { wrappers + 1 } else { 0 };
-            let inside = self.of_schema(&field.selection_set.node, false, wrappers_inside) - 1.0;
+            let inside =
+                self.introspection_fields(&field.selection_set.node, false, wrappers_inside) - 1.0;
             sum += 1.0 + inside * self.introspection.count(name, is_one, wrappers);
         });
         sum
@@ -159,7 +169,7 @@ impl<'a> CostCounter<'a> {
         roots
     }
 
-    /// How many elements a field may have: those of a page, or as many as ids are given.
+    /// Number of elements that a field may have: its page size, or its number of ids.
     fn count(&self, field: &'a Field) -> usize {
         let number = |name| match self.argument(field, name).as_deref() {
             Some(ConstValue::Number(number)) => number.as_i64(),
@@ -193,7 +203,8 @@ impl<'a> CostCounter<'a> {
         }
     }
 
-    /// An argument as the operation's variables make it. Variables may be large, and are not copied; those inside of a literal stay null.
+    /// Value of an argument. A variable is borrowed, as it may be large. Variables inside a literal
+    /// count as null.
     fn argument(&self, field: &'a Field, name: &str) -> Option<Cow<'a, ConstValue>> {
         let mut variable = None;
         let written = field
@@ -285,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_much_is_dear() {
+    fn a_field_that_reads_more_costs_more() {
         let fields = |text: &str| cost(text, json!({})).fields;
         assert_eq!(fields("{ user { presence { isOnline } } }"), 1 + 2 + 1);
         assert_eq!(fields("{ conversation { messageCount } }"), 1 + 5);
@@ -316,7 +327,7 @@ mod tests {
         );
     }
 
-    /// What tools ask for, with names as short.
+    /// Introspection query of common tools, with short names.
     const SCHEMA: &str = "{ __schema { queryType { name } mutationType { name } subscriptionType { name } types { ...T } directives {
         name description locations args { ...I } } } }
         fragment T on __Type { kind name description specifiedByURL fields(includeDeprecated: true) { name description args { ...I }
@@ -340,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn introspection_costs_what_it_answers() {
+    async fn introspection_costs_about_its_number_of_fields() {
         let schema = crate::graphql::schema::build(async_graphql::ValidationMode::Strict);
         let documents = DocumentCache::new(DocumentBounds::default(), &schema.sdl());
         for text in [

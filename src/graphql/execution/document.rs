@@ -1,4 +1,5 @@
-//! Prepared documents: parsed, guarded and checked against the schema; executable with the variables of each request.
+//! Prepared documents: parsed, guarded and checked against the schema; executable with the
+//! variables of each request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,8 +44,9 @@ impl Prepared {
             .map(|(_, operation)| &operation.node)
     }
 
-    /// Values of the declared variables: those of the request, else the defaults. async-graphql would report some wrong variables only
-    /// during execution, after earlier fields of a mutation were executed.
+    /// Values of the declared variables: those of the request, else the defaults. async-graphql
+    /// would report some wrong variables only during execution, after earlier fields of a mutation
+    /// were executed.
     pub fn coerce(&self, request: Variables) -> Result<CoercedVariables, RequestError> {
         let Some(operation) = self.definition() else {
             return Ok(CoercedVariables {
@@ -59,7 +61,8 @@ impl Prepared {
             .coerce(operation, request)
             .map_err(RequestError::variables)?;
         let is_null = |name: &Name| matches!(variables.get(name), Some(Value::Null));
-        // async-graphql would read a null condition as false. The document is searched only if some variable is null.
+        // async-graphql would read a null condition as false. The document is searched only if some
+        // variable is null.
         if variables.values().any(|value| *value == Value::Null)
             && let Some(name) = literal::condition_variables(&self.document)
                 .into_iter()
@@ -90,12 +93,14 @@ impl Prepared {
         Ok(())
     }
 
-    /// Whether an execution of this document passed validation. Validation does not depend on the variables, which `coerce` checks.
+    /// Whether an execution of this document passed validation. Validation does not depend on the
+    /// variables, which `coerce` checks.
     pub(in crate::graphql) fn is_valid(&self) -> bool {
         self.is_valid.load(Ordering::Relaxed)
     }
 
-    /// Marks the document as valid after an execution. It enters the cache if the viewer was authenticated.
+    /// Marks the document as valid after an execution. It enters the cache if the viewer was
+    /// authenticated.
     pub(in crate::graphql) fn set_valid(&self, is_authenticated: bool) {
         self.is_valid.store(true, Ordering::Relaxed);
         if is_authenticated {

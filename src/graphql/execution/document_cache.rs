@@ -1,7 +1,8 @@
-//! Cache of documents by their exact text. Parsing, checking and validating is most of the cost of a small request.
+//! Cache of documents by their exact text. Parsing, checking and validating is most of the cost of
+//! a small request.
 //!
-//! A document enters the cache when an authenticated viewer has executed it: clients without a token cannot evict the documents of
-//! others.
+//! A document enters the cache when an authenticated viewer has executed it: clients without a
+//! token cannot evict the documents of others.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

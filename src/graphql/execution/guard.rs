@@ -1,7 +1,8 @@
-//! The guard before execution: how much a document may ask for. Its work is linear in the document, whatever its fragments do.
+//! Guard: applies the limits to a document before its execution, in time linear in the document.
 //!
-//! A fragment is measured once, and its measure added wherever it is spread; sums saturate. So a bomb of fragments, each spreading the
-//! next one twice, is refused in the time it takes to read it.
+//! Each fragment is measured once (memoized), and its measure is added at each spread; sums
+//! saturate. A fragment bomb, in which each fragment spreads the next one twice, is refused in the
+//! time of one pass.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +14,7 @@ use async_graphql::parser::types::{
 use super::lexer;
 use super::limits::DocumentBounds;
 
-/// Why the guard refuses a document. Each is a sentence for whoever wrote it.
+/// Reason of a refusal, as a sentence for the author of the document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuardError {
     #[error("The document has more than {most} {what}.")]
@@ -34,7 +35,7 @@ pub enum GuardError {
     SubscriptionFragment,
 }
 
-/// Before parsing: the size of the text.
+/// Checks the size of the text, before it is parsed.
 pub(in crate::graphql) fn check_text(
     text: &str,
     bounds: &DocumentBounds,
@@ -49,7 +50,7 @@ pub(in crate::graphql) fn check_text(
     )
 }
 
-/// After parsing: every operation, with its fragments expanded.
+/// Checks every operation of a parsed document, fragments expanded.
 pub(in crate::graphql) fn check(
     document: &ExecutableDocument,
     bounds: &DocumentBounds,
@@ -79,20 +80,21 @@ pub(in crate::graphql) fn check(
             check_mutation(document, &operation.node)?;
         }
     }
-    // What no operation spreads is refused later, by validation; a cycle must not get that far.
+    // Validation refuses unused fragments later, but it must not meet a cycle.
     for (name, fragment) in &document.fragments {
         ruler.fragment(name, &fragment.node.selection_set.node, 0)?;
     }
     Ok(())
 }
 
-/// A field that is asked for twice would be executed twice: the library merges answers, not fields.
+/// Refuses a mutation with the same root field twice. async-graphql merges answers, not fields, and
+/// would execute it twice.
 fn check_mutation(
     document: &ExecutableDocument,
     operation: &OperationDefinition,
 ) -> Result<(), GuardError> {
     let mut keys = HashSet::new();
-    // Bounded: `spreads` and `fields` were checked before.
+    // Terminates soon: `spreads` and `fields` are within their limits.
     let mut open = vec![&operation.selection_set.node];
     while let Some(set) = open.pop() {
         for item in &set.items {
@@ -126,25 +128,26 @@ fn within(what: &'static str, found: usize, most: usize) -> Result<(), GuardErro
     }
 }
 
-/// The lists of the introspection types that lead on to further types.
+/// List fields of the introspection types that lead to further types.
 const INTROSPECTION_LISTS: [&str; 4] = ["fields", "interfaces", "possibleTypes", "inputFields"];
 
-/// Selection sets and spreads one inside the other. The library stops at 32; this keeps our own walk within its stack.
+/// Selection sets and spreads inside one another. async-graphql refuses more than 32; `STACK_MAX`
+/// bounds the recursion of the measurement.
 const LEVELS_MAX: usize = 32;
 const STACK_MAX: usize = 256;
 
-/// What a selection set comes to, its fragments expanded.
+/// Measure of a selection set, fragments expanded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct SelectionMeasure {
     root_fields: usize,
     fields: usize,
     depth: usize,
-    /// Like `depth`, with fragments counted.
+    /// Depth, with fragments as levels of their own.
     levels: usize,
     aliases: usize,
     directives: usize,
     spreads: usize,
-    /// Introspection lists inside one another, should this lie in introspection.
+    /// Introspection lists inside one another, if the set is part of an introspection.
     lists: usize,
     introspection_fields: usize,
     introspection_depth: usize,
@@ -152,7 +155,7 @@ struct SelectionMeasure {
 }
 
 impl SelectionMeasure {
-    /// This, and beside it that.
+    /// Adds the measure of a sibling.
     fn add(&mut self, other: &Self) {
         self.root_fields = self.root_fields.saturating_add(other.root_fields);
         self.fields = self.fields.saturating_add(other.fields);
@@ -169,7 +172,7 @@ impl SelectionMeasure {
         self.introspection_lists = self.introspection_lists.max(other.introspection_lists);
     }
 
-    /// The same, one field further down.
+    /// Measure of a field of this name around the set.
     fn inside(mut self, name: &str) -> Self {
         if matches!(name, "__schema" | "__type") {
             self.introspection_fields = self.introspection_fields.saturating_add(self.fields);
@@ -235,7 +238,7 @@ impl SelectionMeasure {
 struct SelectionMeter<'a> {
     document: &'a ExecutableDocument,
     measured: HashMap<&'a Name, SelectionMeasure>,
-    /// The fragments being measured: who meets one of these again has found a cycle.
+    /// Fragments being measured. Meeting one of them again means a cycle.
     open: HashSet<&'a Name>,
 }
 
@@ -262,7 +265,7 @@ impl<'a> SelectionMeter<'a> {
                     .measure(&inline.node.selection_set.node, stack + 1)?
                     .spread(),
                 Selection::FragmentSpread(spread) => {
-                    // An unknown fragment is for validation to name.
+                    // Validation reports unknown fragments.
                     match self
                         .document
                         .fragments

@@ -1,4 +1,4 @@
-//! What the guard lets pass and what it refuses, and in which time.
+//! Tests of the guard: accepted and refused documents, and the time it takes.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ fn guard(text: &str) -> Result<(), GuardError> {
     check(&parse_query(text).unwrap(), &bounds)
 }
 
-/// What the guard says there is too much of.
+/// The limit that the document exceeds.
 fn excess(text: &str) -> &'static str {
     match guard(text) {
         Err(GuardError::TooMuch { what, .. }) => what,
@@ -112,7 +112,7 @@ fn a_bomb_of_fragments_is_refused_within_a_millisecond() {
         assert!(matches!(guard(&text), Err(GuardError::TooMuch { .. })));
         start.elapsed()
     };
-    // The best of several: the machine may be busy, and without optimisation all of it is slower.
+    // The best of several runs, as the machine may be busy. Builds without optimization are slower.
     let best = (0..50).map(|_| refuse()).min().unwrap();
     let most = if cfg!(debug_assertions) {
         Duration::from_millis(20)
@@ -124,7 +124,7 @@ fn a_bomb_of_fragments_is_refused_within_a_millisecond() {
 
 #[test]
 fn the_guard_costs_twice_as_much_for_twice_as_many_fragments_and_no_more() {
-    // 2^n would not end in the life of this machine, and saturates on the way.
+    // A measurement of 2^n steps would never end.
     assert!(guard(&bomb(100)).is_err());
     assert!(guard(&bomb(180)).is_err());
 }
@@ -201,7 +201,7 @@ const INTROSPECTION: &str = "query IntrospectionQuery { __schema { description q
       ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } } } }";
 
 #[test]
-fn the_schema_is_told_to_nobody_where_introspection_is_off() {
+fn introspection_can_be_switched_off() {
     let bounds = DocumentBounds {
         introspection: false,
         ..DocumentBounds::default()

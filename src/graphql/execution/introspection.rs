@@ -1,4 +1,5 @@
-//! Sizes of the lists that introspection answers with, counted in the schema that is served: the price of introspection is made of them.
+//! List lengths of introspection answers, counted in the schema: the basis of the price of
+//! introspection.
 
 use std::collections::HashMap;
 
@@ -7,33 +8,33 @@ use async_graphql::parser::types::{
     BaseType, FieldDefinition, Type, TypeKind, TypeSystemDefinition,
 };
 
-/// The scalars of GraphQL and the types of introspection, which the text of a schema does not name.
+/// Built-in scalars and introspection types, which the text of a schema does not define.
 const BUILT_IN_TYPES: usize = 13;
-/// Fields of the types of introspection.
+/// Fields of the introspection types.
 const BUILT_IN_FIELDS: usize = 36;
-/// Directives that every schema has, and the places where one of them may stand.
+/// Built-in directives, and the locations of one of them.
 const DIRECTIVES: f64 = 5.0;
 const LOCATIONS: f64 = 3.0;
-/// Lists and non-null marks around one name: no field of a schema has more.
+/// Maximum number of list and non-null wrappers around a type name.
 const WRAPPERS_MAX: usize = 4;
 
-/// The elements of one kind of list.
+/// Length of one kind of list.
 #[derive(Debug, Clone, Copy, Default)]
 struct ListSize {
-    /// Over all types, those that have none included.
+    /// Mean over all types, including types without such a list.
     mean: f64,
     most: f64,
 }
 
-/// The lists of introspection.
+/// Lengths of the lists of introspection.
 #[derive(Debug, Default)]
 pub(in crate::graphql) struct IntrospectionSizes {
     sizes: HashMap<&'static str, ListSize>,
-    /// How many of the types that are wrapped so often are wrapped once more.
+    /// Share of the types with at least N wrappers that have one more, by N.
     wrapped: [f64; WRAPPERS_MAX],
 }
 
-/// The elements of each list, by type.
+/// Elements of each kind of list, summed over all types.
 #[derive(Default)]
 struct ListCounts {
     types: usize,
@@ -117,8 +118,9 @@ impl IntrospectionSizes {
         census.into()
     }
 
-    /// How many elements a field of introspection has. `is_one`: of a type that was asked for by its name, which may be the largest one.
-    /// `wrappers` is how many `ofType` stand around it.
+    /// Expected number of elements of an introspection field. `is_one` means a field of a type
+    /// selected by name, which may be the largest type. `wrappers` is the number of `ofType` fields
+    /// around the field.
     pub(in crate::graphql) fn count(&self, name: &str, is_one: bool, wrappers: usize) -> f64 {
         if name == "ofType" {
             return self.wrapped.get(wrappers).copied().unwrap_or_default();

@@ -1,12 +1,14 @@
-//! Counts the tokens of a document before anything parses it. One pass over the bytes, nothing is kept.
+//! Lexer that only counts: tokens and nesting of a document, before it is parsed, in one pass
+//! without allocation.
 //!
-//! It need not tell a right document from a wrong one: the parser does. It must only never count fewer tokens, or less nesting, than there are.
+//! It accepts malformed documents, which the parser refuses. It must never count fewer tokens or
+//! less nesting than the parser would see.
 
-/// What a document is made of.
+/// Size of a text in tokens and nesting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::graphql) struct TextMeasure {
     pub(in crate::graphql) tokens: usize,
-    /// The most brackets of any kind that stand open at once.
+    /// Maximum number of brackets of any kind that are open at once.
     pub(in crate::graphql) nesting: usize,
 }
 
@@ -32,7 +34,8 @@ pub(in crate::graphql) fn measure(text: &str) -> TextMeasure {
                 run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_')
             }
             b'0'..=b'9' | b'-' => number(rest),
-            // The rest of a character that is no token of GraphQL, and the byte order mark: one token each, the parser judges them.
+            // Non-ASCII text outside of strings, such as a byte order mark: one token. The parser
+            // refuses it.
             0x80.. => run(rest, |byte| byte >= 0x80),
             b'{' | b'(' | b'[' => {
                 open += 1;
@@ -58,7 +61,8 @@ fn run(bytes: &[u8], mut belongs: impl FnMut(u8) -> bool) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// A sign belongs to it at its beginning and after an `e`: `[1-2]` is two numbers.
+/// Length of a number. A sign is part of it only at its start and after an `e`: `[1-2]` is two
+/// numbers.
 fn number(bytes: &[u8]) -> usize {
     let mut last = b'0';
     1 + run(&bytes[1..], |byte| {
@@ -69,7 +73,8 @@ fn number(bytes: &[u8]) -> usize {
     })
 }
 
-/// The length of the string or block string that begins here. One without an end reaches to the end.
+/// Length of the string or block string that starts here. An unterminated block string reaches to
+/// the end of the text.
 fn string(bytes: &[u8]) -> usize {
     let (quote, mut at) = if bytes.starts_with(b"\"\"\"") {
         (b"\"\"\"".as_slice(), 3)
@@ -85,7 +90,8 @@ fn string(bytes: &[u8]) -> usize {
             b'\\' if quote.len() == 3 && rest.starts_with(b"\\\"\"\"") => 4,
             b'\\' if quote.len() == 3 => 1,
             b'\\' => 2,
-            // A string ends with its line, else a quote could hide what follows it from the count.
+            // A string ends with its line. Otherwise a lone quote would hide the rest of the text
+            // from the count.
             b'\n' | b'\r' if quote.len() == 1 => return at,
             _ => 1,
         };

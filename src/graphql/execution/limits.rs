@@ -22,7 +22,8 @@ pub struct DocumentBounds {
     /// Spreads and inline fragments, fragments expanded.
     pub spreads: usize,
     pub root_fields: usize,
-    /// Fields of the answer of a query, each multiplied by the page sizes around it. Checked with the variables of each request.
+    /// Fields of the answer of a query, each multiplied by the page sizes around it. Checked with
+    /// the variables of each request.
     pub complexity: usize,
     /// The same limit for the payload of a mutation, and of each event of a subscription.
     pub payload_complexity: usize,
@@ -30,7 +31,8 @@ pub struct DocumentBounds {
     pub introspection: bool,
     pub introspection_fields: usize,
     pub introspection_depth: usize,
-    /// Introspection lists inside one another, such as the fields of the types of fields. Each level multiplies the answer.
+    /// Introspection lists inside one another, such as the fields of the types of fields. Each
+    /// level multiplies the answer.
     pub introspection_lists: usize,
 }
 
@@ -60,7 +62,8 @@ impl Default for DocumentBounds {
 /// Byte budget and pace of one execution.
 #[derive(Clone)]
 pub struct ExecutionLimits {
-    /// Budget of the answer, or of one event of a subscription. The reader of the stream rewinds it after each event.
+    /// Budget of the answer, or of one event of a subscription. The reader of the stream rewinds it
+    /// after each event.
     pub budget: Arc<AnswerBudget>,
     /// Rate limit of the executions of a subscription's events.
     pub pace: Pace,

@@ -1,7 +1,9 @@
-//! What a document says by itself, held against the schema: the types of its variables, and the literals of its arguments.
+//! Literals of a document, checked against the schema: the types of its variables and the literals
+//! of its arguments.
 //!
-//! Validation by the library looks at a literal only when all variables in it have values, so that one document is wrong with some
-//! variables and runs without others; and it panics at a list of a type that is none. This is done once for a document, linear in it.
+//! async-graphql validates a literal only if all variables in it have values: the same document
+//! would be valid for some variables and invalid for others. It also panics at a list of an unknown
+//! type. This check runs once for each document, in time linear in it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -16,7 +18,7 @@ use async_graphql::{Name, Pos, Value};
 use super::introspection::IntrospectionSizes;
 use super::variable::{InputField, InputTypes, ValuePath};
 
-/// The types of a schema, as documents name them.
+/// Types of a schema, by name.
 #[derive(Debug)]
 pub(in crate::graphql) struct SchemaTypes {
     pub(in crate::graphql) inputs: InputTypes,
@@ -31,14 +33,14 @@ struct OutputField {
     of: Name,
 }
 
-/// Why a document does not fit, and where.
+/// Mismatch between a document and the schema, with its position.
 pub(in crate::graphql) struct LiteralError(
     pub(in crate::graphql) String,
     pub(in crate::graphql) Pos,
 );
 
 impl SchemaTypes {
-    /// Those of a schema in its text form.
+    /// Types of the schema with this text.
     pub(in crate::graphql) fn of(sdl: &str) -> Self {
         let definitions = parse_schema(sdl)
             .map(|schema| schema.definitions)
@@ -95,7 +97,8 @@ impl SchemaTypes {
         }
     }
 
-    /// Why a document cannot be executed, whatever its variables. What is not known here is for validation to name.
+    /// Refuses a document that no variables make valid. Validation reports unknown fields and
+    /// arguments.
     pub(in crate::graphql) fn check(
         &self,
         document: &ExecutableDocument,
@@ -129,7 +132,7 @@ impl SchemaTypes {
         })
     }
 
-    /// Fragments that are spread are looked at by themselves.
+    /// Skips fragment spreads, as `check` visits each fragment once.
     fn set(&self, of: Option<&Name>, set: &SelectionSet) -> Result<(), LiteralError> {
         for selection in &set.items {
             match &selection.node {
@@ -159,7 +162,7 @@ impl SchemaTypes {
             let Some(argument) = known.iter().find(|known| known.name == name.node) else {
                 continue;
             };
-            // A variable stands for whatever it will be.
+            // A variable becomes a placeholder that fits every type.
             let Ok(literal) = value
                 .node
                 .clone()
@@ -193,7 +196,7 @@ fn innermost(ty: &Type) -> &Name {
     }
 }
 
-/// The variables that decide what is answered: those of `@include` and `@skip`.
+/// Variables in the conditions of `@include` and `@skip`.
 pub(in crate::graphql) fn condition_variables(document: &ExecutableDocument) -> Vec<Name> {
     let mut found = Vec::new();
     let operations = document
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_that_fit_are_let_through() {
+    fn valid_literals_are_accepted() {
         for text in [
             "{ find(by: {name: \"x\", role: B, or: {name: \"y\"}}, n: 1) { node { id(of: A) } } unknown(x: 1) { y(z: 2) } }",
             "query($a: String!, $b: By!, $c: Role = A) { a: find(by: {name: $a, or: $b}, n: [1, 2]) { node { id(of: $c) } } b: find(by: $b) { node { id } } }",
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_named_whether_there_are_variables_in_them_or_not() {
+    fn invalid_literals_are_named_even_beside_variables() {
         for (text, said) in [
             (
                 "{ find(by: {name: 1}) { node { id } } }",

@@ -1,8 +1,10 @@
-//! Preparation of documents, and the budget of their answers: everything about an operation but its resolvers.
+//! Preparation of documents, and the budget of their answers: everything about an operation but its
+//! resolvers.
 //!
-//! [`DocumentCache::prepare`] measures the text (`lexer`), parses it, applies the limits (`guard`), inlines the fragments at the root
-//! of a subscription and checks the literals (`literal`). [`Prepared::coerce`] then checks the variables of one request (`variable`) and
-//! computes its price (`cost`).
+//! [`DocumentCache::prepare`] measures the text (`lexer`), parses it, applies the limits (`guard`),
+//! inlines the fragments at the root of a subscription and checks the literals (`literal`).
+//! [`Prepared::coerce`] then checks the variables of one request (`variable`) and computes its
+//! price (`cost`).
 
 mod budget;
 mod cost;

@@ -60,7 +60,8 @@ impl From<GuardError> for RequestError {
 
 impl From<parser::Error> for RequestError {
     fn from(error: parser::Error) -> Self {
-        // The parser draws the position over several lines. The last line names the grammar rules that it expected.
+        // The parser draws the position over several lines. The last line names the grammar rules
+        // that it expected.
         let drawing = error.to_string();
         let last = drawing
             .lines()

@@ -1,4 +1,5 @@
-//! The root of a subscription is one field, and its fragments are written out: the library does not look into them, and would tell nothing.
+//! Subscription roots: inlines the fragments there and requires exactly one field. async-graphql
+//! ignores fragments at the root of a subscription and would emit no events.
 
 use std::collections::HashSet;
 
@@ -10,10 +11,10 @@ use async_graphql::{Name, Positioned};
 
 use super::guard::GuardError;
 
-/// The root type of subscriptions, on which the fragments at their root must be.
+/// Root type of subscriptions. Fragments at the root must be on this type.
 const SUBSCRIPTION: &str = "Subscription";
 
-/// Writes out the fragments at the root of each subscription, which must come to one field.
+/// Inlines the fragments at the root of each subscription.
 pub(in crate::graphql) fn flatten(document: &mut ExecutableDocument) -> Result<(), GuardError> {
     if !document
         .operations
@@ -39,7 +40,8 @@ pub(in crate::graphql) fn flatten(document: &mut ExecutableDocument) -> Result<(
             .values_mut()
             .try_for_each(|operation| flatten(&mut operation.node))?,
     }
-    // A fragment that is used no more has been written out. One that never was used is for validation to name.
+    // Drops the fragments that were inlined. Validation reports fragments that were unused from the
+    // start.
     let used_after = used_fragments(document);
     document
         .fragments
@@ -47,7 +49,8 @@ pub(in crate::graphql) fn flatten(document: &mut ExecutableDocument) -> Result<(
     Ok(())
 }
 
-/// The one field at this root. Where it stands several times with the same arguments, the selections are put together.
+/// The single field at this root. Merges the selections of a field that is repeated with the same
+/// arguments.
 fn single_root_field(
     document: &ExecutableDocument,
     root: &SelectionSet,
@@ -76,7 +79,7 @@ fn single_root_field(
     Ok(single)
 }
 
-/// Fragments that spread themselves were refused before, and the number of spreads is bounded.
+/// Terminates: the guard has refused cyclic fragments and bounded the spreads.
 fn collect_root_fields<'a>(
     document: &'a ExecutableDocument,
     root: &'a SelectionSet,
@@ -118,7 +121,7 @@ fn collect_root_fields<'a>(
     Ok(())
 }
 
-/// The fragments that some operation reaches.
+/// Fragments reachable from some operation.
 fn used_fragments(document: &ExecutableDocument) -> HashSet<Name> {
     let mut used = HashSet::new();
     let mut open: Vec<_> = document
@@ -159,7 +162,7 @@ mod tests {
         flatten(&mut document).map(|()| document)
     }
 
-    /// The root of the only operation, as the names of its items: `...` for a fragment.
+    /// Names of the items at the root of the only operation, with `...` for a fragment.
     fn root(document: &ExecutableDocument) -> Vec<String> {
         let (_, operation) = document.operations.iter().next().unwrap();
         let name = |item: &Positioned<Selection>| match &item.node {
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_at_the_root_of_a_subscription_are_written_out() {
+    fn fragments_at_the_root_of_a_subscription_are_inlined() {
         let text = "subscription S { ...A } fragment A on Subscription { ... on Subscription { ...B } } fragment B on Subscription { told { ...C } } fragment C on T { id }";
         let document = flattened(text).unwrap();
         assert_eq!(root(&document), ["told"]);
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_that_never_was_used_stays_for_validation_to_name() {
+    fn an_unused_fragment_stays_for_validation_to_report() {
         let document = flattened(
             "subscription { ...A } fragment A on Subscription { told } fragment B on T { id }",
         )

@@ -1,8 +1,8 @@
-//! Variables, held against the types that an operation declares for them, before anything is executed.
+//! Coercion of variables to the types that the operation declares, before its execution.
 //!
-//! The library does this as a part of validating the document, each time, and not where a literal around a variable was wrong. The document
-//! stays as it is, so that part is done once (`literal`), and this part with each request. What a scalar of the contract may be (a DateTime,
-//! a UUID) is said by that scalar while it is read.
+//! async-graphql does it as part of each validation, and skips literals around a variable. Here the
+//! literals are checked once for each document (`literal`), and the variables with each request.
+//! Custom scalars (DateTime, UUID) check their own text during execution.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use async_graphql::parser::types::{
 };
 use async_graphql::{Name, Value, Variables};
 
-/// A name that a client made up is cut to so many characters.
+/// Maximum number of characters of a client's text in an error message.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The types that a variable may have.
+/// Input types of a schema, by name.
 #[derive(Debug)]
 pub(in crate::graphql) struct InputTypes(HashMap<Name, InputType>);
 
@@ -27,7 +27,7 @@ enum InputType {
     Object(Vec<InputField>),
 }
 
-/// A field of an input, or an argument.
+/// Field of an input object, or argument of a field.
 #[derive(Debug)]
 pub(in crate::graphql) struct InputField {
     pub(in crate::graphql) name: Name,
@@ -36,7 +36,7 @@ pub(in crate::graphql) struct InputField {
 }
 
 impl InputTypes {
-    /// Those of a schema.
+    /// Input types among the types of a schema.
     pub(in crate::graphql) fn of<'a>(types: impl IntoIterator<Item = &'a TypeDefinition>) -> Self {
         let inputs = types.into_iter().filter_map(|definition| {
             let input = match &definition.kind {
@@ -63,16 +63,17 @@ impl InputTypes {
         Self(inputs.chain(built_in).collect())
     }
 
-    /// What an operation declares, and nothing else, from what was given and from its defaults; or why that cannot be, in a sentence.
+    /// Values of the declared variables, from the request or the defaults. Drops undeclared
+    /// variables. The error is a sentence for the client.
     pub(in crate::graphql) fn coerce(
         &self,
         operation: &OperationDefinition,
-        mut given: Variables,
+        mut request: Variables,
     ) -> Result<Variables, String> {
         let mut accepted = Variables::default();
         for definition in &operation.variable_definitions {
             let (name, ty) = (&definition.node.name.node, &definition.node.var_type.node);
-            let value = match (given.remove(name), &definition.node.default_value) {
+            let value = match (request.remove(name), &definition.node.default_value) {
                 (Some(value), _) => {
                     self.value(ty, &value, ValuePath::Variable(name))?;
                     value
@@ -97,27 +98,27 @@ impl InputTypes {
         &self,
         ty: &Type,
         value: &Value,
-        place: ValuePath<'_>,
+        path: ValuePath<'_>,
     ) -> Result<(), String> {
         match (value, &ty.base) {
-            // JSON has none of these: a variable stands here, which has its own type.
+            // Placeholder of a variable in a literal. JSON has no binary values.
             (Value::Binary(_), _) => Ok(()),
             (Value::Null, _) if ty.nullable => Ok(()),
             (Value::Null, _) => {
-                Err(place.said(format_args!("must not be null; it is of the type `{ty}`")))
+                Err(path.error(format_args!("must not be null; it is of the type `{ty}`")))
             }
             (Value::List(values), BaseType::List(of)) => {
                 values.iter().enumerate().try_for_each(|(index, value)| {
-                    self.value(of, value, ValuePath::Item(&place, index))
+                    self.value(of, value, ValuePath::Item(&path, index))
                 })
             }
-            // One stands for a list of one.
-            (one, BaseType::List(of)) => self.value(of, one, place),
-            (value, BaseType::Named(name)) => self.named(name, value, place),
+            // A single value coerces to a list of one.
+            (one, BaseType::List(of)) => self.value(of, one, path),
+            (value, BaseType::Named(name)) => self.named(name, value, path),
         }
     }
 
-    fn named(&self, name: &Name, value: &Value, place: ValuePath<'_>) -> Result<(), String> {
+    fn named(&self, name: &Name, value: &Value, path: ValuePath<'_>) -> Result<(), String> {
         let is_of_its_kind = match (name.as_str(), self.0.get(name)) {
             ("Int", _) => {
                 matches!(value, Value::Number(number) if number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()))
@@ -129,20 +130,20 @@ impl InputTypes {
                 matches!(value, Value::String(_))
                     || matches!(value, Value::Number(number) if number.is_i64())
             }
-            (_, Some(InputType::Enum(names))) => return one_of(names, value, place),
+            (_, Some(InputType::Enum(names))) => return one_of(names, value, path),
             (_, Some(InputType::Object(fields))) => {
                 if let Value::Object(values) = value {
-                    return self.object(name, fields, values, place);
+                    return self.object(name, fields, values, path);
                 }
                 false
             }
-            // A type that is none was refused with its document.
+            // Custom scalars accept any JSON. A document with an unknown type was refused before.
             (_, Some(InputType::Scalar) | None) => true,
         };
         if is_of_its_kind {
             Ok(())
         } else {
-            Err(place.said(format_args!("must be of the type `{name}`")))
+            Err(path.error(format_args!("must be of the type `{name}`")))
         }
     }
 
@@ -151,14 +152,14 @@ impl InputTypes {
         name: &Name,
         fields: &[InputField],
         values: &IndexMap<Name, Value>,
-        place: ValuePath<'_>,
+        path: ValuePath<'_>,
     ) -> Result<(), String> {
         for field in fields {
-            let place = ValuePath::Field(&place, &field.name);
+            let path = ValuePath::Field(&path, &field.name);
             match values.get(&field.name) {
-                Some(value) => self.value(&field.ty, value, place)?,
+                Some(value) => self.value(&field.ty, value, path)?,
                 None if field.ty.nullable || field.has_default => {}
-                None => return Err(place.missing(&field.ty)),
+                None => return Err(path.missing(&field.ty)),
             }
         }
         let unknown = values
@@ -166,7 +167,7 @@ impl InputTypes {
             .find(|key| fields.iter().all(|field| field.name != **key));
         unknown.map_or(Ok(()), |unknown| {
             let unknown: String = unknown.chars().take(NAME_CHARS_MAX).collect();
-            Err(place.said(format_args!(
+            Err(path.error(format_args!(
                 "has a field `{unknown}` that `{name}` does not have"
             )))
         })
@@ -184,17 +185,17 @@ impl InputField {
     }
 }
 
-fn one_of(names: &[Name], value: &Value, place: ValuePath<'_>) -> Result<(), String> {
-    // JSON has no enum values, only text.
+fn one_of(names: &[Name], value: &Value, path: ValuePath<'_>) -> Result<(), String> {
+    // Variables are JSON, in which an enum value is a string.
     let is_one = matches!(value, Value::String(name) if names.iter().any(|known| known == name));
     if is_one || matches!(value, Value::Enum(name) if names.contains(name)) {
         return Ok(());
     }
     let names: Vec<_> = names.iter().map(Name::as_str).collect();
-    Err(place.said(format_args!("must be one of {}", names.join(", "))))
+    Err(path.error(format_args!("must be one of {}", names.join(", "))))
 }
 
-/// Where in the variables, or the arguments, one is.
+/// Path of a value in the variables or the arguments.
 #[derive(Clone, Copy)]
 pub(in crate::graphql) enum ValuePath<'a> {
     Variable(&'a Name),
@@ -215,12 +216,12 @@ impl fmt::Display for ValuePath<'_> {
 }
 
 impl ValuePath<'_> {
-    fn said(self, what: fmt::Arguments<'_>) -> String {
-        format!("The {self}` {what}.")
+    fn error(self, problem: fmt::Arguments<'_>) -> String {
+        format!("The {self}` {problem}.")
     }
 
     fn missing(self, ty: &Type) -> String {
-        self.said(format_args!("is missing; it is of the type `{ty}`"))
+        self.error(format_args!("is missing; it is of the type `{ty}`"))
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_is_let_through() {
+    fn valid_variables_are_accepted() {
         for (declared, variables) in [
             ("$a: Int!, $c: Int", json!({ "a": 1, "c": null })),
             ("$a: [[Int!]!]!", json!({ "a": [[1, 2], 3] })),
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_and_what_was_not_declared_is_left_out() {
+    fn defaults_are_filled_in_and_undeclared_variables_are_dropped() {
         let accepted = coerce(
             "$a: Int = 7, $b: Int = 7, $c: Int",
             json!({ "b": 1, "unknown": [0, 0] }),
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_is_named_by_its_place() {
+    fn an_invalid_variable_is_named_by_its_path() {
         for (declared, variables, said) in [
             (
                 "$a: Int!",

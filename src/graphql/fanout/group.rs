@@ -1,4 +1,5 @@
-//! Subscription groups: the subscribers of equal subscriptions, and the delivery of one update to one of them.
+//! Subscription groups: the subscribers of equal subscriptions, and the delivery of one update to
+//! one of them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ pub(super) struct SubscriptionGroup {
     pub(super) pool: ExecutionPool,
 }
 
-/// Payload that the first group to execute a notice attaches to it. Its subscribers find it there without a lock.
+/// Payload that the first group to execute a notice attaches to it. Its subscribers find it there
+/// without a lock.
 struct NoticePayload {
     group: u64,
     position: OrderKey,
@@ -111,7 +113,8 @@ impl SubscriptionGroup {
                     }
                 }
             };
-            // The stream continues after an event that was too large; the client receives its cursor.
+            // The stream continues after an event that was too large; the client receives its
+            // cursor.
             let state =
                 (limits.budget.exceeded().is_some() || !response.is_last()).then_some(state);
             Some((response, state))
@@ -119,7 +122,8 @@ impl SubscriptionGroup {
         .boxed()
     }
 
-    /// Response of this subscriber to one update. `None` if the viewer left while the update waited for tokens.
+    /// Response of this subscriber to one update. `None` if the viewer left while the update waited
+    /// for tokens.
     async fn deliver(
         self: &Arc<Self>,
         updates: &UpdateStream,
@@ -127,7 +131,8 @@ impl SubscriptionGroup {
         update: StreamUpdate,
     ) -> Option<EventResponse> {
         let viewer = updates.guard().viewer();
-        // A lone subscriber shares with nobody. A sender sees its own `clientKey`, which the others do not.
+        // A lone subscriber shares with nobody. A sender sees its own `clientKey`, which the others
+        // do not.
         let is_alone = Arc::strong_count(self) == 1
             || (self.independence.varies_for_sender && update.has_client_key_of(viewer));
         let key = if is_alone { None } else { update.shared_key() };
@@ -194,7 +199,8 @@ impl SubscriptionGroup {
         (attached.group == self.id && attached.position == position).then_some(&attached.rendered)
     }
 
-    /// Attaches a payload to the notice of its update. The first group wins; the others use the cache.
+    /// Attaches a payload to the notice of its update. The first group wins; the others use the
+    /// cache.
     fn attach(&self, update: &StreamUpdate, rendered: &RenderedPayload) {
         if let Some((position, key)) = update.shared_key()
             && let Some(attachment) = key.shown()
@@ -248,14 +254,16 @@ impl SubscriptionGroup {
                         return None;
                     }
                 }
-                // An execution advances only as fast as its subscriber reads. No other subscriber may depend on that.
+                // An execution advances only as fast as its subscriber reads. No other subscriber
+                // may depend on that.
                 Err(_) if is_paid => return Some(self.execute_paid(updates, limits, update).await),
                 Err(_) => return self.execute_own(updates, limits, update).await,
             }
         }
     }
 
-    /// Executes the update without the viewer's own `clientKey`, and caches the payload for the group.
+    /// Executes the update without the viewer's own `clientKey`, and caches the payload for the
+    /// group.
     async fn execute_shared(
         &self,
         key: SlotKey,
@@ -299,7 +307,8 @@ impl SubscriptionGroup {
     }
 }
 
-/// Waits for tokens, or until another subscriber has executed the update. Returns whether tokens were taken.
+/// Waits for tokens, or until another subscriber has executed the update. Returns whether tokens
+/// were taken.
 async fn wait_for_tokens_or_payload(slot: &PayloadSlot, pace: &mut Pace) -> bool {
     let mut done = pin!(slot.done.notified());
     done.as_mut().enable();

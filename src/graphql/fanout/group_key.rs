@@ -1,4 +1,5 @@
-//! Equality of subscriptions: the document, its operation, and all variables except the start position.
+//! Equality of subscriptions: the document, its operation, and all variables except the start
+//! position.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

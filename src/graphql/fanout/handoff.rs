@@ -9,7 +9,8 @@ use super::update::{StreamUpdate, UpdateStream};
 use crate::chat;
 use crate::graphql::scope::ViewerScope;
 
-/// Role of a resolver in a subscription that may be shared. Without a handoff the resolver drives its own stream.
+/// Role of a resolver in a subscription that may be shared. Without a handoff the resolver drives
+/// its own stream.
 pub(in crate::graphql) enum StreamHandoff {
     /// The resolver opens the stream and hands it over.
     Opening(Arc<Mutex<Option<UpdateStream>>>),

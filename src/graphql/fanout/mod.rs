@@ -1,12 +1,15 @@
-//! Fan-out of subscriptions: one execution for all subscribers with equal documents and variables, if no field depends on the viewer.
+//! Fan-out of subscriptions: one execution for all subscribers with equal documents and variables,
+//! if no field depends on the viewer.
 //!
-//! Each subscriber keeps its own stream of the chat, with its own position and its own membership check before each event. Only the
-//! payload is shared: the first subscriber to reach an event executes the document, and the others of its [`SubscriptionGroup`] reuse the
-//! bytes. Equal updates have equal keys (`chat::UpdateKey`). A response with errors is never shared.
+//! Each subscriber keeps its own stream of the chat, with its own position and its own membership
+//! check before each event. Only the payload is shared: the first subscriber to reach an event
+//! executes the document, and the others of its [`SubscriptionGroup`] reuse the bytes. Equal
+//! updates have equal keys (`chat::UpdateKey`). A response with errors is never shared.
 //!
-//! The subscriber that executes pays for it from the bucket of its user; the others pay nothing. A subscriber without tokens waits for
-//! them, or until another one has executed the event, and holds no lock meanwhile. A shared execution never shows a `clientKey`; the
-//! senders whose key it left out execute the document on their own.
+//! The subscriber that executes pays for it from the bucket of its user; the others pay nothing. A
+//! subscriber without tokens waits for them, or until another one has executed the event, and holds
+//! no lock meanwhile. A shared execution never shows a `clientKey`; the senders whose key it left
+//! out execute the document on their own.
 
 mod group;
 mod group_key;
@@ -133,7 +136,8 @@ impl SubscriptionGroups {
         group
     }
 
-    /// Removes a group that is being dropped. A new group may have taken its key already; that one stays.
+    /// Removes a group that is being dropped. A new group may have taken its key already; that one
+    /// stays.
     fn remove(&self, key: &GroupKey) {
         let mut groups = self.groups.lock();
         if groups

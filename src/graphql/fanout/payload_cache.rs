@@ -1,4 +1,5 @@
-//! Cache of payloads: each group executes an update once, and its other subscribers take the bytes from here.
+//! Cache of payloads: each group executes an update once, and its other subscribers take the bytes
+//! from here.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -98,7 +99,8 @@ impl PayloadCache {
         slot
     }
 
-    /// Counts the bytes of a rendered payload, or removes its slot if the payload is too large. Returns whether it is cached.
+    /// Counts the bytes of a rendered payload, or removes its slot if the payload is too large.
+    /// Returns whether it is cached.
     pub(super) fn keep(&self, key: &SlotKey, payload: &SharedPayload) -> bool {
         let bytes = payload.get().len();
         let mut shard = self.shard(key);

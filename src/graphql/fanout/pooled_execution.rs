@@ -32,7 +32,8 @@ pub(super) struct PooledExecution {
 pub(super) type ExecutionPool = Mutex<Vec<PooledExecution>>;
 
 impl SubscriptionGroup {
-    /// Executes the document for one update, for the viewer of this stream. Dropping the future drops the execution.
+    /// Executes the document for one update, for the viewer of this stream. Dropping the future
+    /// drops the execution.
     ///
     /// The subscriber's budget records whether the payload was too large.
     pub(super) async fn execute(

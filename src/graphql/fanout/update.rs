@@ -39,8 +39,9 @@ impl UpdateStream {
         }
     }
 
-    /// Whether the update may still be delivered: the viewer may have left while it waited for tokens. An update without a shared key
-    /// has no content of the conversation: it is a position, or says that the viewer was removed.
+    /// Whether the update may still be delivered: the viewer may have left while it waited for
+    /// tokens. An update without a shared key has no content of the conversation: it is a position,
+    /// or says that the viewer was removed.
     pub(in crate::graphql) async fn may_deliver(&self, update: &StreamUpdate, paid: Paid) -> bool {
         match paid {
             Paid::AtOnce => true,
@@ -68,7 +69,8 @@ impl From<TypingUpdates> for UpdateStream {
 }
 
 impl StreamUpdate {
-    /// Position and key of an update that other subscribers may receive, too. Updates with equal keys have equal payloads.
+    /// Position and key of an update that other subscribers may receive, too. Updates with equal
+    /// keys have equal payloads.
     pub(super) fn shared_key(&self) -> Option<(OrderKey, &UpdateKey)> {
         match self {
             Self::Message(update) => Some((OrderKey::MIN, &update.key)),
@@ -86,7 +88,8 @@ impl StreamUpdate {
         }
     }
 
-    /// Whether the update is about a message of this user with a `clientKey`, which only its sender may see.
+    /// Whether the update is about a message of this user with a `clientKey`, which only its sender
+    /// may see.
     pub(super) fn has_client_key_of(&self, user: &UserId) -> bool {
         let message = match self {
             Self::Message(update) => Some(&update.message),

@@ -1,8 +1,9 @@
-//! Viewer independence: fields with the same value for every viewer who may see them. A document of such fields alone is executed once for
-//! all its subscribers.
+//! Viewer independence: fields with the same value for every viewer who may see them. A document of
+//! such fields alone is executed once for all its subscribers.
 //!
-//! A field counts as dependent on the viewer unless it is listed here. `clientKey` is listed, as only the sender receives another value.
-//! `tests/api/shared.rs` executes each field of the event types for two viewers and checks this list.
+//! A field counts as dependent on the viewer unless it is listed here. `clientKey` is listed, as
+//! only the sender receives another value. `tests/api/shared.rs` executes each field of the event
+//! types for two viewers and checks this list.
 
 use async_graphql::parser::types::{
     ExecutableDocument, Field, OperationType, Selection, SelectionSet,
@@ -27,7 +28,8 @@ type FieldRow = (&'static str, FieldCost, &'static str);
 
 const LEAF: &str = "";
 
-/// Types with their viewer-independent fields. A union has no fields; documents select its members by fragments.
+/// Types with their viewer-independent fields. A union has no fields; documents select its members
+/// by fragments.
 const INDEPENDENT_FIELDS: &[(&str, &[FieldRow])] = &[
     (
         "Subscription",

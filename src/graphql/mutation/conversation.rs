@@ -11,18 +11,19 @@ use crate::graphql::types::{Conversation, InboxEntryEdge};
 /// Input of `startDirectConversation`.
 #[derive(InputObject)]
 pub(super) struct StartDirectConversationInput {
-    /// Username of the other user, or the viewer's own.
+    /// Username of the other user, or the viewer's own for a conversation with oneself: 1 to 128
+    /// bytes.
     username: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
 /// Payload of `startDirectConversation`.
 #[derive(SimpleObject)]
 pub(super) struct StartDirectConversationPayload {
-    /// The direct conversation of the two users.
+    /// The direct conversation of the two users, existing or new.
     conversation: Conversation,
-    /// The viewer's inbox entry of the conversation.
+    /// Edge of the conversation in the viewer's inbox.
     inbox_entry_edge: InboxEntryEdge,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -31,22 +32,25 @@ pub(super) struct StartDirectConversationPayload {
 /// Input of `createGroupConversation`.
 #[derive(InputObject)]
 pub(super) struct CreateGroupConversationInput {
-    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
+    /// Name of the group: 1 to 256 bytes of UTF-8, not blank, without control, invisible or
+    /// bidirectional format characters.
     name: String,
-    /// The other participants, at most 50. The viewer is OWNER and need not be listed.
+    /// Usernames of the other participants: at most 50. They become MEMBERs. The viewer becomes
+    /// OWNER and need not be listed.
     usernames: Vec<String>,
-    /// Idempotency key: 1 to 64 bytes of printable ASCII. A retry with the same key returns the group of the first try.
+    /// Idempotency key, new for each group: 1 to 64 bytes of printable ASCII. A retry with the same
+    /// key returns the group of the first try. The same key with another input is CONFLICT.
     idempotency_key: Option<String>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// The group.
+/// Payload of `createGroupConversation`.
 #[derive(SimpleObject)]
 pub(super) struct CreateGroupConversationPayload {
     /// The group.
     conversation: Conversation,
-    /// The viewer's inbox entry of the conversation.
+    /// Edge of the conversation in the viewer's inbox.
     inbox_entry_edge: InboxEntryEdge,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -55,11 +59,12 @@ pub(super) struct CreateGroupConversationPayload {
 /// Input of `renameConversation`.
 #[derive(InputObject)]
 pub(super) struct RenameConversationInput {
-    /// The group.
+    /// Global id of the group.
     conversation_id: ID,
-    /// Name: 1 to 256 bytes, not blank, without control, invisible or bidirectional format characters.
+    /// Name of the group: 1 to 256 bytes of UTF-8, not blank, without control, invisible or
+    /// bidirectional format characters.
     name: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
@@ -77,17 +82,18 @@ pub(super) struct ConversationMutation;
 
 #[Object]
 impl ConversationMutation {
-    /// Returns the direct conversation of the viewer and a user, and creates it if none exists.
+    /// Returns the direct conversation of the viewer and another user. Creates it if it does not
+    /// exist. A new conversation with a stranger may be RATE_LIMITED.
     async fn start_direct_conversation(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Input of `startDirectConversation`.")]
-        input: StartDirectConversationInput,
+        #[graphql(desc = "The other user.")] input: StartDirectConversationInput,
     ) -> Nullable<StartDirectConversationPayload> {
         nullable(start_direct(ctx, input)).await
     }
 
-    /// Creates a group of the viewer, as its OWNER, and these users.
+    /// Creates a group of the viewer and the named users. Bringing in many strangers is
+    /// RATE_LIMITED.
     async fn create_group_conversation(
         &self,
         ctx: &Context<'_>,
@@ -96,7 +102,8 @@ impl ConversationMutation {
         nullable(create(ctx, input)).await
     }
 
-    /// Renames a group. Allowed for its ADMINs and OWNERs.
+    /// Renames a group. Allowed for its OWNERs and ADMINs, else FORBIDDEN. The same name changes
+    /// nothing.
     async fn rename_conversation(
         &self,
         ctx: &Context<'_>,

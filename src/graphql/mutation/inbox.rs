@@ -12,18 +12,18 @@ use crate::graphql::types::InboxEntry;
 /// Input of `markRead`.
 #[derive(InputObject)]
 pub(super) struct MarkReadInput {
-    /// The conversation.
+    /// Global id of the conversation.
     conversation_id: ID,
-    /// Last message that the viewer read. Default: the newest message.
+    /// Global id of the last message that the viewer has read. Default: the newest message.
     message_id: Option<ID>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// Payload with the entry's new read marker.
+/// Payload of `markRead`.
 #[derive(SimpleObject)]
 pub(super) struct MarkReadPayload {
-    /// The viewer's entry.
+    /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -32,18 +32,18 @@ pub(super) struct MarkReadPayload {
 /// Input of `markUnread`.
 #[derive(InputObject)]
 pub(super) struct MarkUnreadInput {
-    /// The conversation.
+    /// Global id of the conversation.
     conversation_id: ID,
-    /// First message to be unread again.
+    /// Global id of the first message to become unread.
     message_id: ID,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// Payload with the entry's new read marker.
+/// Payload of `markUnread`.
 #[derive(SimpleObject)]
 pub(super) struct MarkUnreadPayload {
-    /// The viewer's entry.
+    /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -52,18 +52,18 @@ pub(super) struct MarkUnreadPayload {
 /// Input of `markDelivered`.
 #[derive(InputObject)]
 pub(super) struct MarkDeliveredInput {
-    /// The conversation.
+    /// Global id of the conversation.
     conversation_id: ID,
-    /// Last delivered message. Default: the newest message.
+    /// Global id of the last delivered message. Default: the newest message.
     message_id: Option<ID>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
 /// Payload of `markDelivered`. The mutation does not change the entry.
 #[derive(SimpleObject)]
 pub(super) struct MarkDeliveredPayload {
-    /// The viewer's entry.
+    /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -72,22 +72,23 @@ pub(super) struct MarkDeliveredPayload {
 /// Input of `updateInboxEntry`. Omitted fields stay unchanged.
 #[derive(InputObject)]
 pub(super) struct UpdateInboxEntryInput {
-    /// The conversation of the entry.
+    /// Global id of the conversation of the entry.
     conversation_id: ID,
-    /// True if the viewer muted the conversation.
+    /// True mutes the conversation, false unmutes it.
     muted: Option<bool>,
     /// True pins the entry, false unpins it.
     pinned: Option<bool>,
-    /// True if the viewer archived the entry. A newer message ends it, unless the entry is muted.
+    /// True archives the entry until a newer message arrives; a muted entry stays archived. False
+    /// ends it.
     archived: Option<bool>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// Payload with the entry in its present state.
+/// Payload of `updateInboxEntry`.
 #[derive(SimpleObject)]
 pub(super) struct UpdateInboxEntryPayload {
-    /// The viewer's entry.
+    /// The viewer's entry in its new state.
     inbox_entry: InboxEntry,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -98,11 +99,12 @@ pub(super) struct InboxMutation;
 
 #[Object]
 impl InboxMutation {
-    /// Moves the viewer's read marker forward to this message (default: the newest one). It never moves back.
+    /// Moves the viewer's read marker forward to a message. It never moves back: an older message
+    /// changes nothing. The viewer's receipts of these messages become READ.
     async fn mark_read(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Input of `markRead`.")] input: MarkReadInput,
+        #[graphql(desc = "The conversation and the message.")] input: MarkReadInput,
     ) -> Nullable<MarkReadPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
@@ -124,11 +126,12 @@ impl InboxMutation {
         .await
     }
 
-    /// Moves the read marker back, so that this message and all later ones are unread again.
+    /// Moves the viewer's read marker back, so that a message and all later ones are unread again.
+    /// Receipts stay as they are.
     async fn mark_unread(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Input of `markUnread`.")] input: MarkUnreadInput,
+        #[graphql(desc = "The conversation and the message.")] input: MarkUnreadInput,
     ) -> Nullable<MarkUnreadPayload> {
         nullable(async {
             let scope = ViewerScope::fresh(ctx)?;
@@ -147,16 +150,18 @@ impl InboxMutation {
         .await
     }
 
-    /// Moves the viewer's delivered marker forward to this message (default: the newest one). It never moves back.
+    /// Moves the viewer's delivered marker forward to a message. It never moves back: an older
+    /// message changes nothing.
     async fn mark_delivered(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Input of `markDelivered`.")] input: MarkDeliveredInput,
+        #[graphql(desc = "The conversation and the message.")] input: MarkDeliveredInput,
     ) -> Nullable<MarkDeliveredPayload> {
         nullable(mark_delivered(ctx, input)).await
     }
 
-    /// Mutes, pins or archives the viewer's inbox entry, or undoes it. Omitted fields stay unchanged.
+    /// Changes the flags of the viewer's inbox entry: muted, pinned, archived. Omitted fields stay
+    /// unchanged.
     async fn update_inbox_entry(
         &self,
         ctx: &Context<'_>,

@@ -16,23 +16,27 @@ use crate::model::{self, ConversationId};
 /// Input of `sendMessage`.
 #[derive(InputObject)]
 pub(super) struct SendMessageInput {
-    /// The conversation.
+    /// Global id of the conversation.
     conversation_id: ID,
-    /// Text: 1 byte to 16 KiB of UTF-8, not blank. It may be empty only with attachments. Control characters other than tab, line feed and carriage return are refused.
+    /// Text: at most 16 KiB of UTF-8, not blank; empty only with attachments. The only control
+    /// characters are tab, line feed and carriage return.
     body: String,
     /// Attachments: at most 10, together at most 8 KiB.
     attachments: Option<Vec<AttachmentInput>>,
-    /// Metadata of the client: at most 2 KiB of JSON, at most 64 levels deep. Reads return the same value, its keys in order.
+    /// Metadata of the client: any JSON value of at most 2 KiB, nested at most 64 levels, without
+    /// duplicate keys. Reads return it unchanged, its keys in order.
     metadata: Option<Json>,
-    /// Message of the same conversation that this one replies to.
+    /// Global id of the message that this one replies to, in the same conversation.
     reply_to_id: Option<ID>,
-    /// Idempotency key: 1 to 64 bytes of printable ASCII, new for each message. A retry with the same key within 24 hours returns the first message.
+    /// Idempotency key, new for each message: 1 to 64 bytes of printable ASCII, such as a UUID. A
+    /// retry with the same key within 24 hours returns the message of the first try, so that no
+    /// message is sent twice.
     idempotency_key: Option<String>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
-/// Payload of `sendMessage`: the message is stored.
+/// Payload of `sendMessage`. The message is stored.
 pub(super) struct SendMessagePayload {
     scope: ViewerScope,
     conversation: ConversationId,
@@ -40,7 +44,7 @@ pub(super) struct SendMessagePayload {
     client_mutation_id: Option<String>,
 }
 
-/// Payload of `sendMessage`: the message is stored.
+/// Payload of `sendMessage`. The message is stored.
 #[Object]
 impl SendMessagePayload {
     /// Edge of the message in `Conversation.messages`.
@@ -48,7 +52,7 @@ impl SendMessagePayload {
         message_edge(&self.scope, Arc::clone(&self.message))
     }
 
-    /// The viewer's entry for the conversation.
+    /// Edge of the conversation in the viewer's inbox.
     async fn inbox_entry_edge(&self) -> Result<InboxEntryEdge> {
         entry_edge(&self.scope, self.conversation).await
     }
@@ -62,18 +66,19 @@ impl SendMessagePayload {
 /// Input of `editMessage`.
 #[derive(InputObject)]
 pub(super) struct EditMessageInput {
-    /// A message that the viewer sent.
+    /// Global id of a message that the viewer sent.
     message_id: ID,
-    /// New text: at most 16 KiB of UTF-8, not blank, without control characters other than tab, line feed and carriage return. It may be empty if the message has attachments, which stay.
+    /// New text: at most 16 KiB of UTF-8, not blank; empty only if the message has attachments. The
+    /// only control characters are tab, line feed and carriage return.
     body: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
 /// Payload of `editMessage`.
 #[derive(SimpleObject)]
 pub(super) struct EditMessagePayload {
-    /// The message.
+    /// The message in its new state.
     message: Message,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -82,9 +87,10 @@ pub(super) struct EditMessagePayload {
 /// Input of `deleteMessage`.
 #[derive(InputObject)]
 pub(super) struct DeleteMessageInput {
-    /// A message that the viewer sent. An OWNER or ADMIN of a group may name any message of the group.
+    /// Global id of a message that the viewer sent. An OWNER or ADMIN of a group may delete every
+    /// TEXT message of the group.
     message_id: ID,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
@@ -102,8 +108,9 @@ pub(super) struct MessageMutation;
 
 #[Object]
 impl MessageMutation {
-    /// Sends a message. A retry with the same `idempotencyKey` within 24 hours returns the message of the first try. The
-    /// same key with another content is CONFLICT.
+    /// Sends a message. A retry with the same `idempotencyKey` within 24 hours returns the message
+    /// of the first try; the same key with another content is CONFLICT. Sending too fast is
+    /// RATE_LIMITED, a busy conversation UNAVAILABLE; both are NOT_DONE.
     async fn send_message(
         &self,
         ctx: &Context<'_>,
@@ -140,7 +147,8 @@ impl MessageMutation {
         .await
     }
 
-    /// Replaces the body of a message that the viewer sent. Attachments and metadata stay.
+    /// Replaces the text of a message. Attachments and metadata stay. Allowed for its sender, else
+    /// FORBIDDEN; a SYSTEM message cannot be edited. The same text changes nothing.
     async fn edit_message(
         &self,
         ctx: &Context<'_>,
@@ -163,7 +171,9 @@ impl MessageMutation {
         .await
     }
 
-    /// Deletes the content of a message. Its position in history stays. Repeating it changes nothing.
+    /// Deletes the content of a message; its position in the history stays. Allowed for its sender,
+    /// and for OWNERs and ADMINs of its group, else FORBIDDEN. A SYSTEM message cannot be deleted.
+    /// Repeating it changes nothing.
     async fn delete_message(
         &self,
         ctx: &Context<'_>,

@@ -1,6 +1,8 @@
-//! The mutations, by subject: each translates its arguments for the chat, and the result into its payload.
+//! The mutations, by subject: each translates its arguments for the chat, and the result into its
+//! payload.
 //!
-//! Each field is nullable, so that an error does not null its siblings. Each payload echoes the `clientMutationId`.
+//! Each field is nullable, so that an error does not null its siblings. Each payload echoes the
+//! `clientMutationId`.
 
 mod conversation;
 mod inbox;
@@ -27,7 +29,14 @@ use crate::model::{ConversationId, MessageId};
 
 const CLIENT_MUTATION_ID_BYTES_MAX: usize = 128;
 
-/// Mutations. The server answers after the change is stored.
+/// Mutations of the viewer. The server answers after it has stored the change. The fields of one
+/// operation are executed one after the other. A field that fails is null and does not stop the
+/// others.
+///
+/// Errors have a code in `extensions.code`, as in `Query`. Errors with a retry also have
+/// `extensions.outcome`: NOT_DONE means that nothing was stored. UNKNOWN means that the change may
+/// have been stored: repeat the same mutation, `sendMessage` and `createGroupConversation` with the
+/// same idempotency key.
 #[derive(MergedObject, Default)]
 pub struct Mutation(
     ConversationMutation,
@@ -57,7 +66,8 @@ fn message_in(conversation: ConversationId, id: &ID) -> Result<MessageId> {
     }
 }
 
-/// The viewer's entry, for a payload. The mutation is done by now, so that a failed read leaves its outcome unknown.
+/// The viewer's entry, for a payload. The mutation is done by now, so that a failed read leaves its
+/// outcome unknown.
 async fn entry_edge(scope: &ViewerScope, conversation: ConversationId) -> Result<InboxEntryEdge> {
     let edge = InboxEntryEdge::load(scope, conversation).await;
     edge.and_then(|edge| edge.ok_or_else(|| Error::not_found("the conversation")))

@@ -12,11 +12,11 @@ use crate::model::{ConversationId, UserId};
 /// Input of `addParticipants`.
 #[derive(InputObject)]
 pub(super) struct AddParticipantsInput {
-    /// The group.
+    /// Global id of the group.
     conversation_id: ID,
-    /// Usernames to add: at most 50. Present participants stay unchanged.
+    /// Usernames to add: at most 50. Existing participants stay unchanged.
     usernames: Vec<String>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct AddParticipantsInput {
 pub(super) struct AddParticipantsPayload {
     /// The group.
     conversation: Conversation,
-    /// The named users, existing participants included, ordered by username (bytewise).
+    /// Edges of the named users, existing participants included, ordered by username (bytewise).
     participant_edges: Vec<ParticipantEdge>,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -34,11 +34,11 @@ pub(super) struct AddParticipantsPayload {
 /// Input of `removeParticipant`.
 #[derive(InputObject)]
 pub(super) struct RemoveParticipantInput {
-    /// The group.
+    /// Global id of the group.
     conversation_id: ID,
-    /// Username of another participant. To leave, use `leaveConversation`.
+    /// Username of another participant. The viewer leaves with `leaveConversation`.
     username: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct RemoveParticipantInput {
 pub(super) struct RemoveParticipantPayload {
     /// The group.
     conversation: Conversation,
-    /// Id of the removed participant. Null if the user never took part in the group.
+    /// Global id of the removed participant. Null if the user never took part in the group.
     removed_participant_id: Option<ID>,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -56,20 +56,20 @@ pub(super) struct RemoveParticipantPayload {
 /// Input of `setParticipantRole`.
 #[derive(InputObject)]
 pub(super) struct SetParticipantRoleInput {
-    /// The group.
+    /// Global id of the group.
     conversation_id: ID,
     /// Username of the participant.
     username: String,
     /// The new role. A group may have several OWNERs.
     role: ParticipantRole,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
 /// Payload of `setParticipantRole`.
 #[derive(SimpleObject)]
 pub(super) struct SetParticipantRolePayload {
-    /// The participant.
+    /// The participant with the new role.
     participant: Participant,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -78,18 +78,18 @@ pub(super) struct SetParticipantRolePayload {
 /// Input of `leaveConversation`.
 #[derive(InputObject)]
 pub(super) struct LeaveConversationInput {
-    /// The group.
+    /// Global id of the group.
     conversation_id: ID,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
 /// Payload of `leaveConversation`.
 #[derive(SimpleObject)]
 pub(super) struct LeaveConversationPayload {
-    /// Id of the group.
+    /// Global id of the group.
     left_conversation_id: ID,
-    /// Id of the viewer's former inbox entry.
+    /// Global id of the viewer's former inbox entry.
     removed_inbox_entry_id: ID,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -100,8 +100,9 @@ pub(super) struct ParticipantMutation;
 
 #[Object]
 impl ParticipantMutation {
-    /// Adds users to a group as MEMBERs. They see its whole history, with nothing unread. Allowed for its ADMINs and
-    /// OWNERs. Adding a participant again changes nothing.
+    /// Adds users to a group as MEMBERs. They see its whole history, with nothing unread. Allowed
+    /// for its OWNERs and ADMINs, else FORBIDDEN. A group has at most 20,000 participants. Adding
+    /// many strangers is RATE_LIMITED.
     async fn add_participants(
         &self,
         ctx: &Context<'_>,
@@ -110,7 +111,8 @@ impl ParticipantMutation {
         nullable(add(ctx, input)).await
     }
 
-    /// Removes a participant from a group. An ADMIN may remove MEMBERs, an OWNER anyone. Repeating it changes nothing.
+    /// Removes a participant from a group. An OWNER may remove anyone, an ADMIN only MEMBERs, else
+    /// FORBIDDEN. Removing a user who does not take part changes nothing.
     async fn remove_participant(
         &self,
         ctx: &Context<'_>,
@@ -119,7 +121,8 @@ impl ParticipantMutation {
         nullable(remove(ctx, input)).await
     }
 
-    /// Changes the role of a participant of a group. Allowed for its OWNERs. A group always has an OWNER.
+    /// Changes the role of a participant of a group. Allowed for its OWNERs, else FORBIDDEN. The
+    /// last OWNER cannot give up the role: BAD_USER_INPUT.
     async fn set_participant_role(
         &self,
         ctx: &Context<'_>,
@@ -128,7 +131,8 @@ impl ParticipantMutation {
         nullable(set_role(ctx, input)).await
     }
 
-    /// Removes the viewer from a group. After the last OWNER leaves, its oldest ADMIN, else its oldest participant, is OWNER.
+    /// Removes the viewer from a group. When the last OWNER leaves, the ADMIN with the longest
+    /// membership becomes OWNER, else the participant with the longest one.
     async fn leave_conversation(
         &self,
         ctx: &Context<'_>,

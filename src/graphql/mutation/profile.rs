@@ -1,4 +1,4 @@
-//! The mutation of the viewer's profile.
+//! Mutation of the viewer's profile.
 
 use std::convert::Infallible;
 
@@ -13,11 +13,12 @@ use crate::graphql::types::User;
 /// Input of `updateProfile`. Omitted fields stay unchanged; null clears a field.
 #[derive(InputObject)]
 pub(super) struct UpdateProfileInput {
-    /// Display name: at most 128 bytes, not blank, without control, invisible or bidirectional format characters.
+    /// Display name: 1 to 128 bytes of UTF-8, not blank, without control, invisible or
+    /// bidirectional format characters. Null clears it.
     display_name: MaybeUndefined<String>,
-    /// URL of the viewer's picture, http or https: at most 2,048 bytes.
+    /// URL of the viewer's picture: http or https, at most 2,048 bytes. Null clears it.
     avatar_url: MaybeUndefined<String>,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
@@ -72,7 +73,8 @@ fn given<T>(ctx: &Context<'_>, name: &str, input: MaybeUndefined<T>) -> Option<O
     }
 }
 
-/// Whether the input's field is a variable without a value. To the language such a field is not given; the library reads null.
+/// Whether the field of the input is a variable without a value. The specification treats such a
+/// field as omitted, but async-graphql reads null.
 fn is_open_variable(ctx: &Context<'_>, name: &str) -> bool {
     let definitions = &ctx.query_env.operation.node.variable_definitions;
     let is_open = |variable: &Name| {

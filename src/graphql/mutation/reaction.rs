@@ -1,4 +1,4 @@
-//! The mutations of reactions.
+//! Mutations of reactions: add, remove.
 
 use std::sync::Arc;
 
@@ -14,18 +14,19 @@ use crate::model;
 /// Input of `addReaction`.
 #[derive(InputObject)]
 pub(super) struct AddReactionInput {
-    /// The message.
+    /// Global id of the message.
     message_id: ID,
-    /// One Unicode emoji. Spellings with and without U+FE0F are the same emoji. A message has at most 20 different ones.
+    /// One emoji of Unicode. Spellings with and without U+FE0F are the same emoji. A message has at
+    /// most 20 different ones at a time.
     emoji: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
 /// Payload of `addReaction`.
 #[derive(SimpleObject)]
 pub(super) struct AddReactionPayload {
-    /// The message.
+    /// The message in its new state.
     message: Message,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -34,18 +35,18 @@ pub(super) struct AddReactionPayload {
 /// Input of `removeReaction`.
 #[derive(InputObject)]
 pub(super) struct RemoveReactionInput {
-    /// The message.
+    /// Global id of the message.
     message_id: ID,
-    /// The emoji.
+    /// The emoji, in any spelling.
     emoji: String,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
 /// Payload of `removeReaction`.
 #[derive(SimpleObject)]
 pub(super) struct RemoveReactionPayload {
-    /// The message.
+    /// The message in its new state.
     message: Message,
     /// The `clientMutationId` of the input.
     client_mutation_id: Option<String>,
@@ -56,7 +57,8 @@ pub(super) struct ReactionMutation;
 
 #[Object]
 impl ReactionMutation {
-    /// Adds the viewer's reaction to a message. Repeating it changes nothing.
+    /// Adds the viewer's reaction to a message. A deleted message takes no reaction:
+    /// BAD_USER_INPUT. Repeating it changes nothing.
     async fn add_reaction(
         &self,
         ctx: &Context<'_>,
@@ -65,7 +67,7 @@ impl ReactionMutation {
         nullable(add(ctx, input)).await
     }
 
-    /// Removes the viewer's reaction from a message. Without one, nothing changes.
+    /// Removes the viewer's reaction from a message. Without such a reaction it changes nothing.
     async fn remove_reaction(
         &self,
         ctx: &Context<'_>,

@@ -1,4 +1,4 @@
-//! The mutation of typing.
+//! Mutation of the viewer's typing state.
 
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 
@@ -11,11 +11,11 @@ use crate::graphql::types::Conversation;
 /// Input of `setTyping`.
 #[derive(InputObject)]
 pub(super) struct SetTypingInput {
-    /// The conversation.
+    /// Global id of the conversation.
     conversation_id: ID,
-    /// True while the viewer types. At most one call in 2 seconds for each conversation, true or false.
+    /// True while the viewer types, false when the viewer stops.
     typing: bool,
-    /// Opaque text that the payload echoes: at most 128 bytes.
+    /// Text of the client that the payload returns unchanged: at most 128 bytes.
     client_mutation_id: Option<String>,
 }
 
@@ -33,8 +33,9 @@ pub(super) struct TypingMutation;
 
 #[Object]
 impl TypingMutation {
-    /// Publishes that the viewer types, or stopped. Repeat it every few seconds while the viewer types. It expires
-    /// 6 seconds after the last call, and with a message.
+    /// Publishes that the viewer types, or has stopped. Nothing is stored. Repeat it every few
+    /// seconds while the viewer types: it expires 6 seconds after the last call, and with a
+    /// message. More than one call in 2 seconds in one conversation is RATE_LIMITED.
     async fn set_typing(
         &self,
         ctx: &Context<'_>,

@@ -11,12 +11,13 @@ use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Conversation, Message, MessageEdge, Participant, User, message_edge};
 use crate::model::{ChangeKind, ConversationId, OrderKey, UserId};
 
-/// An event of a conversation, or only the position of the stream.
+/// Payload of `conversationEvents`: an event, or only the position of the stream.
 #[derive(SimpleObject)]
 pub(super) struct ConversationEventPayload {
-    /// Cursor to resume this subscription from.
+    /// Cursor to resume the subscription after this payload, with `after`.
     cursor: String,
-    /// The event. Null in the first payload, and in the one that a quiet stream sends about once an hour.
+    /// The event. Null in the first payload, and in the one that an idle stream sends about once an
+    /// hour.
     event: Option<ConversationEvent>,
 }
 
@@ -44,7 +45,7 @@ struct MessageAddedEvent {
 /// A message was edited.
 #[derive(SimpleObject)]
 struct MessageEditedEvent {
-    /// The message in its present state.
+    /// The message in its current state.
     message: Message,
 }
 
@@ -58,25 +59,26 @@ struct MessageDeletedEvent {
 /// The reactions to a message changed.
 #[derive(SimpleObject)]
 struct ReactionsChangedEvent {
-    /// The message in its present state.
+    /// The message in its current state.
     message: Message,
 }
 
-/// The read or delivered marker of a participant moved. Large conversations do not publish it.
+/// The read or delivered marker of a participant moved. Large conversations (more than 32
+/// participants) do not publish it.
 #[derive(SimpleObject)]
 struct MarkerMovedEvent {
-    /// The participant in their present state.
+    /// The participant in its current state.
     participant: Participant,
 }
 
 /// A user joined, for the first time or again.
 #[derive(SimpleObject)]
 struct ParticipantAddedEvent {
-    /// The participant in their present state, even if they have left since.
+    /// The participant in its current state, even if the user has left since.
     participant: Participant,
 }
 
-/// A user left or was removed. It is the last event of that user's stream.
+/// A user left or was removed. That user's own stream ends after this event.
 #[derive(SimpleObject)]
 struct ParticipantRemovedEvent {
     /// The user who left or was removed.
@@ -86,14 +88,14 @@ struct ParticipantRemovedEvent {
 /// The role of a participant changed.
 #[derive(SimpleObject)]
 struct RoleChangedEvent {
-    /// The participant in their present state, even if they have left since.
+    /// The participant in its current state, even if the user has left since.
     participant: Participant,
 }
 
 /// The conversation was renamed.
 #[derive(SimpleObject)]
 struct ConversationRenamedEvent {
-    /// The conversation in its present state.
+    /// The conversation in its current state.
     conversation: Conversation,
 }
 
@@ -128,7 +130,8 @@ impl SharedUpdate for ConversationUpdate {
 }
 
 impl ConversationEvent {
-    /// The event with its objects in their present state. `None` if such an object no longer exists: only the position is delivered.
+    /// The event with its objects in their present state. `None` if such an object no longer
+    /// exists: only the position is delivered.
     async fn load(
         scope: &ViewerScope,
         conversation: ConversationId,
@@ -209,7 +212,8 @@ async fn participant_or_gone(
     Ok(found.map(|participant| Participant::new(scope, participant)))
 }
 
-/// Position of a cursor of events. A cursor of messages is refused: earlier messages may have changed after it.
+/// Position of a cursor of events. A cursor of messages is refused: earlier messages may have
+/// changed after it.
 pub(super) fn event_position(conversation: ConversationId, cursor: &str) -> Result<OrderKey> {
     let position = OrderKey::decode(cursor, List::Events(conversation));
     position.ok_or_else(|| {

@@ -12,35 +12,36 @@ use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::InboxEntryEdge;
 use crate::model::OrderKey;
 
-/// An event of the viewer's inbox, or only the position of the stream.
+/// Payload of `inboxUpdated`: an event, or only the position of the stream.
 #[derive(SimpleObject)]
 pub(super) struct InboxUpdatedPayload {
-    /// Cursor to resume this subscription from.
+    /// Cursor to resume the subscription after this payload, with `after`.
     cursor: String,
-    /// The event. Null in the first payload, and in the one that a quiet stream sends about once an hour.
+    /// The event. Null in the first payload, and in the one that an idle stream sends about once an
+    /// hour.
     event: Option<InboxEvent>,
 }
 
-/// Event of an inbox.
+/// Event of the viewer's inbox.
 #[derive(Union)]
 enum InboxEvent {
     Changed(InboxEntryChangedEvent),
     Removed(InboxEntryRemovedEvent),
 }
 
-/// An inbox entry is new, or changed.
+/// An inbox entry is new or has changed.
 #[derive(SimpleObject)]
 struct InboxEntryChangedEvent {
-    /// The entry in its present state. The same state may be delivered again.
+    /// Edge of the entry in its current state. The same state may be delivered more than once.
     inbox_entry_edge: InboxEntryEdge,
 }
 
 /// An inbox entry was removed: the viewer no longer takes part in the conversation.
 #[derive(SimpleObject)]
 struct InboxEntryRemovedEvent {
-    /// Id of the removed entry.
+    /// Global id of the removed entry.
     inbox_entry_id: ID,
-    /// Id of its conversation.
+    /// Global id of its conversation.
     conversation_id: ID,
 }
 

@@ -24,17 +24,23 @@ use crate::chat::{ConversationUpdate, MessageUpdate, TypingUpdate};
 
 pub struct Subscription;
 
-/// Subscriptions. A stream that resumes from its cursor has no gap.
+/// Subscriptions, over WebSocket (graphql-transport-ws) or HTTP streams. Each payload of a stream
+/// with cursors resumes it without a gap: pass the last cursor as `after`.
+///
+/// A stream ends with its first error at the root field; resume it with the last cursor. After
+/// CURSOR_EXPIRED read the list again, and subscribe with its new cursor. An event over the byte
+/// limit is delivered as an error with its cursor, and the stream continues.
 #[Subscription]
 impl Subscription {
-    /// Delivers new messages of one conversation. With `after` it first delivers every later message, oldest first, then
-    /// continues live without a gap. Such a cursor never expires.
+    /// Delivers new messages of one conversation. With `after` it first delivers every later
+    /// message, oldest first, and then continues live without a gap. The cursors of this stream
+    /// never expire.
     async fn message_added(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
         #[graphql(
-            desc = "Cursor of `Conversation.messages`, of this subscription, or an `eventsCursor`."
+            desc = "Cursor of `Conversation.messages` or of this subscription, or an `eventsCursor`. Without it the stream starts with the next message."
         )]
         after: Option<String>,
     ) -> Result<BoxStream<'static, Result<MessageAddedPayload>>> {
@@ -51,15 +57,17 @@ impl Subscription {
         payloads::<MessageUpdate>(ctx, conversation, open).await
     }
 
-    /// Delivers every event of one conversation. The first payload has no event, only the position. With `after` it then
-    /// delivers the present markers of all participants and every later event, oldest first, and continues live without a gap.
+    /// Delivers every event of one conversation. The first payload has no event, only the position.
+    /// With `after` it then delivers the current markers of all participants and every later event,
+    /// oldest first, and continues live without a gap.
     async fn conversation_events(
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "Global id of the conversation.")] conversation_id: ID,
-        #[graphql(desc = "An `eventsCursor`, or a cursor of this subscription.")] after: Option<
-            String,
-        >,
+        #[graphql(
+            desc = "An `eventsCursor`, or a cursor of this subscription. Without it the stream starts with the next event."
+        )]
+        after: Option<String>,
     ) -> Result<BoxStream<'static, Result<ConversationEventPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let after = after
@@ -74,14 +82,16 @@ impl Subscription {
         payloads::<ConversationUpdate>(ctx, conversation, open).await
     }
 
-    /// Delivers the viewer's inbox entries as they change, in all conversations, new and removed ones included. The first
-    /// payload has no event, only the position.
+    /// Delivers the viewer's inbox entries as they change, including new and removed ones. The
+    /// first payload has no event, only the position. With `after` it then delivers every entry
+    /// that has changed since, and continues live without a gap.
     async fn inbox_updated(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "An `updatesCursor`, or a cursor of this subscription.")] after: Option<
-            String,
-        >,
+        #[graphql(
+            desc = "An `updatesCursor`, or a cursor of this subscription. Without it the stream starts with the next change."
+        )]
+        after: Option<String>,
     ) -> Result<impl Stream<Item = Result<InboxUpdatedPayload>> + use<>> {
         let scope = ViewerScope::fresh(ctx)?;
         let after = after
@@ -91,8 +101,9 @@ impl Subscription {
         Ok(inbox::payloads(updates, scope, limits_of(ctx)))
     }
 
-    /// Delivers typing users of a conversation, the viewer included. Typing ends with a call, with a message, or after
-    /// 6 seconds without a call. It is never stored and never replayed.
+    /// Delivers the users who start or stop typing in a conversation, including the viewer. Typing
+    /// ends with `setTyping`, with a message, or after 6 seconds without a call. It is never stored
+    /// or replayed.
     async fn typing_changed(
         &self,
         ctx: &Context<'_>,
@@ -105,12 +116,12 @@ impl Subscription {
         payloads::<TypingUpdate>(ctx, conversation, open).await
     }
 
-    /// Delivers the presence of at most 100 users: first the present state of each, then changes. Users whose presence the
-    /// viewer may not see are left out.
+    /// Delivers the presence of at most 100 users: first the current state of each, then its
+    /// changes. Users whose presence the viewer may not see are left out.
     async fn presence_changed(
         &self,
         ctx: &Context<'_>,
-        #[graphql(desc = "Usernames: at most 100.")] usernames: Vec<String>,
+        #[graphql(desc = "Usernames: 1 to 128 bytes each, at most 100.")] usernames: Vec<String>,
     ) -> Result<impl Stream<Item = Result<PresencePayload>> + use<>> {
         let scope = ViewerScope::fresh(ctx)?;
         let updates = scope

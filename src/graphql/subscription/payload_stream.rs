@@ -32,8 +32,8 @@ pub(super) trait SharedUpdate: Sized + Send + 'static {
     ) -> impl Future<Output = Result<Self::Payload>> + Send;
 }
 
-/// Payloads of a subscription, according to its [`StreamHandoff`]: none if the stream is handed over, else those of the received
-/// updates, or of an own stream.
+/// Payloads of a subscription, according to its [`StreamHandoff`]: none if the stream is handed
+/// over, else those of the received updates, or of an own stream.
 pub(super) async fn payloads<U: SharedUpdate>(
     ctx: &Context<'_>,
     conversation: ConversationId,
@@ -83,7 +83,8 @@ fn received<U: SharedUpdate>(
     .boxed()
 }
 
-/// Payloads of this subscription's own stream. The stream ends with its first error; the client resumes with its cursor.
+/// Payloads of this subscription's own stream. The stream ends with its first error; the client
+/// resumes with its cursor.
 fn own<U: SharedUpdate>(
     scope: ViewerScope,
     conversation: ConversationId,

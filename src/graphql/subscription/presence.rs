@@ -9,7 +9,7 @@ use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::{Presence, User};
 use crate::rate::Pace;
 
-/// Present state of a user's presence.
+/// Payload of `presenceChanged`: the current presence of a user.
 #[derive(SimpleObject)]
 pub(super) struct PresencePayload {
     /// The user.

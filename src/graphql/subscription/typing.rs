@@ -11,7 +11,7 @@ use crate::graphql::scope::ViewerScope;
 use crate::graphql::types::User;
 use crate::model::ConversationId;
 
-/// A user started or stopped typing.
+/// Payload of `typingChanged`: a user started or stopped typing.
 #[derive(SimpleObject)]
 pub(super) struct TypingPayload {
     /// The user.

@@ -1,24 +1,24 @@
-//! Conversations and their participants.
+//! Conversations.
 
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
 use async_graphql::resolver_utils::enum_value;
-use async_graphql::{ID, Object, SimpleObject};
+use async_graphql::{ID, Object};
 
 use super::sync_fields::{JsonText, SyncFields};
 use super::{
-    ConversationKind, InboxEntry, Message, MessageEdge, ParticipantRole, User,
+    ConversationKind, InboxEntry, Message, MessageEdge, ParticipantEdge, User,
     message::message_edge_by, missing,
 };
 use crate::chat::HistoryRequest;
-use crate::graphql::connection::{Edge, PageArguments, PageInfo, RelayConnection};
-use crate::graphql::cursor::{CursorKey, List};
+use crate::graphql::connection::{PageArguments, RelayConnection};
+use crate::graphql::cursor::{CursorKey as _, List};
 use crate::graphql::error::{Error, Nullable, Result, nullable};
 use crate::graphql::id::{GlobalId, message_id};
 use crate::graphql::scalar::{DateTime, Uuid};
 use crate::graphql::scope::ViewerScope;
-use crate::model::{self, ConversationId, OrderKey};
+use crate::model::{self, ConversationId};
 
 pub(in crate::graphql) struct Conversation {
     scope: ViewerScope,
@@ -48,11 +48,15 @@ impl Conversation {
             .map(|conversation| Self::new(scope, conversation)))
     }
 
-    /// One that the viewer is known to take part in.
+    /// Loads a conversation of the viewer. A missing one is an error.
     pub(in crate::graphql) async fn of(scope: &ViewerScope, id: ConversationId) -> Result<Self> {
         Self::load(scope, id)
             .await?
             .ok_or_else(|| missing("the conversation"))
+    }
+
+    pub(super) fn creation_time(&self) -> DateTime {
+        DateTime(self.conversation.created_at)
     }
 }
 
@@ -72,25 +76,26 @@ impl SyncFields for Conversation {
     }
 }
 
-/// A conversation that the viewer takes part in.
+/// A conversation that the viewer takes part in: direct or a group. It is large once it has had
+/// more than 32 participants.
 #[Object]
 impl Conversation {
-    /// Opaque global id, unique among all objects.
+    /// Opaque global id, unique among all objects. `Query.node` accepts it.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::Conversation(self.conversation.id).encode()
     }
 
-    /// Partition key of the conversation.
+    /// UUID of the conversation: the partition key of its messages.
     async fn uuid(&self) -> Uuid {
         Uuid(self.conversation.id.0)
     }
 
-    /// DIRECT (two users, or one with themselves) or GROUP.
+    /// Kind: DIRECT (of two users, or of one user alone) or GROUP.
     async fn kind(&self) -> ConversationKind {
         self.conversation.kind.into()
     }
 
-    /// Name of a group. Null for a direct conversation without a name.
+    /// Name of a group: 1 to 256 bytes. Null for a direct conversation, unless an import named it.
     async fn name(&self) -> Option<&str> {
         self.conversation
             .name
@@ -98,7 +103,8 @@ impl Conversation {
             .map(model::GroupName::as_str)
     }
 
-    /// The other participant of a direct conversation, or the viewer in a conversation with oneself. Null for a group.
+    /// The other participant of a direct conversation; the viewer in a conversation with oneself.
+    /// Null for a group.
     async fn direct_peer(&self) -> Nullable<User> {
         nullable(async {
             let peer = self
@@ -113,10 +119,10 @@ impl Conversation {
 
     /// Time of creation.
     async fn created_at(&self) -> DateTime {
-        DateTime(self.conversation.created_at)
+        self.creation_time()
     }
 
-    /// User who created the conversation. Null if an import did not name one.
+    /// User who created the conversation. Null if an import did not name the creator.
     async fn created_by(&self) -> Option<User> {
         self.conversation
             .created_by
@@ -124,17 +130,20 @@ impl Conversation {
             .map(|user| User::new(&self.scope, user))
     }
 
-    /// Current participants, ordered by username (bytewise).
+    /// Current participants, ordered by username (bytewise). Without `first` and `last` a page has
+    /// 20.
     async fn participants(
         &self,
         #[graphql(
-            desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20."
+            desc = "Number of edges from the start of the list, or after `after`: 0 to 100."
         )]
         first: Option<i32>,
-        #[graphql(desc = "Returns only edges after this cursor.")] after: Option<String>,
-        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")]
+        #[graphql(desc = "Cursor of an edge: returns only later ones.")] after: Option<String>,
+        #[graphql(
+            desc = "Number of edges from the end of the list, or before `before`: 0 to 100. Excludes `first`."
+        )]
         last: Option<i32>,
-        #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
+        #[graphql(desc = "Cursor of an edge: returns only earlier ones.")] before: Option<String>,
     ) -> Result<RelayConnection<ParticipantEdge>> {
         let arguments = PageArguments {
             first,
@@ -167,9 +176,9 @@ impl Conversation {
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
-    /// Messages, newest first: the clustering order. `from` and `until` cut a time range; `hasNextPage` and
-    /// `hasPreviousPage` then describe that range. `around` centres the page on a message of this conversation and
-    /// excludes cursors and ranges.
+    /// Messages, newest first. Without `first` and `last` a page has 20. `from` and `until` cut a
+    /// time range; `hasNextPage` and `hasPreviousPage` then describe that range. `around` centers
+    /// the page on a message and excludes cursors and ranges.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is an argument of the field, as the contract has them"
@@ -177,21 +186,21 @@ impl Conversation {
     async fn messages(
         &self,
         #[graphql(
-            desc = "Number of messages from the newest or after `after` towards older ones: 0 to 100. Default 20."
+            desc = "Number of messages from the newest one, or after `after`, towards older ones: 0 to 100."
         )]
         first: Option<i32>,
-        #[graphql(desc = "Returns only messages older than this cursor's.")] after: Option<String>,
+        #[graphql(desc = "Cursor of a message: returns only older ones.")] after: Option<String>,
         #[graphql(
-            desc = "Number of messages from the oldest or before `before` towards newer ones: 0 to 100."
+            desc = "Number of messages from the oldest one, or before `before`, towards newer ones: 0 to 100. Excludes `first`."
         )]
         last: Option<i32>,
-        #[graphql(desc = "Returns only messages newer than this cursor's.")] before: Option<String>,
+        #[graphql(desc = "Cursor of a message: returns only newer ones.")] before: Option<String>,
         #[graphql(desc = "Returns only messages sent at this time or later.")] from: Option<
             DateTime,
         >,
         #[graphql(desc = "Returns only messages sent before this time.")] until: Option<DateTime>,
         #[graphql(
-            desc = "Id of the message to centre the page on. It excludes cursors, `from` and `until`."
+            desc = "Global id of a message of this conversation: returns the page around it. Excludes cursors, `from` and `until`."
         )]
         around: Option<ID>,
     ) -> Result<RelayConnection<MessageEdge>> {
@@ -235,7 +244,7 @@ impl Conversation {
         })
     }
 
-    /// Exact number of messages, deleted ones included. Its cost does not grow with history.
+    /// Exact number of messages, including deleted ones.
     async fn message_count(&self) -> Result<i32> {
         let count = self
             .scope
@@ -246,7 +255,7 @@ impl Conversation {
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
-    /// Newest message. Null if none exists.
+    /// Newest message. Null if there is none.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
             match self
@@ -268,7 +277,8 @@ impl Conversation {
         nullable(async { InboxEntry::load(&self.scope, self.conversation.id).await }).await
     }
 
-    /// Present position of the event stream. Fetch it first, then read, then subscribe with it as `after`: no event is lost between.
+    /// Current position of the event stream. Fetch it first, then the data, then subscribe to
+    /// `conversationEvents` or `messageAdded` with it as `after`: no event is lost in between.
     async fn events_cursor(&self) -> Result<String> {
         let position = self
             .scope
@@ -276,120 +286,5 @@ impl Conversation {
             .events_position(self.conversation.id)
             .await?;
         Ok(position.encode(List::Events(self.conversation.id)))
-    }
-}
-
-pub(in crate::graphql) struct Participant {
-    scope: ViewerScope,
-    participant: model::Participant,
-}
-
-impl Participant {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
-        Self {
-            scope: scope.clone(),
-            participant,
-        }
-    }
-
-    async fn message_at(&self, place: OrderKey) -> Result<Option<Message>> {
-        Message::at(&self.scope, self.participant.conversation, place).await
-    }
-}
-
-/// A user as a participant of a conversation.
-#[Object]
-impl Participant {
-    /// Opaque global id, unique among all objects.
-    pub(in crate::graphql) async fn id(&self) -> ID {
-        GlobalId::Participant(self.participant.conversation, self.participant.user.clone()).encode()
-    }
-
-    /// The user.
-    async fn user(&self) -> User {
-        User::new(&self.scope, self.participant.user.clone())
-    }
-
-    /// The conversation.
-    async fn conversation(&self) -> Result<Conversation> {
-        Conversation::of(&self.scope, self.participant.conversation).await
-    }
-
-    /// Role of the participant.
-    async fn role(&self) -> ParticipantRole {
-        self.participant.membership.role.into()
-    }
-
-    /// Time of the last joining.
-    async fn joined_at(&self) -> Result<DateTime> {
-        match self.participant.membership.since {
-            Some(since) => Ok(DateTime(since)),
-            None => Ok(DateTime(
-                Conversation::of(&self.scope, self.participant.conversation)
-                    .await?
-                    .conversation
-                    .created_at,
-            )),
-        }
-    }
-
-    /// Newest message that the participant has read. Null if none. It never moves back.
-    async fn read_up_to(&self) -> Nullable<Message> {
-        nullable(async { self.message_at(self.participant.read_up_to).await }).await
-    }
-
-    /// Newest message delivered to a device of the participant. A read message counts as delivered.
-    async fn delivered_up_to(&self) -> Nullable<Message> {
-        nullable(async {
-            self.message_at(
-                self.participant
-                    .delivered_up_to
-                    .max(self.participant.read_up_to),
-            )
-            .await
-        })
-        .await
-    }
-}
-
-/// Edge of a participant.
-#[derive(SimpleObject)]
-pub(in crate::graphql) struct ParticipantEdge {
-    /// Cursor for `after` and `before` of this list.
-    cursor: String,
-    /// The participant.
-    node: Participant,
-}
-
-impl ParticipantEdge {
-    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
-        let cursor = participant
-            .user
-            .encode(List::Participants(participant.conversation));
-        Self {
-            cursor,
-            node: Participant::new(scope, participant),
-        }
-    }
-}
-
-impl Edge for ParticipantEdge {
-    fn cursor(&self) -> &str {
-        &self.cursor
-    }
-}
-
-/// A page of participants, ordered by username (bytewise).
-#[Object(name = "ParticipantConnection")]
-impl RelayConnection<ParticipantEdge> {
-    /// Edges of this page.
-    async fn edges(&self) -> &[ParticipantEdge] {
-        &self.edges
-    }
-
-    #[graphql(name = "pageInfo")]
-    /// Position of this page in its list.
-    async fn page(&self) -> PageInfo {
-        self.page_info()
     }
 }

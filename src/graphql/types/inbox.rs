@@ -1,4 +1,4 @@
-//! Inbox entries: conversations as the viewer's list shows them.
+//! Inbox entries: the conversations in the viewer's list.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl InboxEntry {
     }
 
     fn known_unread(&self) -> Option<Unread> {
-        // Without this, a batch would be waited for just to hear that there is nothing to ask.
+        // The row alone shows that nothing is unread, without the wait for a batch.
         if self.row.may_be_unread() {
             self.read.unread
         } else {
@@ -66,7 +66,7 @@ impl InboxEntry {
     }
 }
 
-/// The viewer's own row, of a conversation that they may see.
+/// Row of the viewer, if the viewer may see the conversation.
 async fn row(scope: &ViewerScope, conversation: ConversationId) -> Result<Option<InboxRow>> {
     let loaders = &scope.loaders;
     let (row, conversation) = try_join(
@@ -77,10 +77,10 @@ async fn row(scope: &ViewerScope, conversation: ConversationId) -> Result<Option
     Ok(row.filter(|_| conversation.is_some()))
 }
 
-/// A conversation as the viewer's inbox shows it.
+/// A conversation in the viewer's inbox, with the viewer's markers and flags.
 #[Object]
 impl InboxEntry {
-    /// Opaque global id, unique among all objects.
+    /// Opaque global id, unique among all objects. `Query.node` accepts it.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::InboxEntry(self.row.conversation, self.scope.viewer.clone()).encode()
     }
@@ -93,7 +93,7 @@ impl InboxEntry {
         }
     }
 
-    /// Newest message. Null if none exists.
+    /// Newest message. Null if there is none.
     async fn last_message(&self) -> Nullable<Message> {
         nullable(async {
             if let Some(known) = &self.read.last_message {
@@ -107,17 +107,19 @@ impl InboxEntry {
         .await
     }
 
-    /// Sort key of the inbox: the time of the newest message, or of creation.
+    /// Sort key of the inbox: time of the newest message, or of the creation of the conversation.
     async fn last_activity_at(&self) -> DateTime {
         DateTime(self.row.last_activity)
     }
 
-    /// TEXT messages of others after the viewer's read marker, deleted ones left out: exact up to the cap, then the cap.
+    /// Number of TEXT messages of other users after the viewer's read marker, without deleted ones.
+    /// Exact up to the cap of the server (99 by default), then the cap.
     async fn unread_count(&self) -> Result<i32> {
         Ok(count_of(self.unread().await?))
     }
 
-    /// True if there are, or may be, more unread messages than `unreadCount`. False at exactly the cap.
+    /// True if there may be more unread messages than `unreadCount`, as in `99+`. False at exactly
+    /// the cap.
     async fn unread_count_is_capped(&self) -> Result<bool> {
         Ok(self.unread().await?.is_capped)
     }
@@ -133,7 +135,8 @@ impl InboxEntry {
         .await
     }
 
-    /// Newest message that the viewer has read. Null if they have read none, or marked everything unread.
+    /// Newest message that the viewer has read. Null if the viewer has read none, or marked all as
+    /// unread.
     async fn read_up_to(&self) -> Nullable<Message> {
         nullable(async {
             Message::at(&self.scope, self.row.conversation, self.row.read_up_to()).await
@@ -146,7 +149,8 @@ impl InboxEntry {
         self.row.flags.is_muted
     }
 
-    /// True if the viewer pinned the entry. The order stays by activity; the client shows pinned entries first.
+    /// True if the viewer pinned the entry. The server orders by activity only; the client shows
+    /// pinned entries first.
     async fn is_pinned(&self) -> bool {
         self.row.flags.is_pinned
     }
@@ -194,7 +198,8 @@ impl SyncFields for InboxEntry {
 /// Edge of an inbox entry.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct InboxEntryEdge {
-    /// Cursor for `after` and `before` of `inbox`: the entry's position at the time of this answer.
+    /// Cursor for `after` and `before` of `Query.inbox`: the position of the entry at the time of
+    /// this answer.
     cursor: String,
     /// The entry.
     node: InboxEntry,
@@ -230,11 +235,12 @@ impl InboxEntryEdge {
     }
 }
 
-/// A page of the viewer's conversations, the most recently active first.
+/// Page of the viewer's inbox, the most recently active conversation first.
 pub(in crate::graphql) struct InboxEntryConnection {
     scope: ViewerScope,
     page: chat::InboxPage,
-    /// Taken before the page was read, so that what changes meanwhile comes with the updates.
+    /// Position before the read of the page, so that `inboxUpdated` delivers changes during the
+    /// read.
     updates_position: OrderKey,
 }
 
@@ -251,8 +257,9 @@ impl InboxEntryConnection {
         }
     }
 
-    /// The entries, with what is asked of each of them: a loader would gather the same, and wait for more to come, at a price for each row.
-    async fn read_for(&self, asked: &Lookahead<'_>) -> Vec<InboxEntry> {
+    /// Entries with the selected values of all rows, read at once. A loader would add a wait and a
+    /// cost for each row.
+    async fn load_entries(&self, asked: &Lookahead<'_>) -> Vec<InboxEntry> {
         let InboxEntryConnection { scope, page, .. } = self;
         let rows: Vec<_> = page.rows.iter().map(|(row, _)| *row).collect();
         let last: Vec<_> = rows
@@ -264,7 +271,8 @@ impl InboxEntryConnection {
                 return Vec::new();
             }
             let keys: Vec<_> = last.iter().flatten().copied().collect();
-            // The field that needs a failed read gets its error.
+            // After a failed read, the field that needs the value reads it again and reports the
+            // error.
             scope.chat.messages(&keys).await.unwrap_or_default()
         };
         let unread = async {
@@ -297,12 +305,13 @@ impl InboxEntryConnection {
     }
 }
 
-/// A page of the viewer's conversations, the most recently active first.
+/// Page of the viewer's inbox, the most recently active conversation first.
 #[Object]
 impl InboxEntryConnection {
-    /// Edges of this page. A filtered page may be short or empty while `hasNextPage` is true: continue from `endCursor`.
+    /// Edges of this page. A filtered page may be short or even empty while `hasNextPage` is true:
+    /// continue after `endCursor`.
     async fn edges(&self, ctx: &Context<'_>) -> SyncList<InboxEntryEdge> {
-        let entries = self.read_for(&ctx.look_ahead().field("node")).await;
+        let entries = self.load_entries(&ctx.look_ahead().field("node")).await;
         let cursors = List::Inbox(&self.scope.viewer).cursors();
         let edge = |node: InboxEntry| InboxEntryEdge {
             cursor: cursors.of(&node.row.key()),
@@ -322,7 +331,8 @@ impl InboxEntryConnection {
         }
     }
 
-    /// Cursor for `inboxUpdated(after:)`: the subscription delivers every change since this page.
+    /// Cursor for `inboxUpdated(after:)`. The subscription then delivers every change since this
+    /// page was read.
     async fn updates_cursor(&self) -> String {
         self.updates_position
             .encode(List::Updates(&self.scope.viewer))
@@ -332,10 +342,10 @@ impl InboxEntryConnection {
 /// Numbers for the badge of an app.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct InboxSummary {
-    /// Number of the viewer's conversations with unread messages that are neither muted nor archived: exact up to 100,
-    /// among the newest 1,000 entries.
+    /// Number of conversations with unread messages, without muted and archived ones. Exact up to
+    /// 100, among the 1,000 most recently active entries.
     unread_conversation_count: i32,
-    /// True if there may be more.
+    /// True if there may be more than `unreadConversationCount`.
     is_capped: bool,
 }
 
@@ -349,12 +359,13 @@ impl From<chat::InboxSummary> for InboxSummary {
     }
 }
 
-/// Filter of inbox entries. Archived entries are hidden by default.
+/// Filter of inbox entries. An entry must match all given fields. Archived entries are left out by
+/// default.
 #[derive(InputObject, Default)]
 pub(in crate::graphql) struct InboxFilter {
-    /// Returns only direct conversations, or only groups.
+    /// DIRECT returns only direct conversations, GROUP only groups.
     kind: Option<ConversationKind>,
-    /// Returns only entries with unread messages.
+    /// True returns only entries with unread messages. False returns all.
     unread_only: Option<bool>,
     /// True returns only archived entries. False (default) returns only the others.
     archived: Option<bool>,

@@ -1,4 +1,4 @@
-//! Messages and what is attached to them.
+//! Messages and their attachments.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ impl Message {
         }
     }
 
-    /// Loads a message if the viewer may see it. All loads of one request share one check of the membership.
+    /// Loads a message if the viewer may see it. All loads of one request share one check of the
+    /// membership.
     pub(in crate::graphql) async fn load(
         scope: &ViewerScope,
         conversation: ConversationId,
@@ -49,33 +50,33 @@ impl Message {
         Ok(seen.and(message).map(|message| Self::new(scope, message)))
     }
 
-    /// The newest one at or before a place; none before the first.
+    /// Loads the newest message at or before a position. `None` before the first message.
     pub(in crate::graphql) async fn at(
         scope: &ViewerScope,
         conversation: ConversationId,
-        place: OrderKey,
+        position: OrderKey,
     ) -> Result<Option<Self>> {
-        if place == OrderKey::MIN {
+        if position == OrderKey::MIN {
             return Ok(None);
         }
         Ok(scope
             .loaders
             .messages_at
-            .load((conversation, place))
+            .load((conversation, position))
             .await?
             .map(|message| Self::new(scope, message)))
     }
 }
 
-/// A message of a conversation.
+/// A message of a conversation. An edit or a deletion keeps its position in the history.
 #[Object]
 impl Message {
-    /// Opaque global id, unique among all objects.
+    /// Opaque global id, unique among all objects. `Query.node` accepts it.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::Message(self.message.conversation, self.message.id).encode()
     }
 
-    /// Clustering key, a timeuuid. Messages sort by it.
+    /// Timeuuid of the message: its clustering key. The order of messages follows its time.
     async fn uuid(&self) -> Uuid {
         Uuid(self.message.id.uuid())
     }
@@ -90,12 +91,13 @@ impl Message {
         User::new(&self.scope, self.message.sender.clone())
     }
 
-    /// TEXT (written by the sender) or SYSTEM (an event of the conversation).
+    /// Kind: TEXT (written by the sender) or SYSTEM (an event of the conversation).
     async fn kind(&self) -> MessageKind {
         self.message.kind.into()
     }
 
-    /// Text of the message. Null once deleted. Empty only with attachments, and in a SYSTEM message.
+    /// Text of the message. Null once the message is deleted. Empty only beside attachments and in
+    /// a SYSTEM message.
     async fn body(&self, ctx: &Context<'_>) -> Result<Option<&str>> {
         let body = self
             .message
@@ -106,7 +108,7 @@ impl Message {
         Ok(body)
     }
 
-    /// Attachments. Empty once deleted.
+    /// Attachments: at most 10. Empty once the message is deleted.
     async fn attachments(&self, ctx: &Context<'_>) -> Result<Vec<Attachment<'_>>> {
         let attachments: Vec<_> = self
             .message
@@ -125,13 +127,14 @@ impl Message {
         Ok(attachments)
     }
 
-    /// Metadata of the client: the value that was sent, its keys in order. Null once deleted. A SYSTEM message has
-    /// `event` (joined, left, removed, renamed or roleChanged), `usernames` (the users concerned), and the new `name` or `role`.
+    /// Metadata of the sending client, unchanged: any JSON value, its keys in order. Null once the
+    /// message is deleted. In a SYSTEM message it is an object with `event` (joined, left, removed,
+    /// renamed or roleChanged), `usernames` (the affected users), and the new `name` or `role`.
     async fn metadata(&self) -> Option<Json> {
         metadata(&self.message).map(|json| Json(json.get().to_owned()))
     }
 
-    /// The message that this one replies to.
+    /// Message that this one replies to. Null if it is no reply.
     async fn reply_to(&self) -> Nullable<Self> {
         nullable(async {
             match self.message.reply_to {
@@ -142,12 +145,13 @@ impl Message {
         .await
     }
 
-    /// The idempotencyKey of its send: how a client finds its own optimistic message again. Null to all but the sender.
+    /// The `idempotencyKey` of `sendMessage`, by which a client matches its optimistic message.
+    /// Null for every viewer but the sender.
     async fn client_key(&self) -> Option<&str> {
         self.scope.client_key(&self.message)
     }
 
-    /// Time of sending: the time inside the timeuuid.
+    /// Time of sending: the time in `uuid`.
     async fn created_at(&self) -> DateTime {
         DateTime(self.message.id.moment())
     }
@@ -162,29 +166,32 @@ impl Message {
         self.message.deleted_at.map(DateTime)
     }
 
-    /// Reactions, one for each emoji, ordered by the emoji (bytewise). Empty once deleted.
+    /// Reactions, one for each emoji, ordered by the emoji (bytewise): at most 20. Empty once the
+    /// message is deleted.
     async fn reactions(&self) -> Result<Vec<Reaction>> {
         reaction::reactions(&self.scope, &self.message).await
     }
 
-    /// Least advanced delivery status among the other participants who were present at the send and have not left. Null
-    /// without such participants, and in a large conversation.
+    /// Least advanced delivery status among the other participants. Users who joined later or have
+    /// left do not count. Null without such participants, and in a large conversation.
     async fn status(&self) -> Nullable<DeliveryStatus> {
         nullable(receipt::status(&self.scope, &self.message)).await
     }
 
-    /// Delivery status at each of the other participants who were present at the send and have not left, ordered by
-    /// username (bytewise).
+    /// Delivery status at each of the other participants, ordered by username (bytewise), without
+    /// users who joined later or have left. Without `first` and `last` a page has 20.
     async fn receipts(
         &self,
         #[graphql(
-            desc = "Number of edges from the start of the list or after `after`: 0 to 100. Default 20."
+            desc = "Number of edges from the start of the list, or after `after`: 0 to 100."
         )]
         first: Option<i32>,
-        #[graphql(desc = "Returns only edges after this cursor.")] after: Option<String>,
-        #[graphql(desc = "Number of edges from the end of the list or before `before`: 0 to 100.")]
+        #[graphql(desc = "Cursor of an edge: returns only later ones.")] after: Option<String>,
+        #[graphql(
+            desc = "Number of edges from the end of the list, or before `before`: 0 to 100. Excludes `first`."
+        )]
         last: Option<i32>,
-        #[graphql(desc = "Returns only edges before this cursor.")] before: Option<String>,
+        #[graphql(desc = "Cursor of an edge: returns only earlier ones.")] before: Option<String>,
     ) -> Result<RelayConnection<ReceiptEdge>> {
         receipt::receipts(
             &self.scope,
@@ -200,7 +207,7 @@ impl Message {
     }
 }
 
-/// What of a message's metadata may stand in an answer. A damaged row has none: `verify` names it.
+/// Metadata as valid JSON. A corrupt row has none; `wideroom verify` reports it.
 fn metadata(message: &model::Message) -> Option<&RawValue> {
     message.content.as_ref()?.metadata.as_ref()?.json().ok()
 }
@@ -237,13 +244,15 @@ impl SyncFields for Message {
     }
 }
 
-/// Metadata of a file stored elsewhere, such as a picture. Wideroom never fetches the file.
+/// Description of a file that is stored elsewhere, such as a picture. Wideroom never fetches the
+/// file.
 struct Attachment<'a>(&'a model::Attachment);
 
-/// Metadata of a file stored elsewhere, such as a picture. Wideroom never fetches the file.
+/// Description of a file that is stored elsewhere, such as a picture. Wideroom never fetches the
+/// file.
 #[Object]
 impl Attachment<'_> {
-    /// URL of the file, http or https.
+    /// URL of the file: http or https.
     async fn url(&self) -> &str {
         &self.0.url
     }
@@ -253,12 +262,12 @@ impl Attachment<'_> {
         &self.0.mime_type
     }
 
-    /// File name.
+    /// File name. Null if the sender gave none.
     async fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
 
-    /// Size in bytes, a whole number.
+    /// Size of the file in bytes: a whole number, at most 2^53.
     async fn size_bytes(&self) -> Option<f64> {
         self.0.size_bytes.map(|size| size as f64)
     }
@@ -274,16 +283,17 @@ impl Attachment<'_> {
     }
 }
 
-/// Attachment of a message. A message has at most 10, together at most 8 KiB.
+/// Attachment of a message. A message has at most 10. Their texts take at most 8 KiB together, each
+/// attachment counting 32 bytes more.
 #[derive(InputObject)]
 pub(in crate::graphql) struct AttachmentInput {
-    /// URL of the file, http or https: at most 2,048 bytes.
+    /// URL of the file: http or https, at most 2,048 bytes.
     url: String,
     /// Media type, such as `image/png`: at most 127 bytes.
     mime_type: String,
     /// File name: at most 255 bytes.
     name: Option<String>,
-    /// Size in bytes, a whole number.
+    /// Size of the file in bytes: a whole number, at most 2^53.
     size_bytes: Option<f64>,
     /// Width in pixels.
     width: Option<i32>,
@@ -307,7 +317,7 @@ impl From<AttachmentInput> for AttachmentDraft {
 /// Edge of a message.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct MessageEdge {
-    /// Cursor for `after` and `before` of `Conversation.messages`, and for `after` of `messageAdded`.
+    /// Cursor for `after` and `before` of `Conversation.messages`, and for `messageAdded(after:)`.
     cursor: String,
     /// The message.
     node: SyncObject<Message>,
@@ -342,7 +352,7 @@ pub(in crate::graphql) fn message_edge(
     )
 }
 
-/// The same, where many are made.
+/// Edge with a cursor of this encoder.
 pub(super) fn message_edge_by(
     cursors: &CursorEncoder,
     scope: &ViewerScope,
@@ -354,10 +364,10 @@ pub(super) fn message_edge_by(
     }
 }
 
-/// A page of messages, the newest first.
+/// Page of messages, newest first.
 #[Object(name = "MessageConnection")]
 impl RelayConnection<MessageEdge> {
-    /// Edges of this page, the newest first.
+    /// Edges of this page, newest first.
     async fn edges(&self) -> SyncList<&MessageEdge> {
         SyncList(self.edges.iter().collect())
     }

@@ -1,8 +1,9 @@
-//! The types of the API: each a thin shell over the model, with the scope it was read in.
+//! Types of the API: each wraps a value of the model, with the scope that it was read in.
 
 mod conversation;
 mod inbox;
 mod message;
+mod participant;
 mod reaction;
 mod receipt;
 mod sync_fields;
@@ -10,11 +11,12 @@ mod user;
 
 use async_graphql::{Enum, ID, Interface};
 
-pub(super) use conversation::{Conversation, Participant, ParticipantEdge};
+pub(super) use conversation::Conversation;
 pub(super) use inbox::{
     InboxEntry, InboxEntryConnection, InboxEntryEdge, InboxFilter, InboxSummary,
 };
 pub(super) use message::{AttachmentInput, Message, MessageEdge, message_edge};
+pub(super) use participant::{Participant, ParticipantEdge};
 pub(super) use user::{Presence, User};
 
 use super::error::{Error, Result};
@@ -22,12 +24,12 @@ use super::id::GlobalId;
 use super::scope::ViewerScope;
 use crate::model;
 
-/// An object with a global id.
+/// An object with a global id, for `Query.node` and client caches.
 #[derive(Interface)]
 #[graphql(field(
     name = "id",
     ty = "ID",
-    desc = "Opaque global id, unique among all objects."
+    desc = "Opaque global id, unique among all objects. `Query.node` accepts it."
 ))]
 pub(super) enum Node {
     User(User),
@@ -68,23 +70,23 @@ impl Node {
     }
 }
 
-/// DIRECT (two users, or one with themselves) or GROUP.
+/// Kind of a conversation.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::ConversationKind")]
 pub(super) enum ConversationKind {
-    /// Conversation of two users, or of one user with themselves. Each pair has exactly one.
+    /// Conversation of two users, or of one user alone. Each pair has exactly one.
     Direct,
-    /// Conversation of any number of users, with a name.
+    /// Conversation of up to 20,000 users, with a name.
     Group,
 }
 
-/// Role of a participant.
+/// Role of a participant of a group. In a direct conversation it has no effect.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::Role")]
 pub(super) enum ParticipantRole {
-    /// May do everything, including changes of roles.
+    /// May do everything, including changes of roles. A group always has an OWNER.
     Owner,
-    /// May rename the group, add users, remove MEMBERs, and delete messages of others.
+    /// May rename the group, add users, remove MEMBERs, and delete messages of other users.
     Admin,
     /// May read, send, react, and leave.
     Member,
@@ -96,11 +98,12 @@ pub(super) enum ParticipantRole {
 pub(super) enum MessageKind {
     /// Written by its sender.
     Text,
-    /// Records a join, a leave, a removal, a rename or a role change. Its sender is the user who caused it; `metadata` has the details.
+    /// Records a join, a leave, a removal, a rename or a role change. Its sender is the user who
+    /// caused it; `metadata` has the details.
     System,
 }
 
-/// Error of a missing object that another row refers to.
+/// Error for a missing object that another row refers to.
 fn missing(what: &str) -> Error {
     Error::not_found(what)
 }

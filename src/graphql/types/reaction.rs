@@ -13,24 +13,24 @@ use crate::model;
 pub(in crate::graphql) struct Reaction {
     scope: ViewerScope,
     all: Arc<[model::Reaction]>,
-    place: usize,
+    index: usize,
 }
 
 impl Reaction {
     fn reaction(&self) -> &model::Reaction {
-        &self.all[self.place]
+        &self.all[self.index]
     }
 }
 
-/// Reactions to a message with one emoji.
+/// All reactions to a message with the same emoji.
 #[Object]
 impl Reaction {
-    /// The emoji, fully qualified.
+    /// The emoji in its fully qualified form.
     async fn emoji(&self) -> &str {
         self.reaction().emoji.as_str()
     }
 
-    /// Number of users with this reaction: exact up to 1,000.
+    /// Number of users with this reaction. Exact up to 1,000, then 1,000.
     async fn count(&self) -> u32 {
         self.reaction().count
     }
@@ -45,10 +45,11 @@ impl Reaction {
         self.reaction().has_viewer
     }
 
-    /// First users with this reaction, ordered by username (bytewise).
+    /// Users with this reaction, ordered by username (bytewise): the first ones only, without
+    /// pages.
     async fn users(
         &self,
-        #[graphql(desc = "Number of users: 0 to 100. Default 20.")] first: Option<i32>,
+        #[graphql(desc = "Number of users: 0 to 100. Default: 20.")] first: Option<i32>,
     ) -> Result<Vec<User>> {
         let (_, count) = PageArguments {
             first,
@@ -69,7 +70,7 @@ pub(super) async fn reactions(
     scope: &ViewerScope,
     message: &model::Message,
 ) -> Result<Vec<Reaction>> {
-    // Most messages have none, and that costs no read.
+    // Most messages have no reaction; their row shows it without another read.
     if !message.has_reactions || message.deleted_at.is_some() {
         return Ok(Vec::new());
     }
@@ -79,10 +80,10 @@ pub(super) async fn reactions(
         .load((message.conversation, message.id))
         .await?;
     Ok((0..all.len())
-        .map(|place| Reaction {
+        .map(|index| Reaction {
             scope: scope.clone(),
             all: Arc::clone(&all),
-            place,
+            index,
         })
         .collect())
 }

@@ -1,4 +1,4 @@
-//! Receipts: how far a message has come.
+//! Receipts: the delivery status of a message at each participant.
 
 use async_graphql::{Enum, Object, SimpleObject};
 
@@ -9,15 +9,15 @@ use crate::graphql::error::Result;
 use crate::graphql::scope::ViewerScope;
 use crate::model;
 
-/// Delivery status of a message.
+/// Delivery status of a message, from least to most advanced.
 #[derive(Enum, Debug, Clone, Copy, PartialEq, Eq)]
 #[graphql(remote = "model::DeliveryStatus")]
 pub(in crate::graphql) enum DeliveryStatus {
-    /// Stored, and not delivered to a device yet.
+    /// Stored by the server, not yet delivered to a device.
     Sent,
-    /// Delivered to a device.
+    /// Delivered to a device, by `markDelivered`.
     Delivered,
-    /// Read.
+    /// Read by the user, by `markRead`.
     Read,
 }
 
@@ -33,7 +33,7 @@ pub(in crate::graphql) struct Receipt {
 /// Edge of a receipt.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct ReceiptEdge {
-    /// Cursor for `after` and `before` of this list.
+    /// Cursor for `after` and `before` of `Message.receipts`.
     cursor: String,
     /// The receipt.
     node: Receipt,
@@ -45,7 +45,7 @@ impl Edge for ReceiptEdge {
     }
 }
 
-/// The least advanced state over those whom the message was sent to.
+/// Least advanced status among the receivers of a message.
 pub(super) async fn status(
     scope: &ViewerScope,
     message: &model::Message,
@@ -88,7 +88,7 @@ pub(super) async fn receipts(
 /// A page of receipts, ordered by username (bytewise).
 #[Object(name = "ReceiptConnection")]
 impl RelayConnection<ReceiptEdge> {
-    /// Edges of this page.
+    /// Edges of this page, in the order of the list.
     async fn edges(&self) -> &[ReceiptEdge] {
         &self.edges
     }

@@ -1,11 +1,11 @@
-//! Objects that are written as JSON while they are met.
+//! Fast path of objects: writes synchronous fields straight to JSON text.
 //!
-//! The library makes a boxed future of each field of each object, and a map of each object. Most fields of a page wait for nothing: they
-//! are written as text here, one after the other, and only those that do wait are resolved by the library, all of a list together. What
-//! was written goes into the answer as it is: a [`Value`] in the form that stands for JSON in `serde_json`, and in the library's own
-//! serialiser by its feature `raw_value`.
+//! async-graphql makes a boxed future of each field, and a map of each object. Most fields of a
+//! page need no await: they are written as text here. async-graphql resolves only the others, for
+//! all objects of a list at once. The text becomes part of the answer as a [`verbatim`] value.
 //!
-//! Text cannot be put together with other text. So an operation that asks for an object twice under one key is left to the library.
+//! Texts of one object cannot be merged. An operation that selects an object twice under one key is
+//! therefore left to async-graphql.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -21,17 +21,19 @@ use crate::graphql::execution::AnswerBudget;
 use crate::graphql::scalar::verbatim;
 use crate::graphql::scope::ExecutionContext;
 
-/// A list charges its text to the budget of the answer in steps of so many bytes, so that a page that is too large ends early.
+/// Bytes that a list writes between two charges of the answer's budget. A page over the budget ends
+/// early.
 const CHARGE_BYTES: usize = 4 << 10;
 
 type Fragments = HashMap<Name, Positioned<FragmentDefinition>>;
 
-/// An object with write_sync fields.
+/// Object with synchronous fields.
 pub(in crate::graphql) trait SyncFields: ContainerType {
-    /// Its type and its interfaces: a fragment on one of these is for it.
+    /// Name of its type, then of its interfaces: the fragment conditions that it matches.
     const TYPES: &'static [&'static str];
 
-    /// Writes the value of a field that is there. `false`: nothing was written, and the field is for its resolver.
+    /// Writes the value of a field. Returns `false`, and writes nothing, for a field that needs its
+    /// resolver.
     fn write_sync(&self, field: &Field, json: &mut JsonText<'_>) -> bool;
 }
 
@@ -43,7 +45,7 @@ impl<T: SyncFields> SyncFields for &T {
     }
 }
 
-/// An object, resolved so.
+/// Object on the fast path.
 pub(in crate::graphql) struct SyncObject<T>(pub(in crate::graphql) T);
 
 impl<T: SyncFields + OutputType> OutputType for SyncObject<T> {
@@ -69,7 +71,7 @@ impl<T: SyncFields + OutputType> OutputType for SyncObject<T> {
     }
 }
 
-/// A list of objects, resolved so.
+/// List of objects on the fast path.
 pub(in crate::graphql) struct SyncList<T>(pub(in crate::graphql) Vec<T>);
 
 impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
@@ -110,21 +112,22 @@ impl<T: SyncFields + OutputType> OutputType for SyncList<T> {
     }
 }
 
-/// JSON in the making.
+/// Writer of JSON text.
 pub(in crate::graphql) struct JsonText<'a> {
     text: Vec<u8>,
     fragments: &'a Fragments,
 }
 
 impl JsonText<'_> {
-    /// Writes anything that is a value. `true`, for [`SyncFields::write_sync`].
+    /// Writes a value. Always returns `true`, as a result of [`SyncFields::write_sync`].
     pub(in crate::graphql) fn put(&mut self, value: impl Serialize) -> bool {
         serde_json::to_writer(&mut self.text, &value)
-            .expect("what a field holds has a text in JSON");
+            .expect("the values of fields have a JSON text");
         true
     }
 
-    /// Writes an object of which nothing is asked that must be waited for. Of another one nothing is written.
+    /// Writes an object if all its selected fields are synchronous. Otherwise writes nothing and
+    /// returns `false`.
     pub(in crate::graphql) fn object<T: SyncFields>(&mut self, object: &T, field: &Field) -> bool {
         let begin = self.text.len();
         let is_plain = self.fields::<T>(&field.selection_set.node, &mut |json, field| {
@@ -136,7 +139,7 @@ impl JsonText<'_> {
         is_plain
     }
 
-    /// Writes the fields of an object as `write` does, for as long as it says so.
+    /// Writes the fields of an object with `write`, until it returns `false`.
     fn fields<'s, T: SyncFields>(
         &mut self,
         set: &'s SelectionSet,
@@ -151,8 +154,7 @@ impl JsonText<'_> {
         is_whole
     }
 
-    /// The document was validated, or is being executed by a schema that does: fragments are there, and those on another type are for
-    /// others.
+    /// Skips fragments on other types. The document is valid, so that each fragment exists.
     fn selected<'s, T: SyncFields>(
         &mut self,
         set: &'s SelectionSet,
@@ -181,7 +183,7 @@ impl JsonText<'_> {
         write: &mut WriteField<'_, 's, Self>,
     ) -> bool {
         let key = field.node.response_key().node.as_str();
-        // A value that is asked for twice is one.
+        // A field that is selected twice is written once.
         if keys.contains(&key) {
             return true;
         }
@@ -199,10 +201,10 @@ impl JsonText<'_> {
     }
 }
 
-/// Writes the value of a field, or says that it does not.
+/// Writes the value of a field. Returns `false` if it does not.
 type WriteField<'w, 's, J> = dyn FnMut(&mut J, &'s Positioned<Field>) -> bool + 'w;
 
-/// The condition of a fragment, and what it selects.
+/// Type condition and selection of a fragment.
 fn fragment<'s>(
     fragments: &'s Fragments,
     selection: &'s Selection,
@@ -228,11 +230,11 @@ fn fragment<'s>(
     )
 }
 
-/// Objects that are written, with gaps for what is waited for.
+/// Writer of objects that leaves gaps for the fields that need an await.
 struct ObjectWriter<'a> {
     json: JsonText<'a>,
     budget: &'a AnswerBudget,
-    /// Bytes of the text that the budget knows of.
+    /// Bytes of the text that the budget was charged for.
     charged: usize,
     gaps: Vec<usize>,
     waiting: Vec<BoxFuture<'a, ServerResult<Value>>>,
@@ -276,7 +278,7 @@ impl<'a> ObjectWriter<'a> {
         });
     }
 
-    /// Charges what was written since the last time, where that is so much.
+    /// Charges the bytes written since the last charge, if there are at least this many.
     fn charge(&mut self, bytes_min: usize) -> ServerResult<()> {
         let bytes = self.json.text.len() - self.charged;
         if bytes >= bytes_min {
@@ -313,8 +315,8 @@ impl<'a> ObjectWriter<'a> {
     }
 }
 
-/// Whether an object is asked for twice under one key, and its two answers are to be put together: somewhere in the operation, so that no
-/// text is among what is.
+/// Whether the operation selects some object twice under one key, so that async-graphql must merge
+/// values.
 fn is_merged(set: &ContextSelectionSet<'_>) -> bool {
     let merger = MergeDetector {
         fragments: &set.query_env.fragments,
@@ -331,10 +333,10 @@ struct MergeDetector<'a> {
 impl<'a> MergeDetector<'a> {
     fn is_merged(&self, set: &'a SelectionSet) -> bool {
         let mut objects = Vec::new();
-        self.gather(set, None, &mut objects);
-        let is_again = |(place, (one, of)): (usize, &(&Field, Option<&str>))| {
-            objects[..place].iter().any(|(other, of_other)| {
-                // Of two types of object, one object has but one.
+        self.collect(set, None, &mut objects);
+        let is_again = |(index, (one, of)): (usize, &(&Field, Option<&str>))| {
+            objects[..index].iter().any(|(other, of_other)| {
+                // Fragments on two different object types never apply to the same object.
                 let may_be_one = of.is_none() || of_other.is_none() || of == of_other;
                 may_be_one && other.response_key() == one.response_key()
             })
@@ -345,8 +347,9 @@ impl<'a> MergeDetector<'a> {
                 .any(|(field, _)| self.is_merged(&field.selection_set.node))
     }
 
-    /// The fields that are objects, each with the type of object that its fragments are for, where they say one.
-    fn gather(
+    /// Collects the fields with selections, each with the object type that the fragments around it
+    /// require.
+    fn collect(
         &self,
         set: &'a SelectionSet,
         of: Option<&'a str>,
@@ -361,7 +364,7 @@ impl<'a> MergeDetector<'a> {
                     let is_object = |condition: &&str| {
                         matches!(self.types.get(*condition), Some(MetaType::Object { .. }))
                     };
-                    self.gather(inner, condition.filter(is_object).or(of), objects);
+                    self.collect(inner, condition.filter(is_object).or(of), objects);
                 }
             }
         }

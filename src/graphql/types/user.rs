@@ -1,4 +1,4 @@
-//! Users, as anybody may see them who names them.
+//! Users: public profiles, and their presence.
 
 use async_graphql::parser::types::Field;
 use async_graphql::{ID, Object, SimpleObject};
@@ -13,9 +13,10 @@ use crate::model::{self, UserId};
 /// Presence of a user.
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct Presence {
-    /// Whether the user has a socket or a stream open, or had one a few seconds ago: on this server, or on another that told of it.
+    /// True if the user has a WebSocket or an HTTP stream open on any server, or had one a few
+    /// seconds ago.
     is_online: bool,
-    /// Time when the user was last online, accurate to a minute. Null if the user never was.
+    /// Time when the user was last online, accurate to a minute. Null if never.
     last_seen_at: Option<DateTime>,
 }
 
@@ -42,20 +43,21 @@ impl User {
     }
 }
 
-/// A user. A user exists once a token or a conversation names them; a profile is optional.
+/// A user. Users exist once a token or a conversation names them; a profile is optional.
 #[Object]
 impl User {
-    /// Opaque global id, unique among all objects.
+    /// Opaque global id, unique among all objects. `Query.node` accepts it.
     pub(in crate::graphql) async fn id(&self) -> ID {
         GlobalId::User(self.user.clone()).encode()
     }
 
-    /// Unique name, the `sub` of the user's tokens: 1 to 128 bytes, compared bytewise.
+    /// Unique name: the `sub` claim of the user's tokens. 1 to 128 bytes, compared bytewise.
     async fn username(&self) -> &str {
         self.user.as_str()
     }
 
-    /// Display name. Null if none is set. It is not unique: show `username` beside it.
+    /// Display name: at most 128 bytes. Null if none is set. It is not unique: show `username`
+    /// beside it.
     async fn display_name(&self) -> Nullable<String> {
         nullable(async {
             Ok(self
@@ -69,7 +71,7 @@ impl User {
         .await
     }
 
-    /// URL of the user's picture. Null if none is set.
+    /// URL of the user's picture: http or https, at most 2,048 bytes. Null if none is set.
     async fn avatar_url(&self) -> Nullable<String> {
         nullable(async {
             Ok(self
@@ -83,7 +85,9 @@ impl User {
         .await
     }
 
-    /// Whether the user is here. Null for one with whom the viewer has no direct conversation, and none of the last 200 groups of at most 32.
+    /// Presence of the user. Null unless the user and the viewer share a direct conversation, or
+    /// one of the viewer's newest 200 groups of at most 32 participants. If the viewer brought the
+    /// user into it, the user must have sent or read a message there.
     async fn presence(&self) -> Nullable<Presence> {
         nullable(async {
             Ok(self

@@ -1,0 +1,126 @@
+//! Participants of conversations.
+
+use async_graphql::{ID, Object, SimpleObject};
+
+use super::{Conversation, Message, ParticipantRole, User};
+use crate::graphql::connection::{Edge, PageInfo, RelayConnection};
+use crate::graphql::cursor::{CursorKey as _, List};
+use crate::graphql::error::{Nullable, Result, nullable};
+use crate::graphql::id::GlobalId;
+use crate::graphql::scalar::DateTime;
+use crate::graphql::scope::ViewerScope;
+use crate::model::{self, OrderKey};
+
+pub(in crate::graphql) struct Participant {
+    scope: ViewerScope,
+    participant: model::Participant,
+}
+
+impl Participant {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
+        Self {
+            scope: scope.clone(),
+            participant,
+        }
+    }
+
+    async fn message_at(&self, position: OrderKey) -> Result<Option<Message>> {
+        Message::at(&self.scope, self.participant.conversation, position).await
+    }
+}
+
+/// Participation of a user in a conversation.
+#[Object]
+impl Participant {
+    /// Opaque global id, unique among all objects. `Query.node` accepts it.
+    pub(in crate::graphql) async fn id(&self) -> ID {
+        GlobalId::Participant(self.participant.conversation, self.participant.user.clone()).encode()
+    }
+
+    /// The user.
+    async fn user(&self) -> User {
+        User::new(&self.scope, self.participant.user.clone())
+    }
+
+    /// The conversation.
+    async fn conversation(&self) -> Result<Conversation> {
+        Conversation::of(&self.scope, self.participant.conversation).await
+    }
+
+    /// Role of the participant.
+    async fn role(&self) -> ParticipantRole {
+        self.participant.membership.role.into()
+    }
+
+    /// Time when the user joined, or joined again.
+    async fn joined_at(&self) -> Result<DateTime> {
+        match self.participant.membership.since {
+            Some(since) => Ok(DateTime(since)),
+            None => Ok(Conversation::of(&self.scope, self.participant.conversation)
+                .await?
+                .creation_time()),
+        }
+    }
+
+    /// Newest message that the participant has read. Null if none. It never moves back, not even
+    /// with `markUnread`.
+    async fn read_up_to(&self) -> Nullable<Message> {
+        nullable(async { self.message_at(self.participant.read_up_to).await }).await
+    }
+
+    /// Newest message delivered to a device of the participant. Null if none. A read message counts
+    /// as delivered.
+    async fn delivered_up_to(&self) -> Nullable<Message> {
+        nullable(async {
+            self.message_at(
+                self.participant
+                    .delivered_up_to
+                    .max(self.participant.read_up_to),
+            )
+            .await
+        })
+        .await
+    }
+}
+
+/// Edge of a participant.
+#[derive(SimpleObject)]
+pub(in crate::graphql) struct ParticipantEdge {
+    /// Cursor for `after` and `before` of `Conversation.participants`.
+    cursor: String,
+    /// The participant.
+    node: Participant,
+}
+
+impl ParticipantEdge {
+    pub(in crate::graphql) fn new(scope: &ViewerScope, participant: model::Participant) -> Self {
+        let cursor = participant
+            .user
+            .encode(List::Participants(participant.conversation));
+        Self {
+            cursor,
+            node: Participant::new(scope, participant),
+        }
+    }
+}
+
+impl Edge for ParticipantEdge {
+    fn cursor(&self) -> &str {
+        &self.cursor
+    }
+}
+
+/// A page of participants, ordered by username (bytewise).
+#[Object(name = "ParticipantConnection")]
+impl RelayConnection<ParticipantEdge> {
+    /// Edges of this page, in the order of the list.
+    async fn edges(&self) -> &[ParticipantEdge] {
+        &self.edges
+    }
+
+    #[graphql(name = "pageInfo")]
+    /// Position of this page in its list.
+    async fn page(&self) -> PageInfo {
+        self.page_info()
+    }
+}
