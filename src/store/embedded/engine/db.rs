@@ -1,11 +1,13 @@
 //! Engine of the embedded store: keyspaces and their snapshots. Every method blocks.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice, Snapshot};
 use serde::de::DeserializeOwned;
 
+use super::journal::open_past_torn_end;
 use super::key::{Key, Span, Table};
 use super::record::{self, DecodeError};
 use crate::model::Direction;
@@ -14,6 +16,8 @@ use crate::store::{Error, Result};
 /// Bound of journals: an open replays at most this much.
 const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 8 << 20;
+/// The engine's folder with a folder for each keyspace.
+const KEYSPACES_FOLDER: &str = "keyspaces";
 
 #[derive(Clone)]
 pub(in crate::store::embedded) struct Db {
@@ -24,15 +28,19 @@ pub(in crate::store::embedded) struct Db {
 
 impl Db {
     pub(in crate::store::embedded) fn open(path: &Path, cache_bytes: u64) -> fjall::Result<Self> {
-        let database = Database::builder(path)
-            .cache_size(cache_bytes)
-            .max_journaling_size(JOURNALS_BYTES_MAX)
-            .open()?;
+        let database = open_past_torn_end(path, || {
+            Database::builder(path)
+                .cache_size(cache_bytes)
+                .max_journaling_size(JOURNALS_BYTES_MAX)
+                .open()
+        })?;
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES_MAX);
         let keyspaces = Table::ALL
             .iter()
             .map(|table| database.keyspace(table.name(), options))
             .collect::<fjall::Result<_>>()?;
+        // The engine syncs the folder of each keyspace, and not the entries of those folders.
+        File::open(path.join(KEYSPACES_FOLDER))?.sync_all()?;
         Ok(Self {
             database,
             keyspaces,

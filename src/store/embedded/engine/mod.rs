@@ -3,6 +3,7 @@
 
 pub(in crate::store::embedded) mod committer;
 pub(in crate::store::embedded) mod db;
+mod journal;
 pub(in crate::store::embedded) mod key;
 pub(in crate::store::embedded) mod page;
 pub(in crate::store::embedded) mod record;
