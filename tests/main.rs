@@ -20,6 +20,7 @@ mod live;
 mod model;
 mod operators;
 mod pages;
+mod power_cut;
 mod schema;
 mod servers;
 mod store;

@@ -27,6 +27,15 @@ impl Dice {
         Self(uuid::Uuid::new_v4().as_u64_pair().0)
     }
 
+    /// The same numbers for the same seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        // SplitMix64: seeds that are near each other begin far apart.
+        let mut mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self(mixed ^ (mixed >> 31))
+    }
+
     /// Below `count`.
     pub(crate) fn roll(&mut self, count: u64) -> u64 {
         // Xorshift; never zero.
