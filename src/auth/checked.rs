@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
 use super::Claims;
-use super::keys::Key;
+use super::keys::VerificationKey;
 
 const TOKENS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
 
@@ -19,7 +19,7 @@ pub(super) struct Checked(Mutex<Known>);
 
 struct Known {
     /// Keys that verified the cached tokens.
-    keys: Option<Arc<[Key]>>,
+    keys: Option<Arc<[VerificationKey]>>,
     claims: LruCache<[u8; 32], Claims>,
 }
 
@@ -36,7 +36,7 @@ impl Checked {
     /// Claims of a token from the cache if these keys have verified it, otherwise the result of `check`.
     pub(super) fn claims<E>(
         &self,
-        keys: &Arc<[Key]>,
+        keys: &Arc<[VerificationKey]>,
         token: &str,
         check: impl FnOnce() -> Result<Claims, E>,
     ) -> Result<Claims, E> {
@@ -49,7 +49,7 @@ impl Checked {
         Ok(claims)
     }
 
-    fn lock(&self, keys: &Arc<[Key]>) -> MutexGuard<'_, Known> {
+    fn lock(&self, keys: &Arc<[VerificationKey]>) -> MutexGuard<'_, Known> {
         let mut known = self.0.lock();
         if !known
             .keys
@@ -67,8 +67,8 @@ impl Checked {
 mod tests {
     use super::*;
 
-    fn keys() -> Arc<[Key]> {
-        [Key::secret(&[7; 32])].into()
+    fn keys() -> Arc<[VerificationKey]> {
+        [VerificationKey::secret(&[7; 32])].into()
     }
 
     fn claims(sub: &str) -> Claims {
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_token_is_checked_once_by_the_same_keys() {
         let (checked, old, new) = (Checked::default(), keys(), keys());
-        let ask = |keys: &Arc<[Key]>, token: &str, found: Result<Claims, ()>| {
+        let ask = |keys: &Arc<[VerificationKey]>, token: &str, found: Result<Claims, ()>| {
             checked
                 .claims(keys, token, || found)
                 .map(|claims| claims.sub)

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Content of a path, which decides the mode bits that are too permissive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
+pub enum ExposedPath {
     DataFolder,
     /// Key that signs tokens.
     Secret,
@@ -17,7 +17,7 @@ pub enum Content {
 }
 
 /// Logs a warning if other users have too many rights. Blocks.
-pub fn warn(path: &Path, content: Content) {
+pub fn warn(path: &Path, content: ExposedPath) {
     // The code that needs the path reports a missing one.
     let Ok(metadata) = fs::metadata(path) else {
         return;
@@ -28,23 +28,23 @@ pub fn warn(path: &Path, content: Content) {
     }
     let (path, mode) = (path.display(), format_args!("{mode:04o}"));
     match content {
-        Content::DataFolder => {
+        ExposedPath::DataFolder => {
             tracing::warn!(%path, %mode, "other users of this machine can open the data folder: run `chmod 700` on it");
         }
-        Content::Secret => {
+        ExposedPath::Secret => {
             tracing::warn!(%path, %mode, "other users of this machine can read a key that signs tokens, and act as any user: run `chmod 600` on it");
         }
-        Content::PublicKeys => {
+        ExposedPath::PublicKeys => {
             tracing::warn!(%path, %mode, "other users of this machine can replace the keys of tokens: run `chmod 644` on the file");
         }
     }
 }
 
 /// Bits of a mode that grant other users too much.
-fn excess(content: Content) -> u32 {
+fn excess(content: ExposedPath) -> u32 {
     match content {
-        Content::DataFolder => 0o077,
-        Content::Secret => 0o066,
-        Content::PublicKeys => 0o022,
+        ExposedPath::DataFolder => 0o077,
+        ExposedPath::Secret => 0o066,
+        ExposedPath::PublicKeys => 0o022,
     }
 }

@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: usize = 1024;
 
 /// Reason for a missing signing key. It names the file, never its content.
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub enum KeyFileError {
     #[error("the key {path} cannot be {done}: {source}")]
     File {
         path: PathBuf,
@@ -36,20 +36,20 @@ pub enum KeyError {
 }
 
 /// Reads the key of a folder, or creates it if it is missing.
-pub(super) fn open(data_dir: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn open(data_dir: &Path) -> Result<Vec<u8>, KeyFileError> {
     let path = data_dir.join(FILE_NAME);
     match read(&path) {
         Ok(Some(text)) => parse(&path, &text),
         Ok(None) => {
             make(data_dir, &path)?;
-            let text = read(&path).map_err(|source| KeyError::File {
+            let text = read(&path).map_err(|source| KeyFileError::File {
                 path: path.clone(),
                 done: "read",
                 source,
             })?;
             parse(&path, &text.unwrap_or_default())
         }
-        Err(source) => Err(KeyError::File {
+        Err(source) => Err(KeyFileError::File {
             path,
             done: "read",
             source,
@@ -69,18 +69,18 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<u8>, KeyError> {
+fn parse(path: &Path, text: &str) -> Result<Vec<u8>, KeyFileError> {
     let key = URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('='));
     let is_one = |key: &Vec<u8>| key.len() >= KEY_BYTES && text.len() <= FILE_BYTES_MAX;
     key.ok()
         .filter(is_one)
-        .ok_or_else(|| KeyError::NotAKey(path.to_owned()))
+        .ok_or_else(|| KeyFileError::NotAKey(path.to_owned()))
 }
 
-fn make(data_dir: &Path, path: &Path) -> Result<(), KeyError> {
+fn make(data_dir: &Path, path: &Path) -> Result<(), KeyFileError> {
     let mut key = [0; KEY_BYTES];
-    getrandom::fill(&mut key).map_err(KeyError::Random)?;
-    write_once(data_dir, path, &URL_SAFE_NO_PAD.encode(key)).map_err(|source| KeyError::File {
+    getrandom::fill(&mut key).map_err(KeyFileError::Random)?;
+    write_once(data_dir, path, &URL_SAFE_NO_PAD.encode(key)).map_err(|source| KeyFileError::File {
         path: path.to_owned(),
         done: "made",
         source,
@@ -161,7 +161,7 @@ mod tests {
         let path = dir.path().join(FILE_NAME);
         for text in ["", "c2hvcnQ", "not base64!", &"A".repeat(4_000)] {
             fs::write(&path, text).unwrap();
-            assert!(matches!(open(dir.path()), Err(KeyError::NotAKey(_))));
+            assert!(matches!(open(dir.path()), Err(KeyFileError::NotAKey(_))));
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
     }

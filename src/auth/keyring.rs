@@ -16,9 +16,9 @@ use std::time::Duration;
 use jsonwebtoken::Algorithm;
 use parking_lot::RwLock;
 
-use super::KeyError;
-use super::exposure::{self, Content};
-use super::keys::{Key, parse_keys, parse_secret};
+use super::KeyFileError;
+use super::exposure::{self, ExposedPath};
+use super::keys::{VerificationKey, parse_keys, parse_secret};
 
 /// Interval of the polls.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub(super) enum FileKind {
 }
 
 pub(super) struct Keyring {
-    keys: RwLock<Arc<[Key]>>,
+    keys: RwLock<Arc<[VerificationKey]>>,
     /// Fault of a file whose previous keys are in use.
     fault: RwLock<Option<String>>,
     /// Requests a poll of the files. Without files no thread receives it.
@@ -43,7 +43,7 @@ pub(super) struct Keyring {
 
 impl Keyring {
     /// Keyring of fixed keys.
-    pub(super) fn fixed(key: Key) -> Arc<Self> {
+    pub(super) fn fixed(key: VerificationKey) -> Arc<Self> {
         let (ask, _) = sync_channel(1);
         Arc::new(Self {
             keys: RwLock::new([key].into()),
@@ -53,7 +53,7 @@ impl Keyring {
     }
 
     /// Keyring of files, which must be valid now. Blocks.
-    pub(super) fn open(files: Vec<(FileKind, PathBuf)>) -> Result<Arc<Self>, KeyError> {
+    pub(super) fn open(files: Vec<(FileKind, PathBuf)>) -> Result<Arc<Self>, KeyFileError> {
         let mut watched = Vec::new();
         for (kind, path) in files {
             let stamp = Stamp::of(&path);
@@ -76,11 +76,11 @@ impl Keyring {
         let thread = thread::Builder::new().name("wideroom-keys".to_owned());
         thread
             .spawn(move || watch(&weak, &asked, watched))
-            .map_err(KeyError::Thread)?;
+            .map_err(KeyFileError::Thread)?;
         Ok(ring)
     }
 
-    pub(super) fn keys(&self) -> Arc<[Key]> {
+    pub(super) fn keys(&self) -> Arc<[VerificationKey]> {
         Arc::clone(&self.keys.read())
     }
 
@@ -126,7 +126,7 @@ struct Watched {
     path: PathBuf,
     /// Fingerprint from before the read, so that the next poll finds a change during the read.
     stamp: Option<Stamp>,
-    keys: Vec<Key>,
+    keys: Vec<VerificationKey>,
     /// Fault of the file, while the previous keys are in use.
     fault: Option<String>,
 }
@@ -182,14 +182,14 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<Watched>) {
     }
 }
 
-fn all(files: &[Watched]) -> Arc<[Key]> {
+fn all(files: &[Watched]) -> Arc<[VerificationKey]> {
     files
         .iter()
         .flat_map(|file| file.keys.iter().cloned())
         .collect()
 }
 
-fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
+fn read(kind: FileKind, path: &Path) -> Result<Vec<VerificationKey>, KeyFileError> {
     let bytes = bytes(path)?;
     let keys = match kind {
         FileKind::Secret => parse_secret(path, &bytes)?,
@@ -200,17 +200,17 @@ fn read(kind: FileKind, path: &Path) -> Result<Vec<Key>, KeyError> {
     exposure::warn(
         path,
         if has_secret {
-            Content::Secret
+            ExposedPath::Secret
         } else {
-            Content::PublicKeys
+            ExposedPath::PublicKeys
         },
     );
     Ok(keys)
 }
 
 /// Reads a key file within its size limit.
-pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyError> {
-    let failed = |source| KeyError::File {
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+    let failed = |source| KeyFileError::File {
         path: path.to_owned(),
         done: "read",
         source,
@@ -224,7 +224,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyError> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(KeyError::Unusable {
+        return Err(KeyFileError::Unusable {
             path: path.to_owned(),
             reason: "it is too long for a file of keys",
         });
@@ -291,7 +291,7 @@ mod tests {
         fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
         assert!(matches!(
             read(FileKind::Secret, &path),
-            Err(KeyError::Unusable { .. })
+            Err(KeyFileError::Unusable { .. })
         ));
     }
 }

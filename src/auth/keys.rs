@@ -12,7 +12,7 @@ use aws_lc_rs::signature::{
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 
-use super::KeyError;
+use super::KeyFileError;
 
 /// Most keys: a token without `kid` is tried with each.
 const KEYS_MAX: usize = 32;
@@ -27,14 +27,14 @@ const PEM_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----";
 
 /// Key with its algorithm and name.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct VerificationKey {
     /// `kid` in a JWKS.
     pub(super) id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) checking: DecodingKey,
 }
 
-impl Key {
+impl VerificationKey {
     pub(super) fn secret(secret: &[u8]) -> Self {
         Self {
             id: None,
@@ -94,15 +94,18 @@ fn is_readable(algorithm: Algorithm, key: &DecodingKey) -> bool {
 }
 
 /// Parses a secret file into a key.
-pub(super) fn parse_secret(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
-    Ok(vec![Key::secret(secret(path, bytes)?)])
+pub(super) fn parse_secret(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<VerificationKey>, KeyFileError> {
+    Ok(vec![VerificationKey::secret(secret(path, bytes)?)])
 }
 
 /// Bytes of one secret, without the line break that editors append.
-pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyError> {
+pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyFileError> {
     let secret = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
-    let unusable = |reason| KeyError::Unusable {
+    let unusable = |reason| KeyFileError::Unusable {
         path: path.to_owned(),
         reason,
     };
@@ -136,8 +139,8 @@ fn is_der(bytes: &[u8]) -> bool {
 }
 
 /// Parses a file of public keys: PEM blocks, or a JWKS.
-pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError> {
-    let unusable = |reason| KeyError::Unusable {
+pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<VerificationKey>, KeyFileError> {
+    let unusable = |reason| KeyFileError::Unusable {
         path: path.to_owned(),
         reason,
     };
@@ -154,7 +157,7 @@ pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<Key>, KeyError
     Ok(keys)
 }
 
-fn pem(text: &str) -> Result<Vec<Key>, &'static str> {
+fn pem(text: &str) -> Result<Vec<VerificationKey>, &'static str> {
     if text.contains("PRIVATE KEY-----") {
         return Err(
             "it holds a private key, which belongs to the issuer alone: give the public one",
@@ -175,7 +178,7 @@ fn pem(text: &str) -> Result<Vec<Key>, &'static str> {
         .collect()
 }
 
-fn pem_key(block: &str) -> Result<Key, &'static str> {
+fn pem_key(block: &str) -> Result<VerificationKey, &'static str> {
     if !block.starts_with(PEM_PUBLIC) {
         return Err("only `PUBLIC KEY` blocks are read");
     }
@@ -186,7 +189,7 @@ fn pem_key(block: &str) -> Result<Key, &'static str> {
             .try_get_as_bytes()
             .is_ok_and(|der| der.len() >= RSA_DER_BYTES_MIN);
         return if is_long {
-            Key::tried(None, Algorithm::RS256, key)
+            VerificationKey::tried(None, Algorithm::RS256, key)
         } else {
             Err("an RSA key has at least 2,048 bits")
         };
@@ -203,7 +206,7 @@ fn pem_key(block: &str) -> Result<Key, &'static str> {
             );
         }
     };
-    Key::tried(None, algorithm, key)
+    VerificationKey::tried(None, algorithm, key)
 }
 
 #[derive(serde::Deserialize)]
@@ -212,7 +215,7 @@ struct Jwks {
 }
 
 /// Parses a JWKS. It ignores keys for other purposes (RFC 7517, 5), and needs at least one usable key.
-fn jwks(text: &str) -> Result<Vec<Key>, &'static str> {
+fn jwks(text: &str) -> Result<Vec<VerificationKey>, &'static str> {
     let set: Jwks = serde_json::from_str(text)
         .map_err(|_| "it is no JWKS: a JSON object with `keys` is expected")?;
     let keys: Vec<_> = set.keys.into_iter().filter_map(jwk).collect();
@@ -223,7 +226,7 @@ fn jwks(text: &str) -> Result<Vec<Key>, &'static str> {
     }
 }
 
-fn jwk(value: serde_json::Value) -> Option<Key> {
+fn jwk(value: serde_json::Value) -> Option<VerificationKey> {
     let jwk: Jwk = serde_json::from_value(value).ok()?;
     let common = &jwk.common;
     let is_for_signing = common
@@ -254,7 +257,7 @@ fn jwk(value: serde_json::Value) -> Option<Key> {
         .key_algorithm
         .is_none_or(|named| named == algorithm.into());
     (is_for_signing && is_of_its_kind)
-        .then(|| Key::tried(common.key_id.clone(), algorithm, checking).ok())
+        .then(|| VerificationKey::tried(common.key_id.clone(), algorithm, checking).ok())
         .flatten()
 }
 

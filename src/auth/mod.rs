@@ -6,6 +6,7 @@
 //! and no error contains one.
 
 mod checked;
+mod error;
 pub mod exposure;
 mod key;
 mod keyring;
@@ -20,9 +21,10 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 
 use self::checked::Checked;
-pub use self::key::{FILE_NAME as KEY_FILE, KeyError};
+pub use self::error::Error;
+pub use self::key::{FILE_NAME as KEY_FILE, KeyFileError};
 use self::keyring::{FileKind, Keyring};
-use self::keys::Key;
+use self::keys::VerificationKey;
 use crate::clock::{Clock, SystemClock};
 use crate::model::{Timestamp, UserId};
 
@@ -97,34 +99,6 @@ pub struct Identity {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Reason for a refused token: a public sentence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    #[error("the token is longer than {TOKEN_BYTES_MAX} bytes")]
-    TooLong,
-    #[error("the token is not valid")]
-    Invalid,
-    #[error("the token is not signed by a key of this server")]
-    Signature,
-    #[error("the token has expired")]
-    Expired,
-    #[error("the token is not valid yet")]
-    NotYet,
-    #[error("the token does not say when it expires")]
-    Endless,
-    #[error("the token lives longer than this server allows")]
-    LongLived,
-    #[error("the token is for another audience")]
-    Audience,
-    #[error("the token is of another issuer")]
-    Issuer,
-    #[error(
-        "the token names no user: `sub` must be 1 to {} bytes of text without control characters",
-        UserId::BYTES_MAX
-    )]
-    Subject,
-}
-
 /// Claims that the server reads. It ignores all others.
 #[derive(Clone, serde::Deserialize)]
 struct Claims {
@@ -154,12 +128,12 @@ struct Issued<'a> {
 
 impl Auth {
     /// Opens the key of a data folder, and creates a missing folder and key. Two concurrent processes get the same key.
-    pub fn open(data_dir: &Path) -> Result<Self, KeyError> {
+    pub fn open(data_dir: &Path) -> Result<Self, KeyFileError> {
         Ok(Self::with_secret(&key::open(data_dir)?))
     }
 
     /// Opens the secret of an external issuer. Blocks.
-    pub fn open_secret(path: &Path) -> Result<Self, KeyError> {
+    pub fn open_secret(path: &Path) -> Result<Self, KeyFileError> {
         Ok(Self::with_secret(keys::secret(
             path,
             &keyring::bytes(path)?,
@@ -171,7 +145,7 @@ impl Auth {
         Self {
             clock: Arc::new(SystemClock),
             signing: EncodingKey::from_secret(secret),
-            trusted: Keyring::fixed(Key::secret(secret)),
+            trusted: Keyring::fixed(VerificationKey::secret(secret)),
             validations: ALGORITHMS.map(|algorithm| validation(algorithm, &rules)),
             rules,
             checked: Checked::default(),
@@ -179,7 +153,7 @@ impl Auth {
     }
 
     /// Applies rules: the keys of their files, if there are any, verify tokens. Blocks.
-    pub fn with_rules(self, rules: TokenRules) -> Result<Self, KeyError> {
+    pub fn with_rules(self, rules: TokenRules) -> Result<Self, KeyFileError> {
         let secret = rules.secret.clone().map(|path| (FileKind::Secret, path));
         let keys = rules.keys.clone().map(|path| (FileKind::Keys, path));
         let files: Vec<_> = secret.into_iter().chain(keys).collect();
@@ -269,7 +243,7 @@ impl Auth {
     }
 
     /// Claims of a token with a valid signature, audience and issuer.
-    fn check(&self, keys: &[Key], token: &str) -> Result<Claims, Error> {
+    fn check(&self, keys: &[VerificationKey], token: &str) -> Result<Claims, Error> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| Error::Invalid)?;
         // A verifier must understand all critical extensions (RFC 7515, 4.1.11); this one supports none.
         if header.crit.is_some() {

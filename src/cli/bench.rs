@@ -7,10 +7,10 @@ use super::settings::{DATA, SettingFlags};
 use super::signals;
 use super::{Error, print};
 use crate::auth::{Auth, KEY_FILE, TokenRules};
-use crate::config::{self, Config, Source};
+use crate::config::{self, Config, SettingSource};
 use crate::load::{
-    FanoutLoad, IdleLoad, InboxLoad, LoadRun, MarkReadLoad, PageLoad, Process, Progress, SendLoad,
-    StormLoad, Target, Workload,
+    FanoutLoad, IdleLoad, InboxLoad, LoadProgress, LoadRun, LoadTarget, MarkReadLoad, PageLoad,
+    Process, SendLoad, StormLoad, Workload,
 };
 
 const BAR: &str = "{bar:40} {msg}";
@@ -191,13 +191,13 @@ impl<W: Workload + clap::Args> Bench<W> {
             let setting = config::settings()
                 .find(|setting| setting.name == SECRET_SETTING)
                 .expect("it is one of the settings");
-            config.set(setting, text, &Source::Flag)?;
+            config.set(setting, text, &SettingSource::Flag)?;
         }
-        let target = Target::new(url, signing(config)?)?;
+        let target = LoadTarget::new(url, signing(config)?)?;
         let process = pid.map(Process::new).transpose()?;
         signals::run(async move |stop| {
             let mut bars = ProgressBars::default();
-            let mut on_progress = |progress: &Progress<'_>| bars.show(progress);
+            let mut on_progress = |progress: &LoadProgress<'_>| bars.show(progress);
             let result = self
                 .workload
                 .run(&mut LoadRun::new(target, process, stop, &mut on_progress))
@@ -235,7 +235,7 @@ struct ProgressBars {
 }
 
 impl ProgressBars {
-    fn show(&mut self, progress: &Progress<'_>) {
+    fn show(&mut self, progress: &LoadProgress<'_>) {
         if self
             .current
             .as_ref()

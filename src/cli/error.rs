@@ -18,7 +18,7 @@ pub(super) enum Error {
     #[error(transparent)]
     Config(#[from] config::Error),
     #[error(transparent)]
-    Key(#[from] auth::KeyError),
+    Key(#[from] auth::KeyFileError),
     #[error(transparent)]
     Log(#[from] telemetry::Error),
     #[error("{0}{hint}", hint = if matches!(.0, embedded::OpenError::Lost { .. }) { " (--accept-loss)" } else { "" })]

@@ -8,7 +8,7 @@ use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::config::{self, BOUNDS, Config, Error, Scope, Setting, Source, Sources};
+use crate::config::{self, BOUNDS, Config, Error, Scope, Setting, SettingSource, SettingSources};
 
 pub(super) const DATA: u8 = Scope::Data as u8;
 pub(super) const STORE: u8 = Scope::Store as u8;
@@ -18,7 +18,7 @@ pub(super) const SERVE: u8 = Scope::Serve as u8;
 #[derive(Default)]
 pub(super) struct SettingFlags<const SCOPE: u8> {
     file: Option<PathBuf>,
-    values: Vec<(&'static Setting, Source, String)>,
+    values: Vec<(&'static Setting, SettingSource, String)>,
 }
 
 const CONFIG: &str = "config";
@@ -32,13 +32,13 @@ impl<const SCOPE: u8> SettingFlags<SCOPE> {
     }
 
     /// Merges all sources, and names the source of each value.
-    pub(super) fn resolve(&self) -> Result<(Config, Sources), Error> {
-        let (mut config, mut sources) = (Config::default(), Sources::new());
+    pub(super) fn resolve(&self) -> Result<(Config, SettingSources), Error> {
+        let (mut config, mut sources) = (Config::default(), SettingSources::new());
         if let Some(path) = &self.file {
             let set = config.set_from_file(path)?;
             sources.extend(
                 set.into_iter()
-                    .map(|setting| (setting.name, Source::File(path.clone()))),
+                    .map(|setting| (setting.name, SettingSource::File(path.clone()))),
             );
         }
         for (setting, source, text) in &self.values {
@@ -112,9 +112,9 @@ impl<const SCOPE: u8> clap::FromArgMatches for SettingFlags<SCOPE> {
             let is_environment =
                 matches.value_source(setting.name) == Some(ValueSource::EnvVariable);
             let source = if is_environment {
-                Source::Environment
+                SettingSource::Environment
             } else {
-                Source::Flag
+                SettingSource::Flag
             };
             (!(is_environment && text.is_empty())).then_some((setting, source, text))
         };

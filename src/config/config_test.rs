@@ -7,7 +7,11 @@ fn every_default_reads_back_as_itself() {
     for setting in settings() {
         let mut config = Config::default();
         config
-            .set(setting, &(setting.get)(&Config::default()), &Source::Flag)
+            .set(
+                setting,
+                &(setting.get)(&Config::default()),
+                &SettingSource::Flag,
+            )
             .unwrap();
         assert_eq!(config, Config::default(), "{}", setting.name);
     }
@@ -40,15 +44,15 @@ fn a_bad_value_is_named_by_where_it_was_given_and_not_repeated() {
             .to_string()
     };
     assert_eq!(
-        error(Source::Flag),
+        error(SettingSource::Flag),
         "--store: must be `embedded` or begin with cql://"
     );
     assert_eq!(
-        error(Source::Environment),
+        error(SettingSource::Environment),
         "WIDEROOM_STORE: must be `embedded` or begin with cql://"
     );
     assert_eq!(
-        error(Source::File("w.toml".into())),
+        error(SettingSource::File("w.toml".into())),
         "w.toml: store: must be `embedded` or begin with cql://"
     );
 }
@@ -61,7 +65,7 @@ fn a_cluster_is_answered_and_its_password_forgotten() {
         .find(|setting| setting.name == "store")
         .unwrap();
     config
-        .set(store, "cql://user:hunter2@host/chat", &Source::Flag)
+        .set(store, "cql://user:hunter2@host/chat", &SettingSource::Flag)
         .unwrap();
     assert!(!format!("{config:?}{}", (store.get)(&config)).contains("hunter2"));
     assert!(config.validate(Scope::Data).is_ok());
@@ -91,7 +95,9 @@ fn the_demo_has_the_key_of_its_folder() {
             ..Config::default()
         };
         let setting = settings().find(|setting| setting.name == name).unwrap();
-        config.set(setting, "keys.json", &Source::Flag).unwrap();
+        config
+            .set(setting, "keys.json", &SettingSource::Flag)
+            .unwrap();
         assert!(matches!(
             config.validate(Scope::Serve),
             Err(Error::DemoKeys)
@@ -104,7 +110,7 @@ fn the_demo_has_the_key_of_its_folder() {
 fn rates_are_switched_off_all_together() {
     let mut config = Config::default();
     let rates = settings().find(|setting| setting.name == "rates").unwrap();
-    config.set(rates, "off", &Source::Flag).unwrap();
+    config.set(rates, "off", &SettingSource::Flag).unwrap();
     assert!(!config.chat.rates.is_on && !config.server.rates.is_on);
     assert_eq!((rates.get)(&config), "off");
 }
@@ -125,11 +131,11 @@ fn pages_are_served_by_themselves_on_a_loopback_address_only() {
             listen: listen.parse().unwrap(),
             ..Config::default()
         };
-        config.set(pages, choice, &Source::Flag).unwrap();
+        config.set(pages, choice, &SettingSource::Flag).unwrap();
         assert_eq!(config.has_pages(), is_served, "{choice} {listen}");
     }
     let refused = Config::default()
-        .set(pages, "some", &Source::Flag)
+        .set(pages, "some", &SettingSource::Flag)
         .unwrap_err()
         .to_string();
     assert_eq!(refused, "--pages: must be on, off or auto");
@@ -142,7 +148,7 @@ fn audiences_of_the_server_are_no_audience_of_users() {
         .unwrap();
     for name in [auth::BACKUP_AUDIENCE, auth::DEMO_AUDIENCE] {
         let refused = Config::default()
-            .set(audience, name, &Source::Flag)
+            .set(audience, name, &SettingSource::Flag)
             .unwrap_err()
             .to_string();
         assert_eq!(

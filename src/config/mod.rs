@@ -131,13 +131,13 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
 
 /// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     Flag,
     Environment,
     File(PathBuf),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag => f.write_str("flag"),
@@ -148,7 +148,7 @@ impl fmt::Display for Source {
 }
 
 /// Source of each explicit value, by the name of its setting.
-pub type Sources = BTreeMap<&'static str, Source>;
+pub type SettingSources = BTreeMap<&'static str, SettingSource>;
 
 /// Reason for a refused configuration: one line, never with a value that may be a secret.
 #[derive(Debug, thiserror::Error)]
@@ -185,16 +185,21 @@ pub enum Error {
 
 impl Config {
     /// Sets one value. The last call wins: file, then environment, then flags.
-    pub fn set(&mut self, setting: &Setting, text: &str, source_of: &Source) -> Result<(), Error> {
+    pub fn set(
+        &mut self,
+        setting: &Setting,
+        text: &str,
+        source_of: &SettingSource,
+    ) -> Result<(), Error> {
         (setting.set)(self, text).map_err(|reason| {
             let place = match source_of {
-                Source::Flag => format!("--{}", setting.name),
-                Source::Environment => setting.environment.to_owned(),
-                Source::File(path) => format!("{}: {}", path.display(), setting.name),
+                SettingSource::Flag => format!("--{}", setting.name),
+                SettingSource::Environment => setting.environment.to_owned(),
+                SettingSource::File(path) => format!("{}: {}", path.display(), setting.name),
             };
             Error::Value {
                 place,
-                is_usage: *source_of == Source::Flag,
+                is_usage: *source_of == SettingSource::Flag,
                 reason,
             }
         })
@@ -202,7 +207,7 @@ impl Config {
 
     /// Sets the values of a file and returns their settings. Refuses an unknown key and suggests the nearest one.
     pub fn set_from_file(&mut self, path: &Path) -> Result<Vec<&'static Setting>, Error> {
-        let source = Source::File(path.to_owned());
+        let source = SettingSource::File(path.to_owned());
         file::read(path)?
             .into_iter()
             .map(|(setting, text)| self.set(setting, &text, &source).map(|()| setting))

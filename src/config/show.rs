@@ -1,6 +1,6 @@
 //! Configuration as text: the file with every default, and the settings in force with their sources. Neither holds a secret.
 
-use super::{ACCESS, BOUNDS, Config, SETTINGS, Setting, Sources, settings};
+use super::{ACCESS, BOUNDS, Config, SETTINGS, Setting, SettingSources, settings};
 
 /// Configuration file with every key commented out at its default. A bound names the result beyond it.
 pub fn default_file() -> String {
@@ -30,7 +30,7 @@ pub fn default_file() -> String {
 }
 
 /// Every setting with its value and the source of the value.
-pub fn in_force(config: &Config, sources: &Sources) -> String {
+pub fn in_force(config: &Config, sources: &SettingSources) -> String {
     let lines: Vec<_> = settings()
         .map(|setting| (line(setting, config), sources.get(setting.name)))
         .collect();
@@ -61,7 +61,7 @@ fn line(setting: &Setting, config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Source, StoreChoice};
+    use super::super::{SettingSource, StoreChoice};
     use super::*;
 
     fn read(text: &str) -> (Config, usize) {
@@ -105,9 +105,9 @@ mod tests {
         config.store = StoreChoice::Cql("cql://host/chat".parse().unwrap());
         let text = in_force(
             &config,
-            &Sources::from([
-                ("data", Source::Environment),
-                ("store", Source::File("w.toml".into())),
+            &SettingSources::from([
+                ("data", SettingSource::Environment),
+                ("store", SettingSource::File("w.toml".into())),
             ]),
         );
         assert_eq!(read(&text), (config, settings().count()), "{text}");

@@ -13,11 +13,11 @@ mod report;
 mod run;
 mod workload;
 
-pub use self::client::Target;
+pub use self::client::LoadTarget;
 pub use self::failure::{Error, Failure};
 pub use self::measurement::Process;
 pub use self::report::LoadReport;
-pub use self::run::{LoadRun, Progress};
+pub use self::run::{LoadProgress, LoadRun};
 pub use self::workload::{
     FanoutLoad, IdleLoad, InboxLoad, MarkReadLoad, PageLoad, SendLoad, StormLoad, Workload,
 };

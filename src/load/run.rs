@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::client::Target;
+use super::client::LoadTarget;
 use super::failure::{Error, Failure};
 use super::measurement::{Process, UsageMeter};
 
 /// Progress of one activity of a run.
-pub struct Progress<'a> {
+pub struct LoadProgress<'a> {
     pub activity: &'a str,
     pub done: u64,
     pub total: u64,
@@ -20,21 +20,21 @@ pub struct Progress<'a> {
 }
 
 pub struct LoadRun<'a> {
-    pub(crate) target: Arc<Target>,
+    pub(crate) target: Arc<LoadTarget>,
     /// The server's process, if it runs on this machine.
     pub(crate) process: Option<Process>,
     /// When cancelled, the run ends early and reports the measurements so far.
     pub(crate) stop: CancellationToken,
-    on_progress: &'a mut dyn FnMut(&Progress<'_>),
+    on_progress: &'a mut dyn FnMut(&LoadProgress<'_>),
     id: String,
 }
 
 impl<'a> LoadRun<'a> {
     pub fn new(
-        target: Target,
+        target: LoadTarget,
         process: Option<Process>,
         stop: CancellationToken,
-        on_progress: &'a mut dyn FnMut(&Progress<'_>),
+        on_progress: &'a mut dyn FnMut(&LoadProgress<'_>),
     ) -> Self {
         let mut id = Uuid::new_v4().simple().to_string();
         id.truncate(8);
@@ -57,7 +57,7 @@ impl<'a> LoadRun<'a> {
     }
 
     pub(crate) fn report_progress(&mut self, activity: &str, done: u64, total: u64, line: &str) {
-        (self.on_progress)(&Progress {
+        (self.on_progress)(&LoadProgress {
             activity,
             done,
             total,

@@ -8,7 +8,7 @@ use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use wideroom::auth::{Auth, Error, Identity, KeyError, TokenRules};
+use wideroom::auth::{Auth, Error, Identity, KeyFileError, TokenRules};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::model::UserId;
 
@@ -131,14 +131,14 @@ pub(super) fn local_token() -> String {
     )
 }
 
-pub(super) fn by_keys(path: &Path) -> Result<Auth, KeyError> {
+pub(super) fn by_keys(path: &Path) -> Result<Auth, KeyFileError> {
     Auth::with_secret(LOCAL).with_rules(TokenRules {
         keys: Some(path.to_owned()),
         ..TokenRules::default()
     })
 }
 
-pub(super) fn by_secret_file(path: &Path) -> Result<Auth, KeyError> {
+pub(super) fn by_secret_file(path: &Path) -> Result<Auth, KeyFileError> {
     Auth::with_secret(LOCAL).with_rules(TokenRules {
         secret: Some(path.to_owned()),
         ..TokenRules::default()

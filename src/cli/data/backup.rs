@@ -17,14 +17,14 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, KeyError, TokenRules};
+use crate::auth::{Auth, BACKUP_AUDIENCE, KEY_FILE, KeyFileError, TokenRules};
 use crate::cli::error::Error;
 use crate::cli::print;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{DATA, SettingFlags};
 use crate::cli::signals::{self, Stop};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::{self, ADMIN_LISTEN, Config, Source};
+use crate::config::{self, ADMIN_LISTEN, Config, SettingSource};
 use crate::model::UserId;
 use crate::store::embedded::{Copy, CopyError};
 
@@ -58,7 +58,7 @@ pub(in crate::cli) enum BackupError {
     #[error("the key of the data folder cannot be copied: {0}")]
     Key(#[source] io::Error),
     #[error(transparent)]
-    NewKey(KeyError),
+    NewKey(KeyFileError),
 }
 
 #[derive(clap::Args)]
@@ -92,7 +92,7 @@ pub(in crate::cli) fn run(flags: &BackupFlags) -> Result<(), Error> {
         let setting = config::settings()
             .find(|setting| setting.name == ADMIN_LISTEN)
             .expect("it is one of the settings");
-        config.set(setting, text, &Source::Flag)?;
+        config.set(setting, text, &SettingSource::Flag)?;
     }
     let (dir, new_key) = (flags.dir.clone(), flags.new_key);
     signals::run(async move |stop| Ok(backup(&config, &dir, new_key, stop).await?))

@@ -12,7 +12,7 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use self::admin::{AdminListener, RunningServer};
-use crate::auth::exposure::{self, Content};
+use crate::auth::exposure::{self, ExposedPath};
 use crate::auth::{Auth, KEY_FILE};
 use crate::bus::Bus;
 use crate::chat::Chat;
@@ -38,8 +38,8 @@ pub(super) fn run(given: &SettingFlags<SERVE>) -> Result<(), Error> {
     storage::create_folder(&config)?;
     let auth = Auth::open(&config.data)?.with_rules(config.tokens.clone())?;
     let auth = Arc::new(if config.demo { auth.with_demo() } else { auth });
-    exposure::warn(&config.data, Content::DataFolder);
-    exposure::warn(&config.data.join(KEY_FILE), Content::Secret);
+    exposure::warn(&config.data, ExposedPath::DataFolder);
+    exposure::warn(&config.data.join(KEY_FILE), ExposedPath::Secret);
     signals::run(move |stop| serve(config, is_admin_given, auth, stop))
 }
 

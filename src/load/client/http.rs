@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::target::{Target, WAIT_MAX};
+use super::target::{LoadTarget, WAIT_MAX};
 use crate::load::failure::Failure;
 
 const ANSWER_BYTES_MAX: usize = 32 << 20;
@@ -19,14 +19,14 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 const ERRORS_PREFIX: &[u8] = br#"{"errors""#;
 
 pub(crate) struct HttpClient {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     authorization: HeaderValue,
     /// Opened on first use, and again after a failure.
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl HttpClient {
-    pub(crate) fn new(target: &Arc<Target>, user: &str) -> Self {
+    pub(crate) fn new(target: &Arc<LoadTarget>, user: &str) -> Self {
         let authorization =
             HeaderValue::try_from(target.authorization(user)).expect("a token is ASCII");
         Self {

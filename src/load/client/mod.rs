@@ -10,6 +10,6 @@ mod target;
 pub(crate) use self::document::Document;
 pub(crate) use self::file_limit::ensure_open_files;
 pub(crate) use self::http::HttpClient;
-pub(crate) use self::socket::Socket;
+pub(crate) use self::socket::LoadSocket;
 pub(crate) use self::stamp::{BODY_BYTES_MAX, BODY_BYTES_MIN, BodyStamp};
-pub use self::target::Target;
+pub use self::target::LoadTarget;

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::document::Document;
-use super::target::{Target, WAIT_MAX};
+use super::target::{LoadTarget, WAIT_MAX};
 use crate::load::failure::Failure;
 
 /// Small, because a run opens many sockets. The library's default allocates 128 KiB for each.
@@ -26,13 +26,13 @@ const PONG: &str = r#"{"type":"pong""#;
 const ACK: &str = r#"{"type":"connection_ack""#;
 const ERROR: &str = r#"{"type":"error""#;
 
-pub(crate) struct Socket {
+pub(crate) struct LoadSocket {
     stream: WebSocketStream<TcpStream>,
 }
 
-impl Socket {
+impl LoadSocket {
     /// Connects and authenticates.
-    pub(crate) async fn open(target: &Arc<Target>, user: &str) -> Result<Self, Failure> {
+    pub(crate) async fn open(target: &Arc<LoadTarget>, user: &str) -> Result<Self, Failure> {
         let stream = target.connect().await?;
         let url = format!("ws://{}/graphql/ws", target.host());
         let mut request = url.into_client_request().map_err(failure)?;

@@ -17,14 +17,14 @@ const TOKEN_LIFE: Duration = Duration::from_secs(2 * 24 * 3_600);
 /// Deadline of a connection attempt and of each answer. Longer than the deadlines of the server.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
-pub struct Target {
+pub struct LoadTarget {
     url: String,
     host: String,
     addresses: Vec<SocketAddr>,
     auth: Auth,
 }
 
-impl Target {
+impl LoadTarget {
     /// Resolves the host of the URL, which blocks. `auth` signs tokens that the server accepts.
     pub fn new(url: &str, auth: Auth) -> Result<Self, Error> {
         let wrong = || Error::Url("must be http://HOST:PORT".to_owned());
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_url_is_a_scheme_a_host_and_a_port() {
-        let target = |url| Target::new(url, Auth::with_secret(&[7; 32]));
+        let target = |url| LoadTarget::new(url, Auth::with_secret(&[7; 32]));
         for (url, shown) in [
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("http://[::1]/", "http://[::1]:80"),

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::fixture::ConversationFixture;
-use crate::load::client::{Document, Socket};
+use crate::load::client::{Document, LoadSocket};
 use crate::load::failure::{Error, Failure};
 use crate::load::measurement::StatsRecorder;
 use crate::load::run::LoadRun;
@@ -36,7 +36,11 @@ impl MessageSubscription {
         }
     }
 
-    pub(crate) async fn start(&self, socket: &mut Socket, number: usize) -> Result<(), Failure> {
+    pub(crate) async fn start(
+        &self,
+        socket: &mut LoadSocket,
+        number: usize,
+    ) -> Result<(), Failure> {
         socket
             .subscribe(number, &self.document, &self.variables)
             .await
@@ -51,12 +55,12 @@ pub(crate) async fn open_sockets(
     usernames: &[String],
     subscription: Option<&MessageSubscription>,
     recorder: &StatsRecorder,
-    mut keep: impl FnMut(usize, Socket),
+    mut keep: impl FnMut(usize, LoadSocket),
 ) -> Result<(), Error> {
     let target = Arc::clone(&run.target);
     let open_one = async |number: usize| {
         let started_at = Instant::now();
-        let mut socket = Socket::open(&target, &usernames[number % usernames.len()]).await?;
+        let mut socket = LoadSocket::open(&target, &usernames[number % usernames.len()]).await?;
         if let Some(subscription) = subscription {
             subscription.start(&mut socket, number).await?;
             socket.ping().await?;

@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Workload, as_seconds, parse_load_duration};
-use crate::load::client::{BODY_BYTES_MAX, BODY_BYTES_MIN, BodyStamp, Socket, ensure_open_files};
+use crate::load::client::{
+    BODY_BYTES_MAX, BODY_BYTES_MIN, BodyStamp, LoadSocket, ensure_open_files,
+};
 use crate::load::driver::fixture::{self, MessageTemplate, PARTICIPANTS_MAX};
 use crate::load::driver::requests::{Schedule, drive};
 use crate::load::driver::subscribers::{self, MessageSubscription};
@@ -171,7 +173,7 @@ impl FanoutLoad {
     }
 }
 
-async fn receive_all(mut socket: Socket, start: Instant, deliveries: Arc<Deliveries>) {
+async fn receive_all(mut socket: LoadSocket, start: Instant, deliveries: Arc<Deliveries>) {
     loop {
         match socket
             .next_payload()

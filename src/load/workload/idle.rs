@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::{Workload, as_seconds, parse_load_duration};
-use crate::load::client::{Socket, ensure_open_files};
+use crate::load::client::{LoadSocket, ensure_open_files};
 use crate::load::driver::fixture::{self, PARTICIPANTS_MAX};
 use crate::load::driver::subscribers::{self, MessageSubscription};
 use crate::load::failure::{Error, Failure};
@@ -139,7 +139,7 @@ impl IdleLoad {
 }
 
 /// Answers the server's pings. A message or an error is a failure.
-async fn keep_open(mut socket: Socket, recorder: Arc<StatsRecorder>) {
+async fn keep_open(mut socket: LoadSocket, recorder: Arc<StatsRecorder>) {
     match socket.next_payload().await {
         Ok(_) => recorder.record_failure(&Failure::unexpected_message()),
         Err(failure) => recorder.record_failure(&failure),

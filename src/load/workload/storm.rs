@@ -12,7 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Workload;
-use crate::load::client::{BODY_BYTES_MAX, BODY_BYTES_MIN, BodyStamp, Socket, ensure_open_files};
+use crate::load::client::{
+    BODY_BYTES_MAX, BODY_BYTES_MIN, BodyStamp, LoadSocket, ensure_open_files,
+};
 use crate::load::driver::fixture::{self, ConversationFixture, MessageTemplate, PARTICIPANTS_MAX};
 use crate::load::driver::requests::{RequestWorker, Schedule, prepare};
 use crate::load::driver::subscribers::{self, MessageSubscription};
@@ -81,16 +83,11 @@ impl Workload for StormLoad {
         .await?;
         let ((start_sender, start), (last_sender, last)) =
             (watch::channel(None), watch::channel(None));
-        let (subscription, recorder, delivered) = (
-            MessageSubscription::new(&group, &after),
-            StatsRecorder::default(),
-            AtomicU64::new(0),
-        );
         let storm = Arc::new(Storm {
-            subscription,
+            subscription: MessageSubscription::new(&group, &after),
             missed: self.missed,
-            recorder,
-            delivered,
+            recorder: StatsRecorder::default(),
+            delivered: AtomicU64::new(0),
             start,
             last,
         });
@@ -195,13 +192,13 @@ impl StormLoad {
 }
 
 /// Waits for the start, subscribes, and receives messages until the last one.
-async fn reconnect(mut socket: Socket, number: usize, storm: Arc<Storm>) {
+async fn reconnect(mut socket: LoadSocket, number: usize, storm: Arc<Storm>) {
     if let Err(failure) = receive_all(&mut socket, number, &storm).await {
         storm.recorder.record_failure(&failure);
     }
 }
 
-async fn receive_all(socket: &mut Socket, number: usize, storm: &Storm) -> Result<(), Failure> {
+async fn receive_all(socket: &mut LoadSocket, number: usize, storm: &Storm) -> Result<(), Failure> {
     let (mut start, mut last) = (storm.start.clone(), storm.last.clone());
     let started_at = tokio::select! {
         // A closed channel means that the run has ended before the storm started.

@@ -1,0 +1,32 @@
+//! Errors of token verification.
+
+use super::TOKEN_BYTES_MAX;
+use crate::model::UserId;
+
+/// Reason for a refused token: a public sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("the token is longer than {TOKEN_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("the token is not valid")]
+    Invalid,
+    #[error("the token is not signed by a key of this server")]
+    Signature,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is not valid yet")]
+    NotYet,
+    #[error("the token does not say when it expires")]
+    Endless,
+    #[error("the token lives longer than this server allows")]
+    LongLived,
+    #[error("the token is for another audience")]
+    Audience,
+    #[error("the token is of another issuer")]
+    Issuer,
+    #[error(
+        "the token names no user: `sub` must be 1 to {} bytes of text without control characters",
+        UserId::BYTES_MAX
+    )]
+    Subject,
+}
