@@ -135,6 +135,18 @@ impl io::Write for ChunkedText {
         }
     }
 
+    /// Fast path: most writes are a few bytes that fit the last chunk.
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let after = self.bytes.saturating_add(bytes.len());
+        if after > self.bytes_max || self.last.len() + bytes.len() > self.chunk_bytes {
+            return self.write(bytes).map(drop);
+        }
+        self.bytes = after;
+        self.last.extend_from_slice(bytes);
+        Ok(())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

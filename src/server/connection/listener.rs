@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderValue, Request, Response, header};
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -67,6 +68,7 @@ pub(crate) async fn accept<P: Send + 'static>(
         let service = ConnectionService {
             state: Arc::clone(&state),
             router: TowerToHyperService::new(router.clone()),
+            headers_max: config.head.headers,
         };
         let (head, stop) = (config.head, config.stop.clone());
         connections.spawn(async move {
@@ -81,10 +83,15 @@ pub(crate) async fn accept<P: Send + 'static>(
     }
 }
 
+/// Headers that hyper parses into an array on the stack. A bound of its own makes it allocate for
+/// each request, so a smaller bound is checked after the parse.
+const HEADERS_PARSED_MAX: usize = 100;
+
 /// Router that also tracks the state of its connection.
 struct ConnectionService {
     state: Arc<ConnectionState>,
     router: TowerToHyperService<Router>,
+    headers_max: usize,
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
@@ -102,6 +109,13 @@ impl Service<Request<Incoming>> for ConnectionService {
                 ))));
             }
         };
+        if request.headers().len() > self.headers_max {
+            let refusal = Response::builder()
+                .status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+                .header(header::CONNECTION, HeaderValue::from_static("close"))
+                .body(ResponseBody::new(Body::empty(), active));
+            return Box::pin(ready(refusal.map_err(io::Error::other)));
+        }
         let mut request = request.map(|body| RequestBody::new(body, Arc::clone(&self.state)));
         request.extensions_mut().insert(Arc::clone(&self.state));
         let answer = self.router.call(request);
@@ -156,9 +170,11 @@ async fn serve(
     stop: CancellationToken,
 ) {
     let mut builder = http1::Builder::new();
+    if head.headers > HEADERS_PARSED_MAX {
+        builder.max_headers(head.headers);
+    }
     // The buffer bounds the memory of an incomplete head. hyper refuses a smaller buffer than this.
     builder
-        .max_headers(head.headers)
         .max_header_size(head.bytes)
         .max_buf_size(head.bytes.max(BUFFER_MIN));
     builder
