@@ -15,7 +15,7 @@
 //! - [`model`]: the words, as plain data. Ids and their order, markers, pages.
 //! - [`store`]: what is kept. [`store::Store`] is the live part, [`store::StoreAdmin`] the operator's; [`store::embedded`] is the engine in this process, [`store::cql`] the one on a cluster.
 //! - [`bus`]: publish/subscribe: a broadcast channel per topic in this process, and signals between servers over NATS.
-//! - [`chat`]: the rules. Who may do what, in which order things happen, what is told to whom.
+//! - [`chat`]: the rules, in services: access, writes, inbox, history, participants, presence, streams.
 //! - [`graphql`]: the translation between GraphQL and the chat. Documents are prepared (parsed,
 //!   guarded, cached) and executed. Equal subscriptions share executions. No rule lives here.
 //! - [`server`]: the transports. GraphQL over HTTP (subscriptions as Server-Sent Events or multipart) and over WebSocket
@@ -26,15 +26,18 @@
 //!
 //! # Invariants
 //!
-//! - Invariant: kept before told. Nothing is published, and nothing acknowledged, that is not on disk. (Who types, and who is here, is only told.)
+//! - Invariant: persisted before published. Nothing is published or acknowledged before it is on disk. Only typing and presence
+//!   are never persisted.
 //! - Invariant: one order. Messages and changes sort by the order key of their timeuuid ([`model::OrderKey`]), in keys, cursors and
 //!   markers alike. No two ids of a process share a microsecond.
-//! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time gives ids, keeps and tells. Where
-//!   several servers share a store, one may: by four seconds at most, or it is logged as late, and streams look back (`chat::write::unknown_outcome`).
+//! - Invariant: in one conversation, no smaller id becomes visible after a greater one. One task at a time allocates ids,
+//!   persists and publishes. On a shared store an id may become visible up to four seconds late, and streams read back
+//!   that far. A later one is logged again (`chat::write::late_log`).
 //! - Invariant: unread is computed from a marker, never counted up and down.
 //! - Invariant: markers are maxima; the greater bytes stay, whatever the order of arrival.
 //! - Invariant: a cursor is a clustering key behind the name of its list. It holds no state of a server.
-//! - Invariant: what the viewer may not see answers like what does not exist, and only `chat::access` decides it.
+//! - Invariant: an object that the viewer may not see is indistinguishable from one that does not exist. Only
+//!   `chat::access` decides it.
 //! - Invariant: no text of a store's or a library's error reaches a client: `graphql::error`
 //!   chooses a code and a sentence.
 //! - Invariant: every queue, page, body, document and socket has a bound, and every wait a deadline.
@@ -50,12 +53,14 @@
 //!    by the size of the payload, and by the root fields.
 //! 2. `graphql::mutation::message` decodes the ids and passes the input to
 //!    [`chat::Draft::parse`], which validates it.
-//! 3. [`chat::Chat::send`] checks that the viewer takes part and is not too fast, and puts the draft into the queue of the conversation (`chat::write::conversation_queue`).
-//! 4. The one task of that queue takes what has gathered, answers retries by their keys, gives the ids (`chat::in_flight_ids`) and calls
-//!    [`store::Store::append_messages`].
+//! 3. [`chat::WriteService::send`] checks access (`chat::access`) and rate, and enqueues the draft
+//!    (`chat::write::conversation_queue`).
+//! 4. The only task of that queue takes the waiting sends as a batch, allocates their ids (`chat::in_flight_ids`) and calls
+//!    [`store::Store::append_messages`] (`chat::write::send_batch`). On a shared store it repeats a write of unknown
+//!    outcome (`chat::write::unknown_outcome`).
 //! 5. `store::embedded` turns that into rows: the messages, the head of the conversation, the activity of each inbox, the keys. The one
 //!    thread that writes (`committer`) puts the rows of all conversations that wait into one atomic batch with one fsync.
-//! 6. Back in the queue's task: the events go to the bus, then the answers to the senders.
+//! 6. Back in the queue's task, `chat::publisher` publishes the events on the bus, then the senders receive their outcomes.
 //! 7. `graphql::types` resolves the payload. It writes synchronous fields straight to JSON and
 //!    charges the text to the budget of the answer (`graphql::execution`), which ends an execution
 //!    that exceeds it. `server::chunks` cuts the text into chunks of 64 KiB. Each chunk holds the budget, and with it the permit
@@ -67,10 +72,10 @@
 //! `messageAdded` over a WebSocket, with a cursor:
 //!
 //! 1. `server::ws` prepares the document of the `subscribe` message and executes it as a stream; `graphql::subscription`
-//!    opens [`chat::Chat::message_updates`], which checks that the viewer takes part.
-//! 2. That listens to the conversation's topic first, then reads the store after the cursor, and only then takes what it heard meanwhile;
-//!    what was given already is dropped by its identity.
-//!    Streams that resume at the same time share their reads (`chat::single_flight`, single-flight).
+//!    opens [`chat::StreamService::messages`], which checks that the viewer takes part (`chat::access::membership_guard`).
+//! 2. The stream subscribes to the conversation's topic first, then reads the store after the cursor
+//!    (`chat::stream::replay`), and only then receives the notices that have arrived meanwhile. Duplicates are dropped by
+//!    their ids. Streams that resume at the same time share their reads (`chat::single_flight`).
 //! 3. Each message becomes a payload in a scope of its own, so that no event shows a value that an
 //!    earlier one has read. If no field of the document depends on the viewer, `graphql::fanout`
 //!    executes it once for all subscribers with equal documents and variables, and they receive the
@@ -91,7 +96,8 @@
 //!
 //! 1. Add its input, payload and resolver to the struct of its subject in `graphql::mutation`. It
 //!    translates arguments, and holds no rule.
-//! 2. Add the rule to [`chat`]: check access first (`chat::access`), take ids in the conversation's queue if the change is an event.
+//! 2. Add the rule to a service of [`chat`]: check access first (`chat::access`). If the change is an event, run it in the
+//!    conversation's queue (`chat::write`).
 //! 3. Persist it through a method of [`store::Store`], then publish.
 //! 4. Price it in `graphql::execution::cost` if it reads more than its fields show.
 //! 5. Regenerate the schema: `UPDATE_SCHEMA=1 cargo test schema`. Test it through the API in `tests/api`.

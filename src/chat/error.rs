@@ -1,4 +1,4 @@
-//! Why a request of a user was not done, in the user's terms.
+//! Errors of the chat, in terms of the API.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,51 +9,54 @@ use crate::store;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// There is no such thing, or the viewer may not see it: the two are never told apart.
+    /// The object does not exist, or the viewer may not see it. The two are indistinguishable.
     #[error("{0} was not found")]
     NotFound(&'static str),
-    /// The viewer sees it, and may not do that.
+    /// The viewer may see the object, and may not change it in this way.
     #[error("{0}")]
     Forbidden(&'static str),
-    /// An input that no retry will make right. The path names it: `["input", "body"]`.
+    /// An invalid input; a retry fails again. The path names the input: `["input", "body"]`.
     #[error("{message}")]
     BadInput {
         path: &'static [&'static str],
         message: String,
     },
-    /// The idempotency key stands for another input.
+    /// The idempotency key was used with another input.
     #[error("this idempotencyKey was used with another input")]
     Conflict,
-    /// The stream cannot go on from there: read again, and subscribe from the position of now.
+    /// The stream cannot resume from this cursor. The client reads the list again, and subscribes
+    /// from its new cursor.
     #[error("this cursor is too old: read the list again, and subscribe from its new cursor")]
     CursorExpired,
-    /// Too much is under way; nothing of it was done.
+    /// The conversation's queue is full, or the write missed its deadline there. The write was not
+    /// done.
     #[error("the conversation is busy, try again")]
     Busy,
-    /// The viewer does this too often, or too much of it at once; nothing was done.
+    /// The viewer exceeds a rate or a bound. The operation was not done.
     #[error("too fast: try again in a while")]
     TooFast { retry_after: Duration },
-    /// The outcome of the write is not known within its deadline. The same again settles it; a send wants the same idempotency key.
-    #[error(
-        "it is not known whether this was done: try again, with the same idempotencyKey where there is one"
-    )]
+    /// The write has no known outcome within its deadline. A repetition finds it out; a send needs
+    /// the same idempotency key.
+    #[error("the outcome is unknown: try again, with the same idempotencyKey if there is one")]
     OutcomeUnknown,
-    /// The store's words, for the log alone. Shared, because one failed batch fails many.
+    /// A failure of the store. Its text is for the log only. Shared, because one failed batch fails
+    /// many sends.
     #[error("the store failed: {}", .0.cause)]
     Store(Arc<StoreFailure>),
 }
 
-/// Something that the store did not do, and whether it was told of.
+/// A failed operation of the store.
 #[derive(Debug)]
 pub struct StoreFailure {
     pub cause: store::Error,
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 impl StoreFailure {
-    /// Whether this is the first time that somebody asks: a failure is logged once, however many fields of an answer it leaves empty.
-    pub fn is_news(&self) -> bool {
-        !self.is_told.swap(true, Ordering::Relaxed)
+    /// Returns true to the first caller only. A failure is logged once, also if it fails many
+    /// fields of a response.
+    pub fn report_once(&self) -> bool {
+        !self.is_reported.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -63,7 +66,7 @@ impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         Self::Store(Arc::new(StoreFailure {
             cause: error,
-            is_told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         }))
     }
 }

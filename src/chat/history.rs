@@ -1,14 +1,18 @@
-//! Reading a conversation: pages, time ranges, and the surroundings of one message.
+//! Message history: pages, time ranges, the surroundings of one message, messages by id, and
+//! reactions.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::chat::{Chat, Result};
+use crate::chat::error::{Error, Result};
+use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{
-    ConversationId, Cut, Message, MessageId, OrderKey, Page, PageRequest, Timestamp,
+    ConversationId, Cut, Message, MessageId, OrderKey, Page, PageRequest, Reaction, Timestamp,
+    UserId,
 };
+use crate::store::Store;
 
-/// Which messages of a conversation are wanted, the newest first.
+/// Request for messages of one conversation, the newest first.
 #[derive(Debug, Clone)]
 pub enum HistoryRequest {
     Page {
@@ -24,9 +28,18 @@ pub enum HistoryRequest {
     },
 }
 
-impl Chat {
-    /// A page of messages. The viewer's access was checked.
-    pub async fn history(
+/// Reads of messages. The caller has checked the viewer's access, or checks it at the same time.
+pub struct HistoryService {
+    store: Arc<dyn Store>,
+    in_flight: InFlightIds,
+}
+
+impl HistoryService {
+    pub(crate) fn new(store: Arc<dyn Store>, in_flight: InFlightIds) -> Self {
+        Self { store, in_flight }
+    }
+
+    pub async fn page(
         &self,
         conversation: ConversationId,
         request: &HistoryRequest,
@@ -41,62 +54,121 @@ impl Chat {
                         Bound::Excluded(OrderKey::first_at(moment))
                     }),
                 };
-                let page = self.0.store.history(conversation, &cut, page).await?;
-                self.seen(page.items.first().map(|message| message.id));
+                let page = self.store.history(conversation, &cut, page).await?;
+                self.in_flight
+                    .observe_remote(page.items.first().map(|message| message.id));
                 Ok(page)
             }
             HistoryRequest::Around { message, count } => {
-                self.history_around(conversation, *message, *count).await
+                self.around(conversation, *message, *count).await
             }
         }
     }
 
-    /// Puts ⌊(count − 1) / 2⌋ messages on the newer side, and where one side ends early, more on the other.
-    async fn history_around(
+    /// Returns ⌊(count − 1) / 2⌋ messages on the newer side. If one side ends early, the other side
+    /// has more.
+    async fn around(
         &self,
         conversation: ConversationId,
         message: MessageId,
         count: usize,
     ) -> Result<Page<Arc<Message>>> {
-        self.message_of(conversation, message).await?;
-        let store = &self.0.store;
-        let place = message.order_key();
+        self.require_message(conversation, message).await?;
+        let position = message.order_key();
         let cut = Cut::default();
-        let newer = PageRequest::last(count).before(place);
-        // The message itself is on the older side: whatever is smaller than the next greater place.
+        let newer = PageRequest::last(count).before(position);
+        // The message itself belongs to the older side.
         let older = Cut {
             start: Bound::Unbounded,
-            end: Bound::Included(place),
+            end: Bound::Included(position),
         };
         let older_page = PageRequest::first(count);
         let (newer, older) = tokio::join!(
-            store.history(conversation, &cut, &newer),
-            store.history(conversation, &older, &older_page)
+            self.store.history(conversation, &cut, &newer),
+            self.store.history(conversation, &older, &older_page)
         );
         Ok(centre(newer?, older?, count))
     }
 
-    /// How many messages each conversation has, deleted ones included. The viewer's access was checked.
-    pub async fn message_counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
-        Ok(self.0.store.message_counts(conversations).await?)
+    /// Number of messages of each conversation, deleted ones included.
+    pub async fn counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        Ok(self.store.message_counts(conversations).await?)
     }
 
-    /// The position of a conversation's event stream: of its last stored event, or of the last moment of which nothing is under way, so
-    /// that the position of a quiet conversation does not grow old.
+    /// Messages by id, `None` for those that do not exist.
+    pub async fn messages(
+        &self,
+        keys: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
+        let messages = self.store.messages(keys).await?;
+        self.in_flight
+            .observe_remote(messages.iter().flatten().map(|message| message.id));
+        Ok(messages)
+    }
+
+    /// The newest message at or before each position: the message that a marker stands at.
+    pub async fn messages_at(
+        &self,
+        positions: &[(ConversationId, OrderKey)],
+    ) -> Result<Vec<Option<Arc<Message>>>> {
+        Ok(self.store.messages_at(positions).await?)
+    }
+
+    /// The newest message of each conversation.
+    pub async fn last_messages(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<MessageId>>> {
+        Ok(self.store.last_messages(conversations).await?)
+    }
+
+    /// A message of this conversation, or the error that it was not found.
+    pub(crate) async fn require_message(
+        &self,
+        conversation: ConversationId,
+        id: MessageId,
+    ) -> Result<Arc<Message>> {
+        let found = self.messages(&[(conversation, id)]).await?.pop().flatten();
+        found.ok_or(Error::NotFound("the message"))
+    }
+
+    /// The current reactions of each message.
+    pub async fn reactions(
+        &self,
+        viewer: &UserId,
+        messages: &[(ConversationId, MessageId)],
+    ) -> Result<Vec<Arc<[Reaction]>>> {
+        let all = self.store.reactions(viewer, messages).await?;
+        Ok(all
+            .into_iter()
+            .map(|of_message| of_message.into_iter().filter(is_active).collect())
+            .collect())
+    }
+
+    /// The position of a conversation's event stream: its last persisted event, or the low
+    /// watermark if that is later. So the position of a quiet conversation does not age.
     pub async fn events_position(&self, conversation: ConversationId) -> Result<OrderKey> {
-        let settled = self.0.in_flight.settled();
+        let low_watermark = self.in_flight.low_watermark();
         let newest = self
-            .0
             .store
             .newest_events(&[conversation])
             .await?
             .pop()
             .flatten();
-        Ok(newest.map_or(settled, |newest| settled.max(newest.order_key())))
+        Ok(newest.map_or(low_watermark, |newest| {
+            low_watermark.max(newest.order_key())
+        }))
     }
 }
 
-/// Takes `count` of two pages that meet, both the newest first: the message in the middle is the first of `older`.
+/// Whether any participant has the reaction on. A capped count was not read to its end, so a
+/// further row may have it on.
+pub(crate) fn is_active(reaction: &Reaction) -> bool {
+    reaction.count > 0 || reaction.is_capped
+}
+
+/// Takes `count` items of two adjacent pages, both the newest first. The message in the middle is
+/// the first of `older`.
 fn centre<T>(newer: Page<T>, older: Page<T>, count: usize) -> Page<T> {
     let wanted = count.saturating_sub(1) / 2;
     let take_older = older
@@ -124,7 +196,7 @@ fn centre<T>(newer: Page<T>, older: Page<T>, count: usize) -> Page<T> {
 mod tests {
     use super::*;
 
-    /// `around` in a list of `length` numbers, against its plain definition.
+    /// The page around a position in a list of `length` numbers.
     fn around(length: usize, at: usize, count: usize) -> Page<usize> {
         let newer: Vec<_> = (at.saturating_sub(count)..at).collect();
         let older: Vec<_> = (at..length.min(at + count)).collect();
@@ -142,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_stands_in_the_middle() {
+    fn the_message_is_in_the_middle() {
         assert_eq!(around(100, 50, 5).items, [48, 49, 50, 51, 52]);
         assert_eq!(around(100, 50, 4).items, [49, 50, 51, 52]);
         assert_eq!(around(100, 50, 1).items, [50]);
@@ -150,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn where_one_side_ends_the_other_fills_up() {
+    fn a_side_that_ends_early_is_filled_up_by_the_other() {
         assert_eq!(around(100, 0, 5).items, [0, 1, 2, 3, 4]);
         assert_eq!(around(100, 99, 5).items, [95, 96, 97, 98, 99]);
         assert_eq!(around(3, 1, 5).items, [0, 1, 2]);
     }
 
     #[test]
-    fn the_flags_say_what_lies_beyond() {
+    fn the_flags_show_further_messages() {
         for (length, at, count) in [
             (100, 50, 5),
             (100, 1, 5),

@@ -1,38 +1,31 @@
-//! What was told in this process, by identity: where several servers share a store, what one of them told itself is found there once more.
+//! Deduplication window: the most recent ids of a stream of events, in a bounded set.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 
-use parking_lot::Mutex;
-
-use crate::model::TimeUuid;
-
-/// More than is told within the time that a look reads back.
-const TOLD_MAX: usize = 1 << 17;
-
-/// Identities, the oldest of which are forgotten.
+/// Set of the last `max` inserted ids. An insertion beyond that evicts the oldest id.
 pub(crate) struct RecentIds<T> {
     order: VecDeque<T>,
     ids: HashSet<T>,
-}
-
-impl<T> Default for RecentIds<T> {
-    fn default() -> Self {
-        Self {
-            order: VecDeque::new(),
-            ids: HashSet::new(),
-        }
-    }
+    max: usize,
 }
 
 impl<T: Clone + Eq + Hash> RecentIds<T> {
-    /// Whether it is new.
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            order: VecDeque::new(),
+            ids: HashSet::new(),
+            max,
+        }
+    }
+
+    /// Returns whether the id is new.
     pub(crate) fn insert(&mut self, id: T) -> bool {
         if !self.ids.insert(id.clone()) {
             return false;
         }
         self.order.push_back(id);
-        if self.order.len() > TOLD_MAX
+        if self.order.len() > self.max
             && let Some(oldest) = self.order.pop_front()
         {
             self.ids.remove(&oldest);
@@ -43,18 +36,25 @@ impl<T: Clone + Eq + Hash> RecentIds<T> {
     pub(crate) fn contains(&self, id: &T) -> bool {
         self.ids.contains(id)
     }
+
+    /// Removes an id, so that its next insertion is new again.
+    pub(crate) fn remove(&mut self, id: &T) {
+        self.ids.remove(id);
+    }
 }
 
-/// Events, by this server's own writes too.
-#[derive(Default)]
-pub(crate) struct PublishedIds(Mutex<RecentIds<TimeUuid>>);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl PublishedIds {
-    pub(crate) fn insert(&self, id: TimeUuid) -> bool {
-        self.0.lock().insert(id)
-    }
-
-    pub(crate) fn contains(&self, id: TimeUuid) -> bool {
-        self.0.lock().contains(&id)
+    #[test]
+    fn an_insertion_beyond_the_bound_evicts_the_oldest_id() {
+        let mut recent = RecentIds::new(2);
+        assert!(recent.insert(1) && recent.insert(2));
+        assert!(!recent.insert(1), "a duplicate");
+        assert!(recent.insert(3));
+        assert!(!recent.contains(&1) && recent.contains(&2) && recent.contains(&3));
+        recent.remove(&3);
+        assert!(recent.insert(3), "a removed id is new again");
     }
 }

@@ -1,20 +1,24 @@
-//! What other servers wrote, told to those who listen here.
+//! Remote changes: a poller that publishes the writes of other servers to the subscribers of this
+//! one.
 //!
-//! Only where several servers share a store. Each of them leaves wakes there: which conversations and inboxes were written to. This looks
-//! for them every second while somebody listens, reads what is new there since a while before the last look, and tells it on the bus as if
-//! it had happened here. It never compares newest places only: an id may become visible later than a greater one. What was told already is
-//! known by its identity.
+//! It runs only on a shared store. Each server leaves wakes there: records of the conversations and
+//! inboxes that it has written. While this server has subscribers, the poller reads the wakes every
+//! second, reads the new events from some time before the last poll, and publishes them. It never
+//! compares newest positions only, because a smaller id may become visible after a greater one.
+//! Events that were published already are filtered out by their ids.
 //!
-//! Where the servers also tell each other (`bus`), it looks at once where one of them says that it wrote, and by itself only every five
-//! seconds; it looks as often as ever while they cannot be heard, and at once when something may have been missed.
+//! With signals between the servers (`bus`), the poller reads signalled writes at once and polls
+//! every five seconds. Without a connection it polls every second, and it polls at once when
+//! signals may have been lost.
 //!
-//! A batch is whole in the end, but its rows become visible one after the other, and the wake beside it before them. So a wake is followed
-//! several times, and an event is told only once the conversation's head has reached it and what it changed is to be seen.
+//! A batch is atomic, but its rows become visible one after the other, and the wake before them. So
+//! a wake is followed several times, and an event is published only once the head of its
+//! conversation has reached it and its effect is visible.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::ops::Bound;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join;
@@ -22,36 +26,42 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::bus::Signal;
+use crate::bus::{Bus, Signal};
+use crate::chat::access::Access;
+use crate::chat::components::Components;
+use crate::chat::in_flight_ids::{InFlightIds, rewind};
+use crate::chat::presence::PresenceService;
+use crate::chat::publisher::Publisher;
 use crate::chat::recent_ids::RecentIds;
-use crate::chat::stream::conversation_updates::is_seen_in;
-use crate::chat::stream::message_updates::before_by;
-use crate::chat::{Chat, Inner};
+use crate::chat::stream::conversation_event::is_visible_in;
+use crate::clock::Clock;
 use crate::model::{
-    Change, ChangeKind, Conversation, ConversationId, Cut, Event, InboxChange, Message, Notice,
-    OrderKey, PageRequest, TimeUuid, Timestamp, Topic, UserId,
+    Change, ChangeKind, Conversation, ConversationId, Cut, Event, InboxChange, Message, OrderKey,
+    PageRequest, TimeUuid, Timestamp, Topic, UserId,
 };
-use crate::store::{self, Wake, WakePlace};
+use crate::store::{self, Store, Wake, WakePlace};
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// While the others say where they write.
-const LOOK_EVERY_HEARING: Duration = Duration::from_secs(5);
-/// Places looked at side by side.
-const LOOKS_AT_ONCE: usize = 32;
-/// Messages, and changes, read at a time.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval while signals of the other servers arrive.
+const POLL_INTERVAL_WITH_SIGNALS: Duration = Duration::from_secs(5);
+/// Concurrent reads of places.
+const CONCURRENCY: usize = 32;
+/// Messages, and changes, per read.
 const PAGE: usize = 100;
-/// Places of markers that were told.
 const MARKERS_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("it is not zero");
-/// A wake is written beside what it tells of, and may be seen so long before it: a turn and an attempt. Until then it is followed again.
-/// By this server's own clock: the one in the wake is another's.
-const WAKE_LEADS: Duration = Duration::from_millis(3_900);
-/// Wakes are forgotten after a minute.
+/// More ids than become visible within the overlap that a poll reads back.
+const RECENT_MAX: usize = 1 << 17;
+/// Time by which a wake may become visible before its write: a turn in the queue and an attempt. It
+/// is measured on this server's clock, because the id of the wake is from another one.
+const WAKE_LEAD: Duration = Duration::from_millis(3_900);
+/// Time after which the store forgets wakes.
 const WAKE_LIFETIME: Duration = Duration::from_secs(60);
-/// Whoever could not look for so long does not know what was missed.
-const BLIND_MICROS: i64 = 45_000_000;
+/// Without a successful poll for this long, wakes may have expired unseen.
+const GAP_MICROS: i64 = 45_000_000;
 
-/// A wake that is followed again.
+/// Wake that must be followed again.
 #[derive(Clone, Copy)]
 struct Recheck {
     first: Instant,
@@ -60,88 +70,112 @@ struct Recheck {
 
 type Markers = LruCache<(ConversationId, UserId), (OrderKey, OrderKey)>;
 
-struct RemoteChanges {
-    chat: Weak<Inner>,
-    /// Wakes that need not be followed again.
-    followed: RecentIds<TimeUuid>,
-    leading: HashMap<TimeUuid, Recheck>,
-    /// What was logged for whom, and told. Several users have the same change in their logs.
-    logged: Mutex<RecentIds<(UserId, TimeUuid)>>,
-    /// How far those have come whose markers were told.
-    markers: Mutex<Markers>,
-    /// The last look that read everything.
-    looked_at: Timestamp,
-    is_blind: bool,
+/// Services that the poller uses.
+pub(crate) struct RemoteChangesContext {
+    store: Arc<dyn Store>,
+    bus: Bus,
+    clock: Arc<dyn Clock>,
+    access: Arc<Access>,
+    in_flight: InFlightIds,
+    publisher: Arc<Publisher>,
+    presence: Arc<PresenceService>,
 }
 
-impl Chat {
-    /// Looks for what other servers write, as long as this chat is there.
-    pub(crate) fn poll_remote_changes(&self) {
-        let mut remote_changes = RemoteChanges {
-            chat: Arc::downgrade(&self.0),
-            followed: RecentIds::default(),
-            leading: HashMap::new(),
-            logged: Mutex::default(),
-            markers: Mutex::new(LruCache::new(MARKERS_MAX)),
-            looked_at: self.0.clock.now(),
-            is_blind: false,
-        };
-        tokio::spawn(async move {
-            let mut looked = Instant::now();
-            loop {
-                let Some(bus) = remote_changes.chat.upgrade().map(|inner| inner.bus.clone()) else {
-                    return;
-                };
-                let every = if bus.is_connected_to_peers() {
-                    LOOK_EVERY_HEARING
-                } else {
-                    LOOK_EVERY
-                };
-                // Also where the others never pause.
-                let is_due = looked.elapsed() >= every;
-                let heard = if is_due {
-                    None
-                } else {
-                    timeout_at(looked + every, bus.receive_signals())
-                        .await
-                        .ok()
-                        .flatten()
-                };
-                let Some(inner) = remote_changes.chat.upgrade() else {
-                    return;
-                };
-                match heard {
-                    Some(signals) => remote_changes.on_signal(&Chat(inner), signals).await,
-                    None => {
-                        remote_changes.look(&Chat(inner)).await;
-                        looked = Instant::now();
-                    }
-                }
-            }
-        });
+impl RemoteChangesContext {
+    pub(crate) fn new(components: &Components, presence: Arc<PresenceService>) -> Self {
+        Self {
+            store: Arc::clone(&components.store),
+            bus: components.bus.clone(),
+            clock: Arc::clone(&components.clock),
+            access: Arc::clone(&components.access),
+            in_flight: components.in_flight.clone(),
+            publisher: Arc::clone(&components.publisher),
+            presence,
+        }
     }
 }
 
+struct RemoteChanges {
+    context: RemoteChangesContext,
+    /// Wakes that need no further poll.
+    followed: RecentIds<TimeUuid>,
+    rechecks: HashMap<TimeUuid, Recheck>,
+    /// Published entries of the users' inbox logs. Several users have the same change in their
+    /// logs.
+    logged: Mutex<RecentIds<(UserId, TimeUuid)>>,
+    /// Published markers.
+    markers: Mutex<Markers>,
+    /// Start of the last poll that read everything.
+    polled_at: Timestamp,
+    has_failed: bool,
+}
+
+/// Starts the poller. It stops when the guard is dropped.
+pub(crate) fn spawn(context: RemoteChangesContext) -> DropGuard {
+    let stop = CancellationToken::new();
+    let remote_changes = RemoteChanges {
+        followed: RecentIds::new(RECENT_MAX),
+        rechecks: HashMap::new(),
+        logged: Mutex::new(RecentIds::new(RECENT_MAX)),
+        markers: Mutex::new(LruCache::new(MARKERS_MAX)),
+        polled_at: context.clock.now(),
+        has_failed: false,
+        context,
+    };
+    let guard = stop.clone().drop_guard();
+    tokio::spawn(async move { stop.run_until_cancelled(remote_changes.run()).await });
+    guard
+}
+
 impl RemoteChanges {
-    async fn look(&mut self, chat: &Chat) {
-        let now = chat.0.clock.now();
-        if chat.0.bus.topic_count() == 0 {
-            // Nobody would hear it, and whoever begins to listen reads the store.
-            self.looked(chat, now);
+    async fn run(mut self) {
+        let mut polled = Instant::now();
+        loop {
+            let interval = if self.context.bus.is_connected_to_peers() {
+                POLL_INTERVAL_WITH_SIGNALS
+            } else {
+                POLL_INTERVAL
+            };
+            // A steady stream of signals must not delay the poll.
+            let is_due = polled.elapsed() >= interval;
+            let signals = if is_due {
+                None
+            } else {
+                timeout_at(polled + interval, self.context.bus.receive_signals())
+                    .await
+                    .ok()
+                    .flatten()
+            };
+            match signals {
+                Some(signals) => self.on_signal(signals).await,
+                None => {
+                    self.poll().await;
+                    polled = Instant::now();
+                }
+            }
+        }
+    }
+
+    async fn poll(&mut self) {
+        let now = self.context.clock.now();
+        if self.context.bus.topic_count() == 0 {
+            // Without subscribers nothing is published; a new subscriber reads the store.
+            self.complete(now);
             return;
         }
-        match self.follow(chat).await {
-            Ok(()) => self.looked(chat, now),
-            Err(error) if !self.is_blind => {
-                self.is_blind = true;
+        match self.follow().await {
+            Ok(()) => self.complete(now),
+            Err(error) if !self.has_failed => {
+                self.has_failed = true;
                 tracing::warn!(%error, "the poller cannot read the writes of other servers; it retries until the store answers");
             }
             Err(_) => {}
         }
     }
 
-    /// Looks where others say that they wrote. What cannot be read now is read by the next look.
-    async fn on_signal(&self, chat: &Chat, signals: Vec<Signal>) {
+    /// Reads the writes that other servers have signalled. A failed read is repeated by the next
+    /// poll.
+    async fn on_signal(&self, signals: Vec<Signal>) {
         let mut places = HashSet::new();
         for signal in signals {
             match signal {
@@ -155,112 +189,115 @@ impl RemoteChanges {
                     places.insert(WakePlace::Marker(conversation, user));
                 }
                 Signal::Typing(conversation, user, is_typing) => {
-                    chat.tell_typing_here(&user, conversation, is_typing)
+                    self.context
+                        .publisher
+                        .deliver_typing(&user, conversation, is_typing);
                 }
-                Signal::Presence(user, is_here) => chat.hear_presence(&user, is_here),
-                Signal::PresenceQuery(user) => chat.say_presence(&user),
+                Signal::Presence(user, is_online) => {
+                    self.context
+                        .presence
+                        .table()
+                        .receive_signal(&user, is_online);
+                }
+                Signal::PresenceQuery(user) => self.context.presence.table().answer_query(&user),
             }
         }
-        let look = self.here(chat);
-        let look = &look;
-        let looks = stream::iter(places).for_each_concurrent(LOOKS_AT_ONCE, async |place| {
-            if let Err(error) = look.follow(&place, false).await {
+        let poll = &self.begin_poll();
+        let polls = stream::iter(places).for_each_concurrent(CONCURRENCY, async |place| {
+            if let Err(error) = poll.follow(&place, false).await {
                 tracing::debug!(%error, "the poller cannot read a write of another server yet");
             }
         });
-        looks.await;
+        polls.await;
     }
 
-    fn here<'a>(&'a self, chat: &'a Chat) -> Poll<'a> {
-        let from = before_by(
-            OrderKey::first_at(self.looked_at),
-            chat.0.store.overlap_micros(),
-        );
+    fn begin_poll(&self) -> Poll<'_> {
+        let overlap = self.context.store.overlap_micros();
         Poll {
-            chat,
-            from,
-            has_inboxes: chat.0.bus.has_inbox_subscribers(),
+            context: &self.context,
+            from: rewind(OrderKey::first_at(self.polled_at), overlap),
+            has_inboxes: self.context.bus.has_inbox_subscribers(),
             markers: &self.markers,
             logged: &self.logged,
         }
     }
 
-    fn looked(&mut self, chat: &Chat, at: Timestamp) {
-        if self.looked_at.plus_micros(BLIND_MICROS) < at && chat.0.bus.topic_count() > 0 {
-            chat.0.bus.invalidate_all();
+    fn complete(&mut self, at: Timestamp) {
+        let had_gap = self.polled_at.plus_micros(GAP_MICROS) < at;
+        if had_gap && self.context.bus.topic_count() > 0 {
+            self.context.publisher.invalidate_all();
         }
-        (self.looked_at, self.is_blind) = (at, false);
-        chat.0.in_flight.seen_up_to(at);
+        (self.polled_at, self.has_failed) = (at, false);
+        self.context.in_flight.advance_remote_watermark(at);
     }
 
-    /// Follows the wakes since the last look.
-    async fn follow(&mut self, chat: &Chat) -> store::Result<()> {
-        let wakes = chat.0.store.wakes(self.looked_at).await?;
+    /// Follows the wakes since the last poll.
+    async fn follow(&mut self) -> store::Result<()> {
+        let wakes = self.context.store.wakes(self.polled_at).await?;
         let began = Instant::now();
         let due: Vec<&Wake> = wakes
             .iter()
             .filter(|wake| self.is_due(wake, began))
             .collect();
-        // Of several wakes of one place the one that is followed for the last time counts.
+        // Several wakes of one place are followed once: for the last time, if any of them is.
         let mut places: HashMap<&WakePlace, bool> = HashMap::new();
         for wake in &due {
             *places.entry(&wake.place).or_default() |= self.is_last(wake, began);
         }
-        let look = self.here(chat);
+        let poll = self.begin_poll();
         let places = stream::iter(places).map(Ok);
         places
-            .try_for_each_concurrent(LOOKS_AT_ONCE, |(place, is_last)| {
-                look.follow(place, is_last)
-            })
+            .try_for_each_concurrent(CONCURRENCY, |(place, is_last)| poll.follow(place, is_last))
             .await?;
         for wake in due {
             self.followed(wake, began);
         }
-        self.leading
-            .retain(|_, leading| leading.first + WAKE_LIFETIME > began);
+        self.rechecks
+            .retain(|_, recheck| recheck.first + WAKE_LIFETIME > began);
         Ok(())
     }
 
     fn is_due(&self, wake: &Wake, now: Instant) -> bool {
         !self.followed.contains(&wake.id)
             && self
-                .leading
+                .rechecks
                 .get(&wake.id)
-                .is_none_or(|leading| leading.next <= now)
+                .is_none_or(|recheck| recheck.next <= now)
     }
 
     fn is_last(&self, wake: &Wake, now: Instant) -> bool {
-        self.leading
+        self.rechecks
             .get(&wake.id)
-            .is_some_and(|leading| leading.first + WAKE_LEADS <= now)
+            .is_some_and(|recheck| recheck.first + WAKE_LEAD <= now)
     }
 
-    /// After one, two and four seconds it is followed again. A look comes a little earlier or later.
+    /// Schedules a recheck after one, two and four seconds. The tolerance covers the jitter of the
+    /// polls.
     fn followed(&mut self, wake: &Wake, now: Instant) {
         if self.is_last(wake, now) {
-            self.leading.remove(&wake.id);
+            self.rechecks.remove(&wake.id);
             self.followed.insert(wake.id);
             return;
         }
         let first = self
-            .leading
+            .rechecks
             .get(&wake.id)
-            .map_or(now, |leading| leading.first);
-        let age = 2 * (now - first).max(LOOK_EVERY / 2);
-        self.leading.insert(
+            .map_or(now, |recheck| recheck.first);
+        let age = 2 * (now - first).max(POLL_INTERVAL / 2);
+        self.rechecks.insert(
             wake.id,
             Recheck {
                 first,
-                next: first + (age - LOOK_EVERY / 10).min(WAKE_LEADS),
+                next: first + (age - POLL_INTERVAL / 10).min(WAKE_LEAD),
             },
         );
     }
 }
 
-/// One look at all places that were woken.
+/// One poll of all places with wakes or signals.
 struct Poll<'a> {
-    chat: &'a Chat,
-    /// Where the reading begins.
+    context: &'a RemoteChangesContext,
+    /// Position from which the store is read.
     from: OrderKey,
     has_inboxes: bool,
     markers: &'a Mutex<Markers>,
@@ -268,22 +305,23 @@ struct Poll<'a> {
 }
 
 impl Poll<'_> {
-    /// For the last time: what still seems to be half there is told as it is.
+    /// Publishes the new events of a place. The last attempt publishes also events whose effects
+    /// are not visible yet.
     async fn follow(&self, place: &WakePlace, is_last: bool) -> store::Result<()> {
-        let looked = match place {
+        let followed = match place {
             WakePlace::Conversation(conversation) => {
                 self.at_conversation(*conversation, is_last).await
             }
             WakePlace::Inbox(user) => self.at_inbox(user, is_last).await,
             WakePlace::Marker(conversation, user) => self.at_marker(*conversation, user).await,
         };
-        match looked {
-            // One row that cannot be read does not keep all others from being told.
+        match followed {
+            // An unreadable row must not stop the others.
             Err(error @ store::Error::Corrupt { .. }) => {
                 tracing::error!(%error, "the poller skips an unreadable write of another server; run `wideroom verify`");
                 Ok(())
             }
-            looked => looked,
+            followed => followed,
         }
     }
 
@@ -292,23 +330,22 @@ impl Poll<'_> {
         conversation: ConversationId,
         is_last: bool,
     ) -> store::Result<()> {
-        let is_heard = self
-            .chat
-            .0
+        let has_subscribers = self
+            .context
             .bus
             .has_subscribers(&Topic::Conversation(conversation));
-        let mut inboxes = if is_heard {
+        let mut inboxes = if has_subscribers {
             Vec::new()
         } else {
-            self.inboxes_heard(conversation).await?
+            self.subscribed_inboxes(conversation).await?
         };
-        if !is_heard && inboxes.is_empty() {
+        if !has_subscribers && inboxes.is_empty() {
             return Ok(());
         }
-        // Who begins to listen now reads up to the head. What lies beyond is told once that has come so far.
+        // A new subscriber reads up to the head, so later events are published only after the head
+        // has reached them.
         let head = self
-            .chat
-            .0
+            .context
             .store
             .newest_events(&[conversation])
             .await?
@@ -322,23 +359,19 @@ impl Poll<'_> {
         };
         let mut events = self.messages_of(conversation, head).await?;
         events.extend(self.changes_of(conversation, head, is_last).await?);
-        events.retain(|(id, _)| !self.chat.0.published_ids.contains(*id));
+        events.retain(|(id, _)| !self.context.publisher.has_published(*id));
         if events.is_empty() {
             return Ok(());
         }
-        if is_heard {
-            inboxes = self.inboxes_heard(conversation).await?;
+        if has_subscribers {
+            inboxes = self.subscribed_inboxes(conversation).await?;
         }
-        if !is_last
-            && !self
-                .have_come_so_far(conversation, &inboxes, &events)
-                .await?
-        {
+        if !is_last && !self.show_newest(conversation, &inboxes, &events).await? {
             return Ok(());
         }
         events.sort_unstable_by_key(|(id, _)| *id);
         for (id, event) in events {
-            self.chat.hear(conversation, id, event, &inboxes);
+            self.publish(conversation, id, event, &inboxes);
         }
         Ok(())
     }
@@ -356,8 +389,7 @@ impl Poll<'_> {
         let mut request = PageRequest::last(PAGE);
         loop {
             let page = self
-                .chat
-                .0
+                .context
                 .store
                 .history(conversation, &cut, &request)
                 .await?;
@@ -381,29 +413,34 @@ impl Poll<'_> {
         is_last: bool,
     ) -> store::Result<Vec<(TimeUuid, Event)>> {
         let mut events = Vec::new();
-        let mut place = self.from;
+        let mut position = self.from;
         loop {
-            let mut changes = self.chat.0.store.changes(conversation, place, PAGE).await?;
+            let mut changes = self
+                .context
+                .store
+                .changes(conversation, position, PAGE)
+                .await?;
             let is_end = changes.len() < PAGE;
-            place = changes.last().map_or(place, |change| change.id.order_key());
+            position = changes
+                .last()
+                .map_or(position, |change| change.id.order_key());
             changes.retain(|change| {
-                change.id.order_key() <= head && !self.chat.0.published_ids.contains(change.id)
+                change.id.order_key() <= head && !self.context.publisher.has_published(change.id)
             });
-            events.extend(self.changed_here(conversation, changes, is_last).await?);
+            events.extend(self.change_events(conversation, changes, is_last).await?);
             if is_end {
                 return Ok(events);
             }
         }
     }
 
-    /// Those whose inbox somebody listens to. Who is in a large conversation listens to it.
-    async fn inboxes_heard(&self, conversation: ConversationId) -> store::Result<Vec<UserId>> {
+    /// Participants with inbox subscribers. Those of a large conversation subscribe to its topic.
+    async fn subscribed_inboxes(&self, conversation: ConversationId) -> store::Result<Vec<UserId>> {
         if !self.has_inboxes {
             return Ok(Vec::new());
         }
         let page = self
-            .chat
-            .0
+            .context
             .store
             .participants(conversation, &PageRequest::first(Conversation::FAN_OUT_MAX))
             .await?;
@@ -412,12 +449,17 @@ impl Poll<'_> {
         }
         let users = page.items.into_iter().map(|participant| participant.user);
         Ok(users
-            .filter(|user| self.chat.0.bus.has_subscribers(&Topic::Inbox(user.clone())))
+            .filter(|user| {
+                self.context
+                    .bus
+                    .has_subscribers(&Topic::Inbox(user.clone()))
+            })
             .collect())
     }
 
-    /// Whether these inboxes show the newest of the messages: what is told of an entry is read from there.
-    async fn have_come_so_far(
+    /// Whether these inboxes show the newest of the messages. Their subscribers read the entries
+    /// from there.
+    async fn show_newest(
         &self,
         conversation: ConversationId,
         inboxes: &[UserId],
@@ -431,8 +473,7 @@ impl Poll<'_> {
         };
         for user in inboxes {
             let row = self
-                .chat
-                .0
+                .context
                 .store
                 .inbox_rows(user, &[conversation])
                 .await?
@@ -445,8 +486,8 @@ impl Poll<'_> {
         Ok(true)
     }
 
-    /// Changes as events, each with what it is about as it is now.
-    async fn changed_here(
+    /// Events of changes, with their messages in the current state.
+    async fn change_events(
         &self,
         conversation: ConversationId,
         changes: Vec<Change>,
@@ -456,9 +497,9 @@ impl Poll<'_> {
             .iter()
             .map(|change| (conversation, change.message))
             .collect();
-        let messages = self.chat.0.store.messages(&keys).await?;
+        let messages = self.context.store.messages(&keys).await?;
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
-            if !is_last && !is_seen_in(&change, message.as_deref()) {
+            if !is_last && !is_visible_in(&change, message.as_deref()) {
                 return None;
             }
             let event = match change.kind {
@@ -482,15 +523,16 @@ impl Poll<'_> {
             .collect())
     }
 
-    /// What was logged there may be seen before the entry shows it: it is told once more when that must be so.
+    /// A log entry may become visible before the inbox entry, so the last attempt publishes it once
+    /// more.
     async fn at_inbox(&self, user: &UserId, is_last: bool) -> store::Result<()> {
         let topic = Topic::Inbox(user.clone());
-        if !self.chat.0.bus.has_subscribers(&topic) {
+        if !self.context.bus.has_subscribers(&topic) {
             return Ok(());
         }
-        let settled = self.chat.0.in_flight.settled();
-        let Some(log) = self.chat.0.store.inbox_log(user, self.from).await? else {
-            self.chat.0.bus.invalidate(&topic);
+        let low_watermark = self.context.in_flight.low_watermark();
+        let Some(log) = self.context.store.inbox_log(user, self.from).await? else {
+            self.context.publisher.invalidate(&topic);
             return Ok(());
         };
         let mut changed: HashMap<ConversationId, TimeUuid> = HashMap::new();
@@ -503,25 +545,24 @@ impl Poll<'_> {
         }
         for (conversation, id) in changed {
             let event = Event::Inbox(InboxChange { conversation });
-            self.chat
-                .0
-                .bus
-                .publish(&topic, Notice::new(id, settled, event));
+            self.context
+                .publisher
+                .deliver(&topic, id, low_watermark, event);
         }
         Ok(())
     }
 
-    /// A marker only goes forward: where it stands is told once.
+    /// Markers only advance, so each position is published once.
     async fn at_marker(&self, conversation: ConversationId, user: &UserId) -> store::Result<()> {
         let topic = Topic::Conversation(conversation);
-        if !self.chat.0.bus.has_subscribers(&topic) {
+        if !self.context.bus.has_subscribers(&topic) {
             return Ok(());
         }
-        let (chat, key) = (self.chat, (conversation, user.clone()));
+        let (store, key) = (&self.context.store, (conversation, user.clone()));
         let keys = std::slice::from_ref(&key);
         let (participations, participants) = try_join(
-            chat.0.store.participations(user, &[conversation]),
-            chat.0.store.participants_by_name(keys),
+            store.participations(user, &[conversation]),
+            store.participants_by_name(keys),
         )
         .await?;
         let (Some(Some(participation)), Some(Some(participant))) =
@@ -532,46 +573,56 @@ impl Poll<'_> {
         if participation.conversation.is_large {
             return Ok(());
         }
-        let places = (participant.read_up_to, participant.delivered_up_to);
-        let before = self.markers.lock().put(key, places);
-        if before != Some(places) {
-            let settled = chat.0.in_flight.settled();
-            // It has no place in the order, so that any one will do.
-            let id = TimeUuid::new(chat.0.clock.now(), [0; 8]);
+        let positions = (participant.read_up_to, participant.delivered_up_to);
+        let before = self.markers.lock().put(key, positions);
+        if before != Some(positions) {
+            // A marker has no position in the order, so any id will do.
+            let id = TimeUuid::new(self.context.clock.now(), [0; 8]);
+            let low_watermark = self.context.in_flight.low_watermark();
             let event = Event::MarkerMoved(conversation, user.clone());
-            chat.0.bus.publish(&topic, Notice::new(id, settled, event));
+            self.context
+                .publisher
+                .deliver(&topic, id, low_watermark, event);
         }
         Ok(())
     }
-}
 
-impl Chat {
-    /// Tells an event of another server, unless it was told here.
-    fn hear(&self, conversation: ConversationId, id: TimeUuid, event: Event, inboxes: &[UserId]) {
-        if !self.0.published_ids.insert(id) {
+    /// Publishes an event of another server, unless this server has published it.
+    fn publish(
+        &self,
+        conversation: ConversationId,
+        id: TimeUuid,
+        event: Event,
+        inboxes: &[UserId],
+    ) {
+        let RemoteChangesContext {
+            access,
+            in_flight,
+            publisher,
+            ..
+        } = self.context;
+        if !publisher.record_new(id) {
             return;
         }
-        self.0.ids.observe(id);
-        let settled = self.0.in_flight.settled();
-        if let Event::MessageChanged(ChangeKind::ReactionsChanged, _) = &event {
-            // No entry shows reactions.
-            self.0.bus.publish(
-                &Topic::Conversation(conversation),
-                Notice::new(id, settled, event),
-            );
-            return;
-        }
-        let mut gone = None;
+        in_flight.observe(id);
+        let low_watermark = in_flight.low_watermark();
+        let topic = Topic::Conversation(conversation);
+        let is_reaction = matches!(
+            event,
+            Event::MessageChanged(ChangeKind::ReactionsChanged, _)
+        );
+        let mut removed = None;
         if let Event::Changed(_, change) = &event
             && change.kind == ChangeKind::ParticipantRemoved
         {
-            self.advance_leave_epoch();
-            gone = Some(change.user.clone());
+            access.leave_epoch().advance();
+            removed = Some(change.user.clone());
         }
-        self.0.bus.publish(
-            &Topic::Conversation(conversation),
-            Notice::new(id, settled, event),
-        );
-        self.tell_inboxes_here(inboxes.iter().chain(&gone), conversation, id, settled);
+        publisher.deliver(&topic, id, low_watermark, event);
+        // No inbox entry shows reactions.
+        if !is_reaction {
+            let users = inboxes.iter().chain(&removed);
+            publisher.deliver_to_inboxes(users, conversation, id, low_watermark);
+        }
     }
 }

@@ -1,7 +1,9 @@
-//! Turns: when many streams come back at once and read what they missed, they read a few at a time and the others wait in line.
+//! Replay limiter: a fair semaphore for replay reads. When many streams resume at once, a few of
+//! them read and the others wait.
 //!
-//! A turn is one read, not one stream: who reads their answers slowly keeps nobody waiting. The line of one user comes first, so that one
-//! with many streams stands in the line of all with a few of them only. Who waits too long is told to come back.
+//! A permit covers one read, not one stream, so a client that reads its responses slowly delays
+//! nobody. A user's own semaphore is acquired first: a user with many streams has only a few of
+//! them in the common queue. A wait beyond the deadline is refused as too fast.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,30 +13,30 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::chat::{Error, Result};
+use crate::chat::error::{Error, Result};
 use crate::model::UserId;
 
 pub(crate) struct ReplayLimiter {
     all: Arc<Semaphore>,
-    /// Of those who read or wait now, and of nobody else.
+    /// One semaphore for each user who reads or waits now.
     users: Arc<Mutex<HashMap<UserId, Arc<Semaphore>>>>,
     user_max: usize,
     all_max: usize,
     wait: Duration,
 }
 
-/// A read may go on until this is dropped.
-pub(crate) struct Turn {
-    _place: OwnedSemaphorePermit,
-    _own: Own,
+/// Permit of one read, released on drop.
+pub(crate) struct ReplayPermit {
+    _permit: OwnedSemaphorePermit,
+    _user: UserPermit,
 }
 
-/// A user's own line, as long as somebody stands in it.
-struct Own {
+/// A reader's share in the semaphore of its user. The last reader removes the semaphore.
+struct UserPermit {
     user: UserId,
     users: Arc<Mutex<HashMap<UserId, Arc<Semaphore>>>>,
-    line: Option<Arc<Semaphore>>,
-    place: Option<OwnedSemaphorePermit>,
+    semaphore: Option<Arc<Semaphore>>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ReplayLimiter {
@@ -50,22 +52,22 @@ impl ReplayLimiter {
         }
     }
 
-    /// Turns that are taken now.
-    pub(crate) fn taken(&self) -> usize {
+    /// Number of permits in use.
+    pub(crate) fn in_use(&self) -> usize {
         self.all_max - self.all.available_permits()
     }
 
-    /// Waits for a turn.
-    pub(crate) async fn turn(&self, user: &UserId) -> Result<Turn> {
-        let (mut own, line) = self.own(user);
+    /// Waits for a permit.
+    pub(crate) async fn acquire(&self, user: &UserId) -> Result<ReplayPermit> {
+        let (mut user, semaphore) = self.user_permit(user);
         let wait = async {
-            own.place = Some(closed(line.acquire_owned().await));
-            closed(Arc::clone(&self.all).acquire_owned().await)
+            user.permit = Some(never_closed(semaphore.acquire_owned().await));
+            never_closed(Arc::clone(&self.all).acquire_owned().await)
         };
         match timeout(self.wait, wait).await {
-            Ok(place) => Ok(Turn {
-                _place: place,
-                _own: own,
+            Ok(permit) => Ok(ReplayPermit {
+                _permit: permit,
+                _user: user,
             }),
             Err(_) => Err(Error::TooFast {
                 retry_after: self.wait,
@@ -73,40 +75,41 @@ impl ReplayLimiter {
         }
     }
 
-    fn own(&self, user: &UserId) -> (Own, Arc<Semaphore>) {
+    fn user_permit(&self, user: &UserId) -> (UserPermit, Arc<Semaphore>) {
         let mut users = self.users.lock();
-        let line = users
+        let semaphore = users
             .entry(user.clone())
             .or_insert_with(|| Arc::new(Semaphore::new(self.user_max)));
         (
-            Own {
+            UserPermit {
                 user: user.clone(),
                 users: Arc::clone(&self.users),
-                line: Some(Arc::clone(line)),
-                place: None,
+                semaphore: Some(Arc::clone(semaphore)),
+                permit: None,
             },
-            Arc::clone(line),
+            Arc::clone(semaphore),
         )
     }
 }
 
-impl Drop for Own {
+impl Drop for UserPermit {
     fn drop(&mut self) {
-        drop(self.place.take());
+        drop(self.permit.take());
         let mut users = self.users.lock();
-        // While the map is held nobody comes, and of two that go one is the last.
-        drop(self.line.take());
+        // The lock keeps other readers out, so exactly one of two concurrent drops sees the last
+        // reference.
+        drop(self.semaphore.take());
         if users
             .get(&self.user)
-            .is_some_and(|line| Arc::strong_count(line) == 1)
+            .is_some_and(|semaphore| Arc::strong_count(semaphore) == 1)
         {
             users.remove(&self.user);
         }
     }
 }
 
-fn closed<T, E: std::fmt::Debug>(acquired: Result<T, E>) -> T {
-    acquired.expect("no line is ever closed")
+fn never_closed<T, E: std::fmt::Debug>(acquired: Result<T, E>) -> T {
+    acquired.expect("the semaphores are never closed")
 }
 
 #[cfg(test)]
@@ -118,15 +121,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_reads_so_many_at_once_and_the_next_one_waits() {
-        let line = Arc::new(ReplayLimiter::new(2, 10, Duration::from_secs(10)));
-        let first = line.turn(&user("alice")).await.unwrap();
-        let _second = line.turn(&user("alice")).await.unwrap();
+    async fn a_read_beyond_the_bound_of_its_user_waits() {
+        let limiter = Arc::new(ReplayLimiter::new(2, 10, Duration::from_secs(10)));
+        let first = limiter.acquire(&user("alice")).await.unwrap();
+        let _second = limiter.acquire(&user("alice")).await.unwrap();
         let third = tokio::spawn({
-            let line = Arc::clone(&line);
-            async move { line.turn(&user("alice")).await.map(drop) }
+            let limiter = Arc::clone(&limiter);
+            async move { limiter.acquire(&user("alice")).await.map(drop) }
         });
-        line.turn(&user("bob")).await.unwrap();
+        limiter.acquire(&user("bob")).await.unwrap();
         tokio::task::yield_now().await;
         assert!(!third.is_finished());
         drop(first);
@@ -134,23 +137,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_too_long_is_told_to_come_back() {
-        let line = ReplayLimiter::new(2, 1, Duration::from_millis(10));
-        let _held = line.turn(&user("alice")).await.unwrap();
-        let refused = line.turn(&user("bob")).await.map(drop).unwrap_err();
+    async fn a_wait_beyond_the_deadline_is_refused() {
+        let limiter = ReplayLimiter::new(2, 1, Duration::from_millis(10));
+        let _held = limiter.acquire(&user("alice")).await.unwrap();
+        let refused = limiter.acquire(&user("bob")).await.map(drop).unwrap_err();
         assert!(
             matches!(refused, Error::TooFast { retry_after } if retry_after == Duration::from_millis(10))
         );
     }
 
     #[tokio::test]
-    async fn nobody_is_remembered_who_neither_reads_nor_waits() {
-        let line = ReplayLimiter::new(1, 1, Duration::from_millis(1));
-        let held = line.turn(&user("alice")).await.unwrap();
-        assert!(line.turn(&user("alice")).await.is_err());
-        assert!(line.turn(&user("bob")).await.is_err());
-        assert_eq!(line.users.lock().len(), 1);
+    async fn the_semaphore_of_an_idle_user_is_removed() {
+        let limiter = ReplayLimiter::new(1, 1, Duration::from_millis(1));
+        let held = limiter.acquire(&user("alice")).await.unwrap();
+        assert!(limiter.acquire(&user("alice")).await.is_err());
+        assert!(limiter.acquire(&user("bob")).await.is_err());
+        assert_eq!(limiter.users.lock().len(), 1);
         drop(held);
-        assert_eq!(line.users.lock().len(), 0);
+        assert_eq!(limiter.users.lock().len(), 0);
     }
 }

@@ -1,8 +1,8 @@
-//! Reads that many streams ask for at once, each done once for all of them.
+//! Single-flight reads: equal reads at the same time are coalesced into one, whose result all
+//! callers share.
 //!
-//! When a crowd comes back, its streams want the same pages of the same conversation. A stream may rest on the read of another one that
-//! began no earlier than what the stream hears by itself: then nothing falls between the two. A read from an earlier place does as well,
-//! as far as it goes.
+//! When a crowd of clients reconnects, its streams want the same pages of the same conversations.
+//! Each kind of read defines by its [`ReadKey`] which results a request may share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,135 +12,148 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-use crate::bus::Sequence;
-use crate::chat::{Error, Result};
-use crate::model::{ConversationId, OrderKey};
+use crate::chat::error::{Error, Result};
+use crate::model::OrderKey;
 
-/// Reads that are remembered, and for how long.
+/// Recent reads of one kind. A read beyond that evicts the oldest.
 const READS_MAX: usize = 256;
-const LIFETIME: Duration = Duration::from_secs(5);
-/// How long a stream waits for the read of another one, which goes on only as far as its reader does.
-const OTHERS_MAX: Duration = Duration::from_secs(1);
+/// Time that a caller waits for the read of another caller, whose task may not be scheduled.
+const OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// Reads of one kind, the oldest first.
-pub(crate) struct SingleFlight<T>(Mutex<VecDeque<Arc<Read<T>>>>);
+/// Key of a read with a result of type `T`.
+pub(crate) trait ReadKey<T>: Clone {
+    /// Whether this request may share the result of a read that was started with the other key.
+    fn may_share(&self, started: &Self) -> bool;
 
-struct Read<T> {
-    conversation: ConversationId,
-    from: OrderKey,
-    began: Sequence,
-    at: Instant,
-    outcome: OnceCell<Result<Arc<T>>>,
-}
+    /// Whether the result of such a read reaches as far as this request needs.
+    fn is_covered_by(&self, _result: &T) -> bool {
+        true
+    }
 
-/// What a stream wants to know.
-#[derive(Clone, Copy)]
-pub(crate) struct ReadKey {
-    pub(crate) conversation: ConversationId,
-    /// All after this place.
-    pub(crate) from: OrderKey,
-    /// The read must not have begun earlier.
-    pub(crate) since: Sequence,
-    /// The time of the bus.
-    pub(crate) now: Sequence,
-}
-
-/// What was read from a place on.
-pub(crate) trait Piece {
-    /// Whether it says what follows this place.
-    fn covers(&self, place: OrderKey) -> bool;
-}
-
-impl<T> Default for SingleFlight<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
+    /// Rank among several reads that may be shared. The greatest is preferred, then the newest.
+    fn rank(&self) -> OrderKey {
+        OrderKey::MIN
     }
 }
 
-impl<T: Piece> SingleFlight<T> {
-    /// The answer of a read that is under way, or was just done; else `read` reads, from the place that it is given. It runs to its end
-    /// as long as anybody waits for it.
-    pub(crate) async fn read<F>(
-        &self,
-        question: ReadKey,
-        read: impl Fn(OrderKey) -> F,
-    ) -> Result<Arc<T>>
+/// Reads of one kind, the oldest first.
+pub(crate) struct SingleFlight<K, T> {
+    reads: Mutex<VecDeque<Arc<Read<K, T>>>>,
+    /// Time from the start of a read during which its result is shared.
+    lifetime: Duration,
+}
+
+struct Read<K, T> {
+    key: K,
+    started_at: Instant,
+    outcome: OnceCell<Result<Arc<T>>>,
+}
+
+impl<K: ReadKey<T>, T> SingleFlight<K, T> {
+    pub(crate) fn new(lifetime: Duration) -> Self {
+        Self {
+            reads: Mutex::default(),
+            lifetime,
+        }
+    }
+
+    /// Shares the result of a read in flight or a recent one, or else reads. A read runs as long as
+    /// any of its callers waits for it. When the read of another caller stalls, this caller reads
+    /// for itself.
+    pub(crate) async fn read<F>(&self, key: K, read: impl Fn(K) -> F) -> Result<Arc<T>>
     where
         F: Future<Output = Result<T>>,
     {
-        let mut found = self.find(&question);
-        loop {
-            let (joined, is_own) = match found {
-                Some(joined) => (joined, false),
-                None => (self.begin(&question), true),
-            };
-            let reading = joined
-                .outcome
-                .get_or_init(|| async { read(joined.from).await.map(Arc::new) });
-            let outcome = if is_own {
-                Ok(reading.await)
-            } else {
-                timeout(OTHERS_MAX, reading).await
-            };
-            match outcome {
-                // It ends before this stream's place, or somebody else stood in line for too long: one of those who wait reads for the others.
-                Ok(Ok(piece)) if !is_own && !piece.covers(question.from) => {
-                    found = self.find(&question)
-                }
-                Ok(Err(Error::TooFast { .. })) if !is_own => found = self.find(&question),
-                Ok(Ok(piece)) => return Ok(Arc::clone(piece)),
-                Ok(Err(error)) => return Err(error.clone()),
-                // Whoever reads it does not get on, and nobody else must wait for that.
-                Err(_) => found = None,
+        match self.read_unless_stalled(key.clone(), &read).await {
+            Some(outcome) => outcome,
+            None => {
+                let own = start(&mut self.reads.lock(), key, self.lifetime);
+                own.outcome(&read).await
             }
         }
     }
 
-    /// The one that begins nearest before the place. Failures are shared by those who waited for them, and by nobody else.
-    fn find(&self, question: &ReadKey) -> Option<Arc<Read<T>>> {
-        let reads = self.0.lock();
-        let is_wanted = |read: &&Arc<Read<T>>| {
-            let is_near = read.conversation == question.conversation
-                && read.from <= question.from
-                && read.began >= question.since;
-            is_near
-                && read.at.elapsed() < LIFETIME
-                && read
-                    .outcome
-                    .get()
-                    .is_none_or(|done| done.as_ref().is_ok_and(|piece| piece.covers(question.from)))
-        };
-        reads
-            .iter()
-            .filter(is_wanted)
-            .max_by_key(|read| read.from)
-            .cloned()
+    /// The same. `None` when the read of another caller stalls.
+    pub(crate) async fn read_unless_stalled<F>(
+        &self,
+        key: K,
+        read: impl Fn(K) -> F,
+    ) -> Option<Result<Arc<T>>>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        loop {
+            let (shared, is_own) = self.find_or_start(&key);
+            if is_own {
+                return Some(shared.outcome(&read).await);
+            }
+            match timeout(OTHERS_WAIT, shared.outcome(&read)).await {
+                // The result ends too early, or its reader was refused a permit: one of the waiting
+                // callers reads again.
+                Ok(Ok(result)) if !key.is_covered_by(&result) => {}
+                Ok(Err(Error::TooFast { .. })) => {}
+                Ok(outcome) => return Some(outcome),
+                Err(_) => return None,
+            }
+        }
     }
 
-    fn begin(&self, question: &ReadKey) -> Arc<Read<T>> {
-        let ReadKey {
-            conversation,
-            from,
-            now: began,
-            ..
-        } = *question;
-        let read = Arc::new(Read {
-            conversation,
-            from,
-            began,
-            at: Instant::now(),
-            outcome: OnceCell::new(),
-        });
-        let mut reads = self.0.lock();
-        while reads.len() >= READS_MAX
-            || reads
-                .front()
-                .is_some_and(|first| first.at.elapsed() >= LIFETIME)
-        {
-            reads.pop_front();
+    fn find_or_start(&self, key: &K) -> (Arc<Read<K, T>>, bool) {
+        let mut reads = self.reads.lock();
+        let shared = reads
+            .iter()
+            .filter(|read| read.is_shareable(key, self.lifetime))
+            .max_by_key(|read| read.key.rank())
+            .cloned();
+        match shared {
+            Some(shared) => (shared, false),
+            None => (start(&mut reads, key.clone(), self.lifetime), true),
         }
-        reads.push_back(Arc::clone(&read));
-        read
+    }
+}
+
+fn start<K, T>(
+    reads: &mut VecDeque<Arc<Read<K, T>>>,
+    key: K,
+    lifetime: Duration,
+) -> Arc<Read<K, T>> {
+    while reads.len() >= READS_MAX
+        || reads
+            .front()
+            .is_some_and(|first| first.started_at.elapsed() >= lifetime)
+    {
+        reads.pop_front();
+    }
+    let read = Arc::new(Read {
+        key,
+        started_at: Instant::now(),
+        outcome: OnceCell::new(),
+    });
+    reads.push_back(Arc::clone(&read));
+    read
+}
+
+impl<K: ReadKey<T>, T> Read<K, T> {
+    /// Only callers that wait for a failed read share its error. Later callers read again.
+    fn is_shareable(&self, key: &K, lifetime: Duration) -> bool {
+        let is_open_or_covering = || {
+            self.outcome.get().is_none_or(|outcome| {
+                outcome
+                    .as_ref()
+                    .is_ok_and(|result| key.is_covered_by(result))
+            })
+        };
+        key.may_share(&self.key) && self.started_at.elapsed() < lifetime && is_open_or_covering()
+    }
+
+    async fn outcome<F>(&self, read: &impl Fn(K) -> F) -> Result<Arc<T>>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        self.outcome
+            .get_or_init(|| async { read(self.key.clone()).await.map(Arc::new) })
+            .await
+            .clone()
     }
 }
 
@@ -151,52 +164,48 @@ mod tests {
     use futures_util::future::join_all;
 
     use super::*;
-    use crate::bus::Bus;
-    use crate::model::{Timestamp, Topic};
 
-    /// Ends at a place; `None`: at the end of all.
-    struct Until(Option<OrderKey>);
+    /// Request for all numbers from a position on.
+    #[derive(Clone)]
+    struct RowsFrom(i64);
 
-    impl Piece for Until {
-        fn covers(&self, place: OrderKey) -> bool {
-            self.0.is_none_or(|end| end > place)
+    /// Position at which the read ends. `None` for the end of the list.
+    struct RowsEnd(Option<i64>);
+
+    impl ReadKey<RowsEnd> for RowsFrom {
+        fn may_share(&self, started: &Self) -> bool {
+            started.0 <= self.0
+        }
+
+        fn is_covered_by(&self, result: &RowsEnd) -> bool {
+            result.0.is_none_or(|end| end > self.0)
+        }
+
+        fn rank(&self) -> OrderKey {
+            OrderKey::first_at(crate::model::Timestamp::from_micros(self.0))
         }
     }
 
-    fn place(micros: i64) -> OrderKey {
-        OrderKey::first_at(Timestamp::from_micros(micros))
-    }
-
-    struct Desk {
-        bus: Bus,
-        conversation: ConversationId,
-        joined: SingleFlight<Until>,
+    struct CountingReader {
+        flight: SingleFlight<RowsFrom, RowsEnd>,
         reads: AtomicUsize,
     }
 
-    impl Desk {
-        fn open() -> Self {
+    impl CountingReader {
+        fn new() -> Self {
             Self {
-                bus: Bus::default(),
-                conversation: ConversationId::random(),
-                joined: SingleFlight::default(),
+                flight: SingleFlight::new(Duration::from_secs(5)),
                 reads: AtomicUsize::new(0),
             }
         }
 
-        async fn ask(&self, from: i64, since: Sequence, end: Option<i64>) {
-            let question = ReadKey {
-                conversation: self.conversation,
-                from: place(from),
-                since,
-                now: self.bus.sequence(),
-            };
+        async fn read(&self, from: i64, end: Option<i64>) {
             let read = |_| async {
                 self.reads.fetch_add(1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
-                Ok(Until(end.map(place)))
+                Ok(RowsEnd(end))
             };
-            self.joined.read(question, read).await.unwrap();
+            self.flight.read(RowsFrom(from), read).await.unwrap();
         }
 
         fn reads(&self) -> usize {
@@ -205,43 +214,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_reads_once_and_who_is_further_on_reads_with_it() {
-        let desk = Desk::open();
-        let heard = desk.bus.subscribe(Topic::Conversation(desk.conversation));
-        join_all((0..100).map(|number| desk.ask(number % 3, heard.since(), None))).await;
-        // One of each that came before the one with the earliest place, at most.
-        assert!(desk.reads() <= 1, "{} reads", desk.reads());
-        desk.ask(7, heard.since(), None).await;
-        assert_eq!(desk.reads(), 1);
+    async fn a_crowd_reads_once_and_later_positions_share_the_read() {
+        let reader = CountingReader::new();
+        join_all((0..100).map(|number| reader.read(number % 3, None))).await;
+        assert_eq!(reader.reads(), 1);
+        reader.read(7, None).await;
+        assert_eq!(reader.reads(), 1);
     }
 
     #[tokio::test]
-    async fn nobody_rests_on_a_read_from_before_something_was_told_that_they_did_not_hear() {
-        let desk = Desk::open();
-        let topic = Topic::Conversation(desk.conversation);
-        let first = desk.bus.subscribe(topic.clone());
-        desk.ask(0, first.since(), None).await;
-        desk.bus.invalidate(&topic);
-        let second = desk.bus.subscribe(topic.clone());
-        desk.ask(0, second.since(), None).await;
-        assert_eq!(desk.reads(), 2);
-        // Nor where nobody listened for a while.
-        drop((first, second));
-        let third = desk.bus.subscribe(topic);
-        desk.ask(0, third.since(), None).await;
-        assert_eq!(desk.reads(), 3);
+    async fn a_result_that_ends_before_the_position_is_read_again() {
+        let reader = CountingReader::new();
+        tokio::join!(reader.read(0, Some(5)), reader.read(6, None));
+        assert_eq!(reader.reads(), 2);
+        reader.read(4, Some(9)).await;
+        assert_eq!(reader.reads(), 2);
     }
 
     #[tokio::test]
-    async fn what_ends_before_ones_place_is_read_anew() {
-        let desk = Desk::open();
-        let heard = desk.bus.subscribe(Topic::Conversation(desk.conversation));
-        tokio::join!(
-            desk.ask(0, heard.since(), Some(5)),
-            desk.ask(6, heard.since(), None)
+    async fn only_waiting_callers_share_an_error() {
+        let reader = CountingReader::new();
+        let fail = |_| async {
+            tokio::task::yield_now().await;
+            Err(Error::Busy)
+        };
+        let (first, second) = tokio::join!(
+            reader.flight.read(RowsFrom(0), fail),
+            reader
+                .flight
+                .read(RowsFrom(0), |_| async { unreachable!() }),
         );
-        assert_eq!(desk.reads(), 2);
-        desk.ask(4, heard.since(), Some(9)).await;
-        assert_eq!(desk.reads(), 2);
+        assert!(matches!(first, Err(Error::Busy)));
+        assert!(matches!(second, Err(Error::Busy)));
+        reader.read(0, None).await;
+        assert_eq!(reader.reads(), 1);
     }
 }

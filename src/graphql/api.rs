@@ -96,7 +96,7 @@ impl OperationExecutor for Api {
     }
 
     fn arrive(&self, viewer: &UserId) -> OnlineGuard {
-        Box::new(self.chat.arrive(viewer))
+        Box::new(self.chat.presence.connect(viewer))
     }
 
     async fn subscribe(

@@ -158,7 +158,7 @@ impl From<chat::Error> for Error {
 
 /// Logs the cause once. The client receives a code and a fixed sentence.
 fn from_store(failure: &chat::StoreFailure) -> Error {
-    let (cause, is_first) = (&failure.cause, failure.is_news());
+    let (cause, is_first) = (&failure.cause, failure.report_once());
     match cause {
         store::Error::Unavailable(_) => {
             if is_first {

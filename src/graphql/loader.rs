@@ -122,40 +122,40 @@ impl Loaders {
     pub(super) fn new(chat: &Chat, viewer: &UserId) -> Self {
         Self {
             conversations: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.conversations(&viewer, &ids).await })
+                Box::pin(async move { chat.access.conversations(&viewer, &ids).await })
             }),
             entries: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.entries(&viewer, &ids).await })
+                Box::pin(async move { chat.inbox.entries(&viewer, &ids).await })
             }),
             last_messages: Loader::new(chat, viewer, |chat, _, ids| {
-                Box::pin(async move { chat.last_messages(&ids).await })
+                Box::pin(async move { chat.history.last_messages(&ids).await })
             }),
             messages: Loader::new(chat, viewer, |chat, _, keys| {
-                Box::pin(async move { chat.messages(&keys).await })
+                Box::pin(async move { chat.history.messages(&keys).await })
             }),
             messages_at: Loader::new(chat, viewer, |chat, _, positions| {
-                Box::pin(async move { chat.messages_at(&positions).await })
+                Box::pin(async move { chat.history.messages_at(&positions).await })
             }),
             message_counts: Loader::new(chat, viewer, |chat, _, ids| {
-                Box::pin(async move { chat.message_counts(&ids).await })
+                Box::pin(async move { chat.history.counts(&ids).await })
             }),
             participants: Loader::new(chat, viewer, |chat, viewer, ids| {
-                Box::pin(async move { chat.all_participants(&viewer, &ids).await })
+                Box::pin(async move { chat.participants.all(&viewer, &ids).await })
             }),
             participant_counts: Loader::new(chat, viewer, |chat, _, ids| {
-                Box::pin(async move { chat.participant_counts(&ids).await })
+                Box::pin(async move { chat.participants.counts(&ids).await })
             }),
             presences: Loader::new(chat, viewer, |chat, viewer, users| {
-                Box::pin(async move { chat.presences(&viewer, &users).await })
+                Box::pin(async move { chat.presence.presences(&viewer, &users).await })
             }),
             profiles: Loader::new(chat, viewer, |chat, _, users| {
-                Box::pin(async move { chat.profiles(&users).await })
+                Box::pin(async move { chat.participants.profiles(&users).await })
             }),
             reactions: Loader::new(chat, viewer, |chat, viewer, keys| {
-                Box::pin(async move { chat.reactions(&viewer, &keys).await })
+                Box::pin(async move { chat.history.reactions(&viewer, &keys).await })
             }),
             unread: Loader::new(chat, viewer, |chat, viewer, rows| {
-                Box::pin(async move { chat.unread(&viewer, &rows).await })
+                Box::pin(async move { chat.inbox.unread(&viewer, &rows).await })
             }),
         }
     }

@@ -102,10 +102,11 @@ impl Query {
             before,
         }
         .request(List::Inbox(&scope.viewer))?;
-        let updates_position = scope.chat.updates_position();
+        let updates_position = scope.chat.streams.inbox_position();
         let page = scope
             .chat
-            .inbox(&scope.viewer, &filter.unwrap_or_default().into(), &request)
+            .inbox
+            .page(&scope.viewer, &filter.unwrap_or_default().into(), &request)
             .await?;
         scope
             .loaders
@@ -118,6 +119,6 @@ impl Query {
     /// Numbers for the badge of an app.
     async fn inbox_summary(&self, ctx: &Context<'_>) -> Result<InboxSummary> {
         let scope = ViewerScope::shared(ctx)?;
-        Ok(scope.chat.inbox_summary(&scope.viewer).await?.into())
+        Ok(scope.chat.inbox.summary(&scope.viewer).await?.into())
     }
 }

@@ -20,7 +20,7 @@ async fn hasty() -> World {
 }
 
 fn come(world: &World, name: &str) -> PresenceGuard {
-    world.chat.arrive(&UserId::parse(name).unwrap())
+    world.chat.presence.connect(&UserId::parse(name).unwrap())
 }
 
 /// Whether a user of a conversation is here, as the viewer sees it; null where they do not.

@@ -330,7 +330,7 @@ async fn a_persisted_message_is_published_after_its_sender_has_disconnected() {
         alice.send(&direct, "hello").await;
         stream.next().await;
         let mut left = waits;
-        let mut marking = Box::pin(world.chat.mark_read(&viewer, id, None));
+        let mut marking = Box::pin(world.chat.inbox.mark_read(&viewer, id, None));
         let gone = std::future::poll_fn(|cx| {
             left -= 1;
             let is_done = marking.as_mut().poll(cx).is_ready();

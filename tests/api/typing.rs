@@ -33,7 +33,7 @@ fn told(name: &str, is_typing: bool) -> (String, bool) {
 /// World in which typing does not expire during a test.
 async fn patient() -> World {
     World::with_bounds(Bounds {
-        typing_lasts: Duration::from_secs(3_600),
+        typing_lifetime: Duration::from_secs(3_600),
         ..Bounds::default()
     })
     .await
@@ -91,7 +91,7 @@ async fn a_message_ends_typing() {
 #[tokio::test]
 async fn typing_ends_by_itself() {
     let world = World::with_bounds(Bounds {
-        typing_lasts: Duration::from_millis(50),
+        typing_lifetime: Duration::from_millis(50),
         ..Bounds::default()
     })
     .await;
@@ -138,7 +138,7 @@ async fn strangers_neither_type_nor_see_who_does() {
 async fn signs_of_typing_have_a_rate_in_each_conversation() {
     let every = Duration::from_secs(3_600);
     let world = World::with_rates(RateBounds {
-        typing_every: every,
+        typing_interval: every,
         ..RateBounds::default()
     })
     .await;

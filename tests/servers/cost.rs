@@ -17,7 +17,7 @@ async fn an_idle_server_with_a_thousand_listeners_reads_wakes_only() {
     let mut streams = Vec::new();
     for number in 0..1_000 {
         let [user] = people([format!("idle{number}").as_str()]);
-        streams.push(one.chat.inbox_updates(&user, None).await.unwrap());
+        streams.push(one.chat.streams.inbox(&user, None).await.unwrap());
     }
     const SECONDS: u64 = 10;
     let before = one.cql.statements_sent();

@@ -62,6 +62,7 @@ async fn a_direct_conversation_whose_maker_died_is_made_by_whoever_asks_next() {
     for (peer, id) in [(&ben, with_ben), (&gus, with_gus)] {
         assert_eq!(
             one.chat
+                .writes
                 .start_direct(&anna, peer.as_str())
                 .await
                 .unwrap()
@@ -71,6 +72,7 @@ async fn a_direct_conversation_whose_maker_died_is_made_by_whoever_asks_next() {
         assert_eq!(
             other
                 .chat
+                .writes
                 .start_direct(peer, anna.as_str())
                 .await
                 .unwrap()
@@ -118,6 +120,7 @@ async fn an_entry_without_a_place_in_its_conversation_is_neither_shown_nor_count
         .unwrap();
 
     one.chat
+        .writes
         .remove_participant(&anna, left, ben.as_str())
         .await
         .unwrap();
@@ -130,7 +133,7 @@ async fn an_entry_without_a_place_in_its_conversation_is_neither_shown_nor_count
         ))
         .await;
         assert!(
-            other.chat.entry(&ben, ghost).await.unwrap().is_some(),
+            other.chat.inbox.entry(&ben, ghost).await.unwrap().is_some(),
             "the row says otherwise"
         );
     }
@@ -170,6 +173,7 @@ async fn a_change_of_membership_is_finished_where_it_was_decided() {
     let conversation = one.group(&anna, &[&ben]).await;
     other.send(&ben, conversation, "before").await;
     one.chat
+        .writes
         .add_participants(&anna, conversation, &[gus.as_str().to_owned()])
         .await
         .unwrap();
@@ -183,6 +187,7 @@ async fn a_change_of_membership_is_finished_where_it_was_decided() {
     );
     other
         .chat
+        .writes
         .add_participants(&anna, conversation, &[hal.as_str().to_owned()])
         .await
         .unwrap();
@@ -209,7 +214,12 @@ async fn bodies(server: &Server, conversation: ConversationId) -> Vec<String> {
         from: None,
         until: None,
     };
-    let page = server.chat.history(conversation, &request).await.unwrap();
+    let page = server
+        .chat
+        .history
+        .page(conversation, &request)
+        .await
+        .unwrap();
     page.items
         .iter()
         .map(|message| message.content.as_ref().unwrap().body.as_str().to_owned())

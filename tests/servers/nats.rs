@@ -128,10 +128,11 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     let [one, other] = &scene.two.servers;
     let mut heard = other
         .chat
-        .message_updates(&ben, conversation, None)
+        .streams
+        .messages(&ben, conversation, None)
         .await
         .unwrap();
-    let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
+    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
     scene.listened(true).await;
     let with = converse(one, &mut heard, &anna, conversation, 10).await;
     scene.nats.kill();
@@ -161,7 +162,13 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     let shown = async {
         loop {
             inbox.next().await.unwrap().unwrap();
-            let row = other.chat.entry(&ben, conversation).await.unwrap().unwrap();
+            let row = other
+                .chat
+                .inbox
+                .entry(&ben, conversation)
+                .await
+                .unwrap()
+                .unwrap();
             if row.last_message > Some(sent.id) {
                 return;
             }
@@ -181,7 +188,8 @@ async fn nothing_is_lost_while_nats_hangs() {
     let [one, other] = &scene.two.servers;
     let mut heard = other
         .chat
-        .message_updates(ben, conversation, None)
+        .streams
+        .messages(ben, conversation, None)
         .await
         .unwrap();
     scene.listened(true).await;
@@ -205,7 +213,7 @@ async fn typing_and_presence_cross_servers() {
     let [anna, ben] = people(["anna", "ben"]);
     let conversation = one.actor(&anna).direct(ben.as_str()).await;
     one.actor(&anna).send(&conversation, "Hello").await;
-    let here = one.chat.arrive(&anna);
+    let here = one.chat.presence.connect(&anna);
     let mut typing = other.actor(&ben).subscribe(
         "subscription($c: ID!) { typingChanged(conversationId: $c) { user { username } isTyping } }",
         json!({"c": conversation}),
@@ -266,12 +274,14 @@ async fn a_server_listens_where_somebody_listens_to_it_and_no_longer() {
     let streams = [
         other
             .chat
-            .message_updates(ben, conversation, None)
+            .streams
+            .messages(ben, conversation, None)
             .await
             .unwrap(),
         other
             .chat
-            .message_updates(anna, conversation, None)
+            .streams
+            .messages(anna, conversation, None)
             .await
             .unwrap(),
     ];

@@ -94,6 +94,7 @@ impl Server {
             ..DraftInput::default()
         };
         self.chat
+            .writes
             .send(
                 user,
                 conversation,
@@ -105,6 +106,7 @@ impl Server {
     pub(super) async fn group(&self, owner: &UserId, others: &[&UserId]) -> ConversationId {
         let names: Vec<_> = others.iter().map(|user| user.as_str().to_owned()).collect();
         self.chat
+            .writes
             .create_group(owner, "a group", &names, None)
             .await
             .unwrap()

@@ -23,13 +23,14 @@ async fn send(
         body: body.to_owned(),
         ..DraftInput::default()
     };
-    chat.send(
-        user,
-        conversation,
-        Draft::parse(input, chat.bounds()).unwrap(),
-    )
-    .await
-    .unwrap()
+    chat.writes
+        .send(
+            user,
+            conversation,
+            Draft::parse(input, chat.bounds()).unwrap(),
+        )
+        .await
+        .unwrap()
 }
 
 /// Waits until so many conversations have a queue, in which so many jobs wait.
@@ -66,8 +67,8 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
     };
     let bounds = Bounds {
         rates,
-        begin_wait: PATIENCE,
-        settle_wait: 2 * PATIENCE,
+        queue_wait: PATIENCE,
+        outcome_wait: 2 * PATIENCE,
         ..Bounds::default()
     };
     let chat = Chat::open(slow.clone(), Bus::default(), clock, bounds)
@@ -79,11 +80,13 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
     let [anna, ben, gus] = people(["anna", "ben", "gus"]);
     let names = [ben.as_str().to_owned(), gus.as_str().to_owned()];
     let conversation = chat
+        .writes
         .create_group(&anna, "a group", &names, None)
         .await
         .unwrap()
         .id;
-    chat.set_role(&anna, conversation, gus.as_str(), Role::Admin)
+    chat.writes
+        .set_role(&anna, conversation, gus.as_str(), Role::Admin)
         .await
         .unwrap();
     let (of_anna, of_ben) = (
@@ -99,29 +102,33 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
         // Until it is being written, the first one waits too.
         begun(0).await;
         tokio::join!(
-            chat.remove_participant(anna, conversation, ben.as_str()),
+            chat.writes
+                .remove_participant(anna, conversation, ben.as_str()),
             async {
                 begun(1).await;
-                chat.set_role(anna, conversation, gus.as_str(), Role::Member)
+                chat.writes
+                    .set_role(anna, conversation, gus.as_str(), Role::Member)
                     .await
             },
             async {
                 begun(2).await;
-                chat.edit(ben, conversation, of_ben.id, "edited".to_owned())
+                chat.writes
+                    .edit(ben, conversation, of_ben.id, "edited".to_owned())
                     .await
             },
             async {
                 begun(3).await;
-                chat.delete(ben, conversation, of_ben.id).await
+                chat.writes.delete(ben, conversation, of_ben.id).await
             },
             async {
                 begun(4).await;
-                chat.react(ben, conversation, of_anna.id, "\u{1f44d}", true)
+                chat.writes
+                    .react(ben, conversation, of_anna.id, "\u{1f44d}", true)
                     .await
             },
             async {
                 begun(5).await;
-                let moderation = chat.delete(gus, conversation, of_anna.id);
+                let moderation = chat.writes.delete(gus, conversation, of_anna.id);
                 let let_go = async {
                     begun(6).await;
                     slow.let_go();
@@ -145,6 +152,7 @@ async fn writes_queued_behind_a_removal_or_a_demotion_are_refused() {
         "one who is an admin no more: {moderated:?}"
     );
     let now = chat
+        .history
         .messages(&[(conversation, of_anna.id), (conversation, of_ben.id)])
         .await
         .unwrap();

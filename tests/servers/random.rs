@@ -40,6 +40,7 @@ async fn work(
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];
                 let edited = server
                     .chat
+                    .writes
                     .edit(user, conversation, message.id, format!("edited {step}"))
                     .await;
                 // It may be deleted already.
@@ -56,6 +57,7 @@ async fn work(
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];
                 server
                     .chat
+                    .writes
                     .delete(user, conversation, message.id)
                     .await
                     .unwrap();
@@ -63,6 +65,7 @@ async fn work(
             2 => drop(
                 server
                     .chat
+                    .inbox
                     .mark_read(user, conversation, None)
                     .await
                     .unwrap(),
@@ -71,6 +74,7 @@ async fn work(
                 let message = &done.sent[dice.below(done.sent.len() as u32) as usize];
                 server
                     .chat
+                    .inbox
                     .mark_unread(user, conversation, message.id)
                     .await
                     .unwrap();
@@ -78,6 +82,7 @@ async fn work(
             4 if done.joins == done.leaves => {
                 server
                     .chat
+                    .writes
                     .add_participants(user, conversation, &[guest.as_str().to_owned()])
                     .await
                     .unwrap();
@@ -86,6 +91,7 @@ async fn work(
             4 => {
                 server
                     .chat
+                    .writes
                     .remove_participant(user, conversation, guest.as_str())
                     .await
                     .unwrap();
@@ -128,7 +134,12 @@ async fn whole_history(server: &Server, conversation: ConversationId) -> Vec<Arc
             from: None,
             until: None,
         };
-        let found = server.chat.history(conversation, &request).await.unwrap();
+        let found = server
+            .chat
+            .history
+            .page(conversation, &request)
+            .await
+            .unwrap();
         all.extend(found.items);
         match all
             .last()
@@ -153,6 +164,7 @@ async fn every_client_has_seen_the_contents_of_the_store(skews: [i64; 2], seed: 
     let conversation = servers[0].group(&anna, &[&ben]).await;
     servers[0]
         .chat
+        .writes
         .set_role(
             &anna,
             conversation,

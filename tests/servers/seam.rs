@@ -75,6 +75,7 @@ async fn one_server_reads_the_writes_of_the_other_at_once() {
         assert_eq!(unread.unwrap().count, 1, "{number}");
         other
             .chat
+            .inbox
             .mark_read(&ben, conversation, None)
             .await
             .unwrap();
@@ -91,15 +92,17 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
     let conversation = one.group(&anna, &[&ben]).await;
     let mut messages = other
         .chat
-        .message_updates(&ben, conversation, None)
+        .streams
+        .messages(&ben, conversation, None)
         .await
         .unwrap();
     let mut events = other
         .chat
-        .conversation_updates(&ben, conversation, None)
+        .streams
+        .conversation(&ben, conversation, None)
         .await
         .unwrap();
-    let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
+    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let message = one.send(&anna, conversation, "hello").await;
@@ -127,6 +130,7 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
 
     let message = one.send(&anna, conversation, "to be changed").await;
     one.chat
+        .writes
         .edit(&anna, conversation, message.id, "changed".to_owned())
         .await
         .unwrap();
@@ -135,8 +139,13 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
             if there.id == message.id && there.content.as_ref().is_some_and(|content| content.body.as_str() == "changed"))
     })
     .await;
-    one.chat.mark_read(&anna, conversation, None).await.unwrap();
     one.chat
+        .inbox
+        .mark_read(&anna, conversation, None)
+        .await
+        .unwrap();
+    one.chat
+        .inbox
         .mark_delivered(&ben, conversation, Some(message.id))
         .await
         .unwrap();
@@ -146,6 +155,7 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
     )
     .await;
     one.chat
+        .writes
         .rename(&anna, conversation, "another name")
         .await
         .unwrap();
@@ -156,6 +166,7 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
     assert_eq!(
         other
             .chat
+            .access
             .conversation(&ben, conversation)
             .await
             .unwrap()
@@ -171,6 +182,7 @@ async fn subscribers_receive_the_writes_of_the_other_server_soon() {
         ..EntrySettings::default()
     };
     one.chat
+        .inbox
         .update_entry(&ben, conversation, muted)
         .await
         .unwrap();
@@ -199,10 +211,11 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
     let conversation = one.group(&anna, &[&ben]).await;
     let mut live = other
         .chat
-        .message_updates(&ben, conversation, None)
+        .streams
+        .messages(&ben, conversation, None)
         .await
         .unwrap();
-    let inbox_position = other.chat.updates_position();
+    let inbox_position = other.chat.streams.inbox_position();
     one.slow.set_delay(Duration::from_secs(13));
     let late = one.try_send(&anna, conversation, "late", None).await;
     assert_eq!(
@@ -218,7 +231,12 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
     };
     let late = soon(async {
         loop {
-            let page = other.chat.history(conversation, &history).await.unwrap();
+            let page = other
+                .chat
+                .history
+                .page(conversation, &history)
+                .await
+                .unwrap();
             if let Some(late) = page.items.iter().find(|message| message.sender == anna) {
                 return late.id;
             }
@@ -237,7 +255,8 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
         hear(
             &mut server
                 .chat
-                .message_updates(&ben, conversation, after)
+                .streams
+                .messages(&ben, conversation, after)
                 .await
                 .unwrap(),
             late,
@@ -246,7 +265,8 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
         hear_event(
             &mut server
                 .chat
-                .conversation_updates(&ben, conversation, after)
+                .streams
+                .conversation(&ben, conversation, after)
                 .await
                 .unwrap(),
             is_added(late),
@@ -255,7 +275,8 @@ async fn a_write_that_is_delayed_past_its_id_is_not_lost() {
     }
     let mut inbox = one
         .chat
-        .inbox_updates(&ben, Some(inbox_position))
+        .streams
+        .inbox(&ben, Some(inbox_position))
         .await
         .unwrap();
     hear_entry(&mut inbox, conversation).await;
@@ -271,12 +292,14 @@ async fn a_send_whose_server_died_after_its_claim_is_finished_by_the_other() {
     let conversation = one.group(&anna, &[&ben]).await;
     let mut live = [
         one.chat
-            .message_updates(&ben, conversation, None)
+            .streams
+            .messages(&ben, conversation, None)
             .await
             .unwrap(),
         other
             .chat
-            .message_updates(&ben, conversation, None)
+            .streams
+            .messages(&ben, conversation, None)
             .await
             .unwrap(),
     ];
@@ -306,7 +329,8 @@ async fn a_send_whose_server_died_after_its_claim_is_finished_by_the_other() {
         hear(live, id).await;
         let mut resumed = server
             .chat
-            .message_updates(&ben, conversation, Some(newest.id.order_key()))
+            .streams
+            .messages(&ben, conversation, Some(newest.id.order_key()))
             .await
             .unwrap();
         hear(&mut resumed, id).await;
@@ -369,6 +393,7 @@ async fn a_flag_is_later_than_a_write_by_a_clock_ahead() {
     let behind = Server::open(0).await.unwrap();
     behind
         .chat
+        .inbox
         .mark_unread(&ben, conversation, question.id)
         .await
         .unwrap();
@@ -381,6 +406,7 @@ async fn a_flag_is_later_than_a_write_by_a_clock_ahead() {
     assert!(
         behind
             .chat
+            .inbox
             .update_entry(&anna, conversation, archive)
             .await
             .unwrap()
@@ -405,12 +431,14 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     let changes = async {
         for guest in &guests {
             one.chat
+                .writes
                 .add_participants(&anna, conversation, &[guest.as_str().to_owned()])
                 .await
                 .unwrap();
         }
         for guest in &guests[..2] {
             one.chat
+                .writes
                 .remove_participant(&anna, conversation, guest.as_str())
                 .await
                 .unwrap();
@@ -419,6 +447,7 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     tokio::join!(sends, changes);
     let newest = one
         .chat
+        .history
         .last_messages(&[conversation])
         .await
         .unwrap()
@@ -443,16 +472,19 @@ async fn the_membership_changes_on_one_while_the_other_sends() {
     let ida = &guests[2];
     let mut messages = other
         .chat
-        .message_updates(ida, conversation, None)
+        .streams
+        .messages(ida, conversation, None)
         .await
         .unwrap();
     let mut events = other
         .chat
-        .conversation_updates(ida, conversation, None)
+        .streams
+        .conversation(ida, conversation, None)
         .await
         .unwrap();
-    let mut inbox = other.chat.inbox_updates(ida, None).await.unwrap();
+    let mut inbox = other.chat.streams.inbox(ida, None).await.unwrap();
     one.chat
+        .writes
         .remove_participant(&anna, conversation, ida.as_str())
         .await
         .unwrap();
@@ -491,7 +523,7 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
         .collect();
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
     let conversation = one.group(&anna, &everybody).await;
-    let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
+    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
     for _ in 0..5 {
         // Known from now on, as it was.
         entry(&other, &ben, conversation).await;
@@ -564,7 +596,7 @@ async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
         .map(|number| UserId::parse(&format!("{number:02}-{anna}")).unwrap())
         .collect();
     let everybody: Vec<_> = crowd.iter().chain([&ben]).collect();
-    let mut inbox = other.chat.inbox_updates(&ben, None).await.unwrap();
+    let mut inbox = other.chat.streams.inbox(&ben, None).await.unwrap();
     let conversation = one.group(&anna, &everybody).await;
     // Told when it is found, and once more for the last time: from then on nothing is left to be told of its making.
     hear_entry(&mut inbox, conversation).await;
@@ -572,6 +604,7 @@ async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
     assert!(
         !other
             .chat
+            .access
             .conversation(&ben, conversation)
             .await
             .unwrap()
@@ -579,12 +612,14 @@ async fn an_inbox_goes_on_hearing_of_a_conversation_that_becomes_large() {
             .is_large
     );
     one.chat
+        .writes
         .add_participants(&anna, conversation, &[format!("31-{anna}")])
         .await
         .unwrap();
     assert!(
         other
             .chat
+            .access
             .conversation(&ben, conversation)
             .await
             .unwrap()

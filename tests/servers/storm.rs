@@ -80,6 +80,7 @@ impl Server {
             .map(|user| user.as_str().to_owned())
             .collect();
         let conversation = chat
+            .writes
             .create_group(&people[0], "a crowd", &names, None)
             .await
             .unwrap()
@@ -135,6 +136,7 @@ impl Server {
         };
         let draft = Draft::parse(input, self.chat.bounds()).unwrap();
         self.chat
+            .writes
             .send(&self.people[number % PEOPLE], self.conversation, draft)
             .await
             .unwrap()

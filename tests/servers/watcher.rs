@@ -88,7 +88,8 @@ pub(super) async fn watch_messages(
         let mut updates = course
             .server()
             .chat
-            .message_updates(viewer, conversation, Some(after))
+            .streams
+            .messages(viewer, conversation, Some(after))
             .await
             .unwrap();
         let mut here = HashSet::new();
@@ -115,7 +116,8 @@ pub(super) async fn watch_conversation(
         let mut updates = course
             .server()
             .chat
-            .conversation_updates(viewer, conversation, Some(after))
+            .streams
+            .conversation(viewer, conversation, Some(after))
             .await
             .unwrap();
         while let Some(next) = course.next(cut, updates.next()).await {
@@ -181,7 +183,7 @@ pub(super) async fn watch_inbox(course: &Course, viewer: &UserId) -> Shown {
         let cut = course.cut();
         let server = course.server();
         shown.connections += 1;
-        let mut updates = server.chat.inbox_updates(viewer, after).await.unwrap();
+        let mut updates = server.chat.streams.inbox(viewer, after).await.unwrap();
         while let Some(next) = course.next(cut, updates.next()).await {
             let update = next.unwrap().unwrap();
             after = Some(update.position);
@@ -202,9 +204,15 @@ pub(super) async fn entry(
     viewer: &UserId,
     conversation: ConversationId,
 ) -> (Option<InboxRow>, Option<Unread>) {
-    let row = server.chat.entry(viewer, conversation).await.unwrap();
+    let row = server.chat.inbox.entry(viewer, conversation).await.unwrap();
     let unread = match row {
-        Some(row) => server.chat.unread(viewer, &[row]).await.unwrap().pop(),
+        Some(row) => server
+            .chat
+            .inbox
+            .unread(viewer, &[row])
+            .await
+            .unwrap()
+            .pop(),
         None => None,
     };
     (row, unread)

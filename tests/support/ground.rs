@@ -49,8 +49,8 @@ impl Ground {
     pub(crate) fn bounds(&self, bounds: Bounds) -> Bounds {
         match self.cluster {
             Some(_) => Bounds {
-                begin_wait: Duration::from_secs(20),
-                settle_wait: Duration::from_secs(30),
+                queue_wait: Duration::from_secs(20),
+                outcome_wait: Duration::from_secs(30),
                 ..bounds
             },
             None => bounds,

@@ -1,117 +1,103 @@
-//! Membership guard of a stream: it checks that the viewer still takes part before the stream delivers anything.
+//! Membership guard of a stream: checks that the viewer still takes part before the stream delivers
+//! anything.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::chat::access::participant_cache::ParticipantSnapshot;
-use crate::chat::{Chat, Result};
+use super::Access;
+use super::leave_epoch::ReadMoment;
+use super::participant_cache::ParticipantSnapshot;
+use crate::chat::error::Result;
 use crate::model::{Conversation, ConversationId, UserId};
 
-/// How long a stream may rest on a membership that it read. PresenceGuard a departure is known at once; it may happen on another server.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Whether the viewer of a stream is still in its conversation: asked before anything is given.
 pub struct MembershipGuard {
-    chat: Chat,
+    access: Arc<Access>,
     viewer: UserId,
     conversation: Arc<Conversation>,
-    leave_epoch: u64,
-    looked_at: Instant,
+    read: ReadMoment,
 }
 
 impl MembershipGuard {
-    /// The stream listens already: so nobody leaves unheard.
-    pub(crate) async fn begin(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Self> {
-        if let Some(seen) = ParticipantSnapshot::at_hand(chat, viewer, id) {
-            return Ok(Self::of(
-                chat,
-                viewer,
-                seen.conversation,
-                seen.leave_epoch,
-                seen.looked_at,
-            ));
+    /// Call after the stream has subscribed to its topic, so that it receives every departure from
+    /// now on.
+    pub(crate) async fn begin(
+        access: &Arc<Access>,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<Self> {
+        if let Some(snapshot) = access.participant_cache.cached(viewer, id) {
+            return Ok(Self::of_snapshot(access, viewer, snapshot));
         }
-        // Check the viewer's own membership first: a stranger never waits for the shared read of the list.
-        let (leave_epoch, looked_at) = (chat.leave_epoch(), Instant::now());
-        let conversation = chat.conversation_of(viewer, id).await?;
-        // The first of many reads the list for all.
-        match ParticipantSnapshot::with(chat, viewer, id).await? {
-            Some(seen) => Ok(Self::of(
-                chat,
-                viewer,
-                seen.conversation,
-                seen.leave_epoch,
-                seen.looked_at,
-            )),
-            None => Ok(Self::of(chat, viewer, conversation, leave_epoch, looked_at)),
+        // The viewer's own membership is checked first, so a stranger never waits for the shared
+        // read of the participants.
+        let read = access.leave_epoch.read_moment();
+        let conversation = access.require_conversation(viewer, id).await?;
+        // The first of many streams reads the participants for all of them.
+        match access.participant_cache.snapshot(viewer, id).await? {
+            Some(snapshot) => Ok(Self::of_snapshot(access, viewer, snapshot)),
+            None => Ok(Self::new(access, viewer, conversation, read)),
         }
     }
 
-    fn of(
-        chat: &Chat,
+    fn of_snapshot(access: &Arc<Access>, viewer: &UserId, snapshot: ParticipantSnapshot) -> Self {
+        Self::new(access, viewer, snapshot.conversation, snapshot.read)
+    }
+
+    fn new(
+        access: &Arc<Access>,
         viewer: &UserId,
         conversation: Arc<Conversation>,
-        leave_epoch: u64,
-        looked_at: Instant,
+        read: ReadMoment,
     ) -> Self {
         Self {
-            chat: chat.clone(),
+            access: Arc::clone(access),
             viewer: viewer.clone(),
             conversation,
-            leave_epoch,
-            looked_at,
+            read,
         }
     }
 
-    /// `None` to a stranger.
-    async fn look(chat: &Chat, viewer: &UserId, id: ConversationId) -> Result<Option<Self>> {
-        if let Some(seen) = ParticipantSnapshot::with(chat, viewer, id).await? {
-            return Ok(Some(Self::of(
-                chat,
-                viewer,
-                seen.conversation,
-                seen.leave_epoch,
-                seen.looked_at,
-            )));
+    /// Reads the membership again. `None` if the viewer no longer takes part.
+    async fn renewed(&self) -> Result<Option<Self>> {
+        let (access, viewer, id) = (&self.access, &self.viewer, self.conversation.id);
+        if let Some(snapshot) = access.participant_cache.snapshot(viewer, id).await? {
+            return Ok(Some(Self::of_snapshot(access, viewer, snapshot)));
         }
-        let (leave_epoch, looked_at) = (chat.leave_epoch(), Instant::now());
-        Ok(chat
+        let read = access.leave_epoch.read_moment();
+        Ok(access
             .conversation(viewer, id)
             .await?
-            .map(|conversation| Self::of(chat, viewer, conversation, leave_epoch, looked_at)))
+            .map(|conversation| Self::new(access, viewer, conversation, read)))
     }
 
     pub fn viewer(&self) -> &UserId {
         &self.viewer
     }
 
-    /// As it was when it was looked at last.
+    /// The conversation at the last check.
     pub(crate) fn conversation(&self) -> &Conversation {
         &self.conversation
     }
 
-    /// Where one server writes, it knows of every departure.
+    /// Whether the viewer still takes part. It reads the store only if a user has left some
+    /// conversation, or on a shared store after the lifetime of a membership.
     pub(crate) async fn may_still_see(&mut self) -> Result<bool> {
-        let is_young = !self.chat.is_shared() || self.looked_at.elapsed() < LOOK_EVERY;
-        if is_young && self.chat.leave_epoch() == self.leave_epoch {
+        let may_be_stale = self.access.in_flight.is_shared() && self.read.has_expired();
+        if !may_be_stale && self.access.leave_epoch.is_current(self.read) {
             return Ok(true);
         }
-        // It is rare, and every stream that waits would keep room for it.
-        let Some(looked) =
-            Box::pin(Self::look(&self.chat, &self.viewer, self.conversation.id)).await?
-        else {
+        // Boxed: the future is rarely polled, and every waiting stream would reserve its size.
+        let Some(renewed) = Box::pin(self.renewed()).await? else {
             return Ok(false);
         };
-        *self = looked;
+        *self = renewed;
         Ok(true)
     }
 
-    /// Whether the viewer is in it now, by their own place in it: then all that was read for them until now was theirs to see.
+    /// Whether the viewer takes part at this moment, according to the store. If so, the viewer was
+    /// allowed to see everything read so far.
     pub async fn is_in(&self) -> bool {
         matches!(
-            self.chat
+            self.access
                 .conversation(&self.viewer, self.conversation.id)
                 .await,
             Ok(Some(_))

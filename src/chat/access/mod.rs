@@ -1,21 +1,49 @@
-//! Who may see what: the only place that answers it.
+//! Access: the only component that decides what a viewer may see.
+
+pub(crate) mod leave_epoch;
+pub(crate) mod membership_guard;
+pub(crate) mod participant_cache;
+pub(crate) mod relationship;
 
 use std::sync::Arc;
 
-use crate::chat::{Chat, Error, Result};
+use self::leave_epoch::LeaveEpoch;
+use self::participant_cache::ParticipantCache;
+use crate::bus::Bus;
+use crate::chat::error::{Error, Result};
+use crate::chat::in_flight_ids::InFlightIds;
 use crate::model::{
     Conversation, ConversationId, IdempotencyKey, MembershipState, Message, UserId,
 };
-use crate::store::Participation;
+use crate::store::{Participation, Store};
 
-impl Chat {
-    /// The conversations that the viewer takes part in now; `None` for all others.
+pub struct Access {
+    store: Arc<dyn Store>,
+    in_flight: InFlightIds,
+    leave_epoch: Arc<LeaveEpoch>,
+    participant_cache: ParticipantCache,
+}
+
+impl Access {
+    pub(crate) fn new(store: Arc<dyn Store>, bus: Bus, in_flight: InFlightIds) -> Self {
+        let leave_epoch = Arc::<LeaveEpoch>::default();
+        let participant_cache =
+            ParticipantCache::new(Arc::clone(&store), bus, Arc::clone(&leave_epoch));
+        Self {
+            store,
+            in_flight,
+            leave_epoch,
+            participant_cache,
+        }
+    }
+
+    /// The conversations in which the viewer takes part now; `None` for all others.
     pub async fn conversations(
         &self,
         viewer: &UserId,
         ids: &[ConversationId],
     ) -> Result<Vec<Option<Arc<Conversation>>>> {
-        let participations = self.0.store.participations(viewer, ids).await?;
+        let participations = self.store.participations(viewer, ids).await?;
         Ok(participations
             .into_iter()
             .map(|participation| {
@@ -34,13 +62,23 @@ impl Chat {
         Ok(self.conversations(viewer, &[id]).await?.pop().flatten())
     }
 
-    pub(crate) async fn participation_of(
+    /// Like [`Self::conversation`], with an error for a viewer who does not take part.
+    pub(crate) async fn require_conversation(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+    ) -> Result<Arc<Conversation>> {
+        self.conversation(viewer, id)
+            .await?
+            .ok_or(Error::NotFound("the conversation"))
+    }
+
+    pub(crate) async fn participation(
         &self,
         viewer: &UserId,
         id: ConversationId,
     ) -> Result<Participation> {
         let participation = self
-            .0
             .store
             .participations(viewer, &[id])
             .await?
@@ -51,31 +89,26 @@ impl Chat {
             .ok_or(Error::NotFound("the conversation"))
     }
 
-    /// The viewer's place in a conversation that they are about to write to. What other servers wrote there before lies before it.
-    pub(crate) async fn participation_to_write(
+    /// The participation of a viewer who is about to write. Later ids are greater than all that
+    /// other servers have written there.
+    pub(crate) async fn participation_for_write(
         &self,
         viewer: &UserId,
         id: ConversationId,
     ) -> Result<Participation> {
-        let participation = self.participation_of(viewer, id).await?;
+        let participation = self.participation(viewer, id).await?;
         if let Some(newest) = participation.newest {
-            self.0.ids.observe(newest);
+            self.in_flight.observe(newest);
         }
         Ok(participation)
     }
 
-    pub(crate) async fn conversation_of(
-        &self,
-        viewer: &UserId,
-        id: ConversationId,
-    ) -> Result<Arc<Conversation>> {
-        self.conversation(viewer, id)
-            .await?
-            .ok_or(Error::NotFound("the conversation"))
+    pub(crate) fn leave_epoch(&self) -> &LeaveEpoch {
+        &self.leave_epoch
     }
 }
 
-/// The key of a message's send, which only its sender has a use for.
+/// The idempotency key of a message, visible to its sender only.
 pub fn client_key<'a>(viewer: &UserId, message: &'a Message) -> Option<&'a str> {
     message
         .client_key
@@ -83,10 +116,6 @@ pub fn client_key<'a>(viewer: &UserId, message: &'a Message) -> Option<&'a str> 
         .filter(|_| message.sender == *viewer)
         .map(IdempotencyKey::as_str)
 }
-
-pub(crate) mod membership_guard;
-pub(crate) mod participant_cache;
-pub(crate) mod relationship;
 
 fn may_see(participation: &Participation) -> bool {
     participation.membership.state == MembershipState::Joined

@@ -1,44 +1,61 @@
 //! Relationships between users: the consent that shows presence, and that makes an invitation free.
 //!
-//! They rest on consent, as anybody may put anybody into a conversation: the other side must have acted in it since joining, with a TEXT
-//! message or a `markRead`, or a third user must have made it. Large groups are none.
+//! Anybody may add anybody to a conversation, so membership alone is no consent. The other user
+//! must have acted there since joining, with a TEXT message or a `markRead`, or a third user must
+//! have created the group. Large groups are no relationships.
 //!
-//! Cost on a cluster, in statements: 5 to 9 for each user, and where strangers are left, the newest 200 entries of the viewer: 2 each for the
-//! viewer's own place, 1 for the participants of each small group, 2 for each stranger who is in some of them.
+//! Cost on a cluster, in statements: 5 to 9 for each user. If strangers remain, the newest 200
+//! entries of the viewer: 2 each for the viewer's own participation, 1 for the participants of each
+//! small group, 2 for each stranger who shares some of them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
-use crate::chat::{Chat, Result};
+use super::Access;
+use crate::chat::error::Result;
 use crate::model::{
-    Conversation, ConversationId, ConversationKind, InboxRow, PageRequest, Participant, UserId,
+    Conversation, ConversationId, ConversationKind, InboxRow, OrderKey, PageRequest, Participant,
+    UserId,
 };
+use crate::store::Store;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relationship {
     Oneself,
-    /// Their direct conversation, or a group of both that is not large.
+    /// The direct conversation of both users, or a small group with both.
     Shared(ConversationId),
 }
 
-/// The relationship with one user, or the conversations in which one begins when that user acts.
+/// The relationship with one user, or the conversations in which one would begin with an act of
+/// that user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Acquaintance {
     pub(crate) relationship: Option<Relationship>,
-    /// Shared ones in which the user has not acted yet: the direct one, and groups of the newest.
+    /// Shared conversations in which the user has not acted yet: the direct one, and the newest
+    /// groups.
     pub(crate) candidates: Vec<ConversationId>,
 }
 
-/// Entries of the viewer in which a group is looked for, the last active first.
+/// Inbox entries of the viewer that are searched for shared groups, the last active first.
 const ENTRIES_MAX: usize = 200;
-const READS_AT_ONCE: usize = 16;
-/// Shared groups of one user in which it is looked for a message of theirs.
+const CONCURRENCY: usize = 16;
+/// Shared groups of one user that are searched for a message of that user.
 const CANDIDATES_MAX: usize = 16;
 
-impl Chat {
+pub(crate) struct Relationships {
+    store: Arc<dyn Store>,
+    access: Arc<Access>,
+}
+
+impl Relationships {
+    pub(crate) fn new(store: Arc<dyn Store>, access: Arc<Access>) -> Self {
+        Self { store, access }
+    }
+
     /// Relationships of the viewer with these users. `None` for strangers.
-    pub(crate) async fn relationships(
+    pub(crate) async fn of(
         &self,
         viewer: &UserId,
         users: &[UserId],
@@ -51,14 +68,14 @@ impl Chat {
             .collect())
     }
 
-    /// The same, with what may become a relationship.
+    /// The same, with the conversations in which a relationship may begin.
     pub(crate) async fn acquaintances(
         &self,
         viewer: &UserId,
         users: &[UserId],
     ) -> Result<Vec<Acquaintance>> {
         let mut found: HashMap<&UserId, Acquaintance> = HashMap::new();
-        for users in users.chunks(READS_AT_ONCE) {
+        for users in users.chunks(CONCURRENCY) {
             let directs = try_join_all(
                 users
                     .iter()
@@ -68,12 +85,12 @@ impl Chat {
             found.extend(users.iter().zip(directs));
         }
         let mut request = PageRequest::first(PageRequest::<()>::COUNT_MAX);
-        let mut looked_at = 0;
-        while looked_at < ENTRIES_MAX && found.values().any(|one| one.relationship.is_none()) {
-            let page = self.0.store.inbox(viewer, &request).await?;
-            looked_at += page.items.len();
+        let mut searched = 0;
+        while searched < ENTRIES_MAX && found.values().any(|one| one.relationship.is_none()) {
+            let page = self.store.inbox(viewer, &request).await?;
+            searched += page.items.len();
             let ids: Vec<_> = page.items.iter().map(|row| row.conversation).collect();
-            self.look_into_groups(viewer, &ids, &mut found).await?;
+            self.search_groups(viewer, &ids, &mut found).await?;
             match page.items.last().filter(|_| page.has_next) {
                 Some(last) => request = request.after(InboxRow::key(last)),
                 None => break,
@@ -85,14 +102,15 @@ impl Chat {
             .collect())
     }
 
-    /// Looks for those who have no relationship yet among the participants of these groups.
-    async fn look_into_groups(
+    /// Searches these groups for users who have no relationship yet.
+    async fn search_groups(
         &self,
         viewer: &UserId,
         ids: &[ConversationId],
         found: &mut HashMap<&UserId, Acquaintance>,
     ) -> Result<()> {
         let groups: Vec<_> = self
+            .access
             .conversations(viewer, ids)
             .await?
             .into_iter()
@@ -100,7 +118,7 @@ impl Chat {
             .filter(|one| is_small_group(one))
             .collect();
         let mut shared: HashMap<UserId, Vec<Participant>> = HashMap::new();
-        for groups in groups.chunks(READS_AT_ONCE) {
+        for groups in groups.chunks(CONCURRENCY) {
             let pages = groups.iter().map(|group| self.participants_of(group.id));
             for (group, participants) in groups.iter().zip(try_join_all(pages).await?) {
                 for one in participants {
@@ -110,7 +128,7 @@ impl Chat {
                     else {
                         continue;
                     };
-                    if was_read_or_made_by_another(group, viewer, &one) {
+                    if was_read_or_created_by_another(group, viewer, &one) {
                         known.relationship = Some(Relationship::Shared(group.id));
                     } else if known.candidates.len() < CANDIDATES_MAX {
                         known.candidates.push(group.id);
@@ -127,21 +145,24 @@ impl Chat {
                 .get(user)
                 .is_some_and(|known| known.relationship.is_none())
         });
-        for (user, places) in shared {
-            let ids: Vec<_> = places.iter().map(|place| place.conversation).collect();
-            let rows = self.0.store.inbox_rows(&user, &ids).await?;
-            let sent = places
+        for (user, participations) in shared {
+            let ids: Vec<_> = participations
+                .iter()
+                .map(|participant| participant.conversation)
+                .collect();
+            let rows = self.store.inbox_rows(&user, &ids).await?;
+            let sent = participations
                 .iter()
                 .zip(&rows)
-                .find(|(place, row)| row.is_some_and(|row| has_sent(&row, place)));
-            if let (Some((place, _)), Some(known)) = (sent, found.get_mut(&user)) {
-                known.relationship = Some(Relationship::Shared(place.conversation));
+                .find(|(participant, row)| row.is_some_and(|row| has_sent(&row, participant)));
+            if let (Some((participant, _)), Some(known)) = (sent, found.get_mut(&user)) {
+                known.relationship = Some(Relationship::Shared(participant.conversation));
             }
         }
         Ok(())
     }
 
-    /// Whether the relationship is still there.
+    /// Whether the relationship still exists.
     pub(crate) async fn still_holds(
         &self,
         viewer: &UserId,
@@ -154,21 +175,21 @@ impl Chat {
         Ok(self.shares(viewer, user, id).await? == Some(true))
     }
 
-    /// Whether a conversation of both makes a relationship: `Some(false)` where the user has yet to act in it.
+    /// Whether a conversation of both users makes a relationship. `Some(false)` if the user has yet
+    /// to act in it.
     pub(crate) async fn shares(
         &self,
         viewer: &UserId,
         user: &UserId,
         id: ConversationId,
     ) -> Result<Option<bool>> {
-        let Some(conversation) = self.conversation(viewer, id).await? else {
+        let Some(conversation) = self.access.conversation(viewer, id).await? else {
             return Ok(None);
         };
         if conversation.kind != ConversationKind::Direct && !is_small_group(&conversation) {
             return Ok(None);
         }
         let found = self
-            .0
             .store
             .participants_by_name(&[(id, user.clone())])
             .await?
@@ -178,10 +199,10 @@ impl Chat {
         else {
             return Ok(None);
         };
-        if was_read_or_made_by_another(&conversation, viewer, &participant) {
+        if was_read_or_created_by_another(&conversation, viewer, &participant) {
             return Ok(Some(true));
         }
-        let row = self.0.store.inbox_rows(user, &[id]).await?.pop().flatten();
+        let row = self.store.inbox_rows(user, &[id]).await?.pop().flatten();
         Ok(Some(row.is_some_and(|row| has_sent(&row, &participant))))
     }
 
@@ -192,7 +213,7 @@ impl Chat {
                 candidates: Vec::new(),
             });
         }
-        let Some(id) = self.0.store.direct_conversation(viewer, user).await? else {
+        let Some(id) = self.store.direct_conversation(viewer, user).await? else {
             return Ok(Acquaintance::default());
         };
         Ok(match self.shares(viewer, user, id).await? {
@@ -208,10 +229,9 @@ impl Chat {
         })
     }
 
-    /// Those who are in a conversation that is not large.
+    /// Participants of a conversation that is not large.
     pub(crate) async fn participants_of(&self, group: ConversationId) -> Result<Vec<Participant>> {
         Ok(self
-            .0
             .store
             .participants(group, &PageRequest::first(Conversation::FAN_OUT_MAX))
             .await?
@@ -219,23 +239,24 @@ impl Chat {
     }
 }
 
-/// Decides without a read of the inbox row, which holds what the participant sent.
-fn was_read_or_made_by_another(
+/// Part of the decision that needs no read of the participant's inbox row.
+fn was_read_or_created_by_another(
     conversation: &Conversation,
     viewer: &UserId,
     participant: &Participant,
 ) -> bool {
-    // A group without a creator was imported: neither of the two made it.
-    let maker = conversation.created_by.as_ref();
-    let is_third = maker != Some(viewer) && maker != Some(&participant.user);
+    // A group without a creator was imported, so neither of the two created it.
+    let creator = conversation.created_by.as_ref();
+    let is_third = creator != Some(viewer) && creator != Some(&participant.user);
     let has_read = match participant.membership.since {
         Some(joined) => participant.read_up_to.moment() > joined,
-        None => participant.read_up_to > crate::model::OrderKey::MIN,
+        None => participant.read_up_to > OrderKey::MIN,
     };
     has_read || (is_third && is_small_group(conversation))
 }
 
-/// Since joining: what was sent before the user left and came back counts no more.
+/// Whether the participant has sent a message since joining. Messages from before a departure do
+/// not count.
 fn has_sent(row: &InboxRow, participant: &Participant) -> bool {
     row.sent_up_to.is_some_and(|sent| {
         participant

@@ -1,11 +1,13 @@
-//! What users set on their entries: muted, pinned, archived.
+//! Settings of inbox entries: muted, pinned, archived.
 
-use crate::bus::Signal;
-use crate::chat::{Chat, Result};
+use std::sync::Arc;
+
+use super::InboxService;
+use crate::chat::error::Result;
 use crate::model::{ChangeId, ConversationId, Flags, InboxRow, UserId};
 use crate::store::{Archive, FlagsChange};
 
-/// What is to be set. What is `None` stays as it is.
+/// Change of an entry. `None` keeps a setting.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntrySettings {
     pub muted: Option<bool>,
@@ -13,45 +15,44 @@ pub struct EntrySettings {
     pub archived: Option<bool>,
 }
 
-impl Chat {
-    /// Sets these on the viewer's entry, and answers with it as it is then. What changes nothing is told to nobody.
+impl InboxService {
+    /// Changes the viewer's entry, and returns it after the write. A change without effect is not
+    /// published.
     pub async fn update_entry(
-        &self,
+        self: &Arc<Self>,
         viewer: &UserId,
         conversation: ConversationId,
         settings: EntrySettings,
     ) -> Result<InboxRow> {
-        let row = self.entry_of(viewer, conversation).await?;
-        let (chat, viewer) = (self.clone(), viewer.clone());
-        self.to_the_end(async move { chat.keep_flags(&viewer, row, settings).await })
+        let (_, row) = self.visible_entry(viewer, conversation).await?;
+        let (inbox, viewer) = (Arc::clone(self), viewer.clone());
+        self.tasks
+            .run_to_completion(async move { inbox.persist_flags(&viewer, row, settings).await })
             .await
     }
 
-    async fn keep_flags(
+    async fn persist_flags(
         &self,
         viewer: &UserId,
         row: InboxRow,
         settings: EntrySettings,
     ) -> Result<InboxRow> {
-        // An id that is given after the row was read lies after every message in it.
-        let ids = self.0.in_flight.begin(1);
-        let to = settings.change_of(&row, ids.newest());
+        // An id allocated after the read of the row is greater than every message in it.
+        let lease = self.in_flight.allocate(1);
+        let to = settings.change_of(&row, lease.newest());
         if to.apply(row.flags) == row.flags {
             return Ok(row);
         }
-        let (ids, flags) = ids.if_kept(self.0.store.set_flags(viewer, &to).await)?;
+        let written = self.store.set_flags(viewer, &to).await;
+        let (lease, flags) = lease.if_persisted(written)?;
         match flags {
             Some(flags) => {
-                self.tell_inboxes(
-                    [viewer],
-                    row.conversation,
-                    (to.change, ids.settled()),
-                    Signal::Inbox,
-                );
+                self.publisher
+                    .publish_to_inboxes([viewer], row.conversation, to.change, &lease);
                 Ok(InboxRow { flags, ..row })
             }
-            // Another device has done the same meanwhile, and it was told.
-            None => self.entry_of(viewer, row.conversation).await,
+            // Another device has made the same change meanwhile, and published it.
+            None => Ok(self.visible_entry(viewer, row.conversation).await?.1),
         }
     }
 }
@@ -67,7 +68,7 @@ impl EntrySettings {
             is_muted: muted.unwrap_or(row.flags.is_muted),
             ..row.flags
         };
-        // An archive that a message has ended would hold again where the entry is muted.
+        // Muting would restore an archive that a message has ended.
         let would_be_archived = InboxRow { flags, ..*row }.is_archived();
         let archive = match (archived, row.flags.archived_at) {
             (Some(true), _) if row.is_archived() && would_be_archived => None,
@@ -97,7 +98,7 @@ mod tests {
         MessageId::new(Timestamp::from_micros(micros), [0; 8])
     }
 
-    /// An entry whose last message is of that time.
+    /// Entry with a last message of this time.
     fn row(last_message: i64, is_muted: bool, archived_at: Option<i64>) -> InboxRow {
         InboxRow {
             conversation: ConversationId(uuid::Uuid::nil()),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn muting_brings_no_archive_back() {
+    fn muting_restores_no_archive() {
         let mute = EntrySettings {
             muted: Some(true),
             ..EntrySettings::default()
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_archived_now_stays_so_until_a_message_that_comes_now() {
+    fn a_fresh_archive_survives_a_change_of_muting() {
         let unmute = EntrySettings {
             muted: Some(false),
             archived: Some(true),

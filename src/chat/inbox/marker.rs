@@ -1,156 +1,147 @@
-//! Read markers: forward with `markRead`, back with `markUnread`. Unread is never counted, only computed from them.
+//! Read markers: `markRead` advances a marker, `markUnread` moves it back. Unread counts are
+//! computed from markers, never stored.
 
 use std::sync::Arc;
 
 use futures_util::future::try_join;
 
-use crate::bus::Signal;
-use crate::chat::in_flight_ids::IdLease;
-use crate::chat::{Chat, Error, Result};
-use crate::model::{
-    Conversation, ConversationId, Event, InboxRow, MessageId, Notice, ReadMarker, Topic, UserId,
-};
+use super::InboxService;
+use crate::chat::error::{Error, Result};
+use crate::model::{Conversation, ConversationId, InboxRow, MessageId, ReadMarker, UserId};
 use crate::store::MarkerMove;
 
-impl Chat {
-    /// Moves the viewer's marker forward to this message, or to the newest one; never back. Answers with the entry as it is then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MarkerDirection {
+    Forward,
+    Back,
+}
+
+impl InboxService {
+    /// Advances the viewer's marker to this message, or to the newest one; never moves it back.
+    /// Returns the entry after the write.
     pub async fn mark_read(
-        &self,
+        self: &Arc<Self>,
         viewer: &UserId,
         conversation: ConversationId,
         message: Option<MessageId>,
     ) -> Result<InboxRow> {
-        let (conversation, row) = self.place_of(viewer, conversation).await?;
+        let (conversation, row) = self.visible_entry(viewer, conversation).await?;
         let target = match message {
-            // The newest one is there, and is what is mostly named.
+            // The newest message exists; most calls name it.
             Some(id) if row.last_message == Some(id) => Some(id),
-            Some(id) => Some(self.message_of(conversation.id, id).await?.id),
+            Some(id) => {
+                let message = self.history.require_message(conversation.id, id).await?;
+                Some(message.id)
+            }
             None => row.last_message,
         };
         match target {
-            // Also where a message of one's own has moved the marker that counts: of that the receipts know nothing.
+            // The marker advances even if a message of the viewer has advanced the effective
+            // position: receipts depend on the marker.
             Some(target) if target.order_key() > row.marker.up_to => {
-                // Within the epoch that was seen: a `markUnread` that came meanwhile has a later one, and wins.
+                // The marker keeps the epoch that was read. A concurrent `markUnread` has a later
+                // epoch, and wins.
                 let marker = ReadMarker {
                     epoch: row.marker.epoch,
                     up_to: target.order_key(),
                 };
-                self.move_marker(viewer, conversation, row, marker, true)
+                self.move_marker(viewer, conversation, row, marker, MarkerDirection::Forward)
                     .await
             }
             _ => Ok(row),
         }
     }
 
-    /// Moves the viewer's marker back to just before this message. Where it stands there or earlier, nothing changes.
+    /// Moves the viewer's marker back to just before this message. A marker at or before that
+    /// position stays.
     pub async fn mark_unread(
-        &self,
+        self: &Arc<Self>,
         viewer: &UserId,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<InboxRow> {
-        let (conversation, row) = self.place_of(viewer, conversation).await?;
-        let place = self
-            .message_of(conversation.id, message)
-            .await?
-            .id
-            .order_key()
-            .before();
-        if row.read_up_to() <= place {
+        let (conversation, row) = self.visible_entry(viewer, conversation).await?;
+        let message = self
+            .history
+            .require_message(conversation.id, message)
+            .await?;
+        let position = message.id.order_key().before();
+        if row.read_up_to() <= position {
             return Ok(row);
         }
         let marker = ReadMarker {
             epoch: row.marker.epoch + 1,
-            up_to: place,
+            up_to: position,
         };
-        self.move_marker(viewer, conversation, row, marker, false)
+        self.move_marker(viewer, conversation, row, marker, MarkerDirection::Back)
             .await
     }
 
-    pub(crate) async fn entry_of(
-        &self,
-        viewer: &UserId,
-        conversation: ConversationId,
-    ) -> Result<InboxRow> {
-        Ok(self.place_of(viewer, conversation).await?.1)
-    }
-
-    async fn place_of(
+    /// The viewer's entry with its conversation, or the error that the conversation was not found.
+    pub(super) async fn visible_entry(
         &self,
         viewer: &UserId,
         id: ConversationId,
     ) -> Result<(Arc<Conversation>, InboxRow)> {
-        let (conversation, row) =
-            try_join(self.conversation_of(viewer, id), self.entry(viewer, id)).await?;
+        let (conversation, row) = try_join(
+            self.access.require_conversation(viewer, id),
+            self.entry(viewer, id),
+        )
+        .await?;
         let row = row.ok_or(Error::NotFound("the conversation"))?;
-        // What is set here is later than what stands there, whatever the clock of the server says that wrote it.
-        self.seen(row.last_message.into_iter().chain(row.sent_up_to));
+        // The id of the next change is greater than all in the row, whatever clock has allocated
+        // them.
+        self.in_flight
+            .observe_remote(row.last_message.into_iter().chain(row.sent_up_to));
         Ok((conversation, row))
     }
 
-    /// Tells those who listen to the conversation how far the viewer has come. A large one would do nothing else.
-    pub(crate) fn tell_marker(&self, viewer: &UserId, conversation: &Conversation, ids: &IdLease) {
-        if conversation.is_large {
-            return;
-        }
-        self.0
-            .bus
-            .signal_peers(|| Signal::Marker(conversation.id, viewer.clone()));
-        let topic = Topic::Conversation(conversation.id);
-        if self.0.bus.has_subscribers(&topic) {
-            let event = Event::MarkerMoved(conversation.id, viewer.clone());
-            self.0
-                .bus
-                .publish(&topic, Notice::new(ids.newest(), ids.settled(), event));
-        }
-    }
-
     async fn move_marker(
-        &self,
+        self: &Arc<Self>,
         viewer: &UserId,
         conversation: Arc<Conversation>,
         row: InboxRow,
         marker: ReadMarker,
-        is_read: bool,
+        direction: MarkerDirection,
     ) -> Result<InboxRow> {
-        let (chat, viewer) = (self.clone(), viewer.clone());
-        self.to_the_end(async move {
-            chat.keep_marker(&viewer, &conversation, row, marker, is_read)
-                .await
-        })
-        .await
+        let (inbox, viewer) = (Arc::clone(self), viewer.clone());
+        self.tasks
+            .run_to_completion(async move {
+                inbox
+                    .persist_marker(&viewer, &conversation, row, marker, direction)
+                    .await
+            })
+            .await
     }
 
-    async fn keep_marker(
+    async fn persist_marker(
         &self,
         viewer: &UserId,
         conversation: &Conversation,
         row: InboxRow,
         mut marker: ReadMarker,
-        is_read: bool,
+        direction: MarkerDirection,
     ) -> Result<InboxRow> {
-        let ids = self.0.in_flight.begin(1);
-        let change = ids.newest();
-        if !is_read {
-            // A new epoch is later than everything that was sent so far, so that none of it counts as read by having been sent.
+        let lease = self.in_flight.allocate(1);
+        let change = lease.newest();
+        let is_forward = direction == MarkerDirection::Forward;
+        if !is_forward {
+            // The new epoch is later than all messages sent so far, so that none of the viewer's
+            // own counts as read.
             marker.epoch = marker.epoch.max(change.moment().micros().cast_unsigned());
         }
-        let read_up_to = is_read.then_some(marker.up_to);
         let to = MarkerMove {
             conversation: row.conversation,
             marker,
-            read_up_to,
+            read_up_to: is_forward.then_some(marker.up_to),
             change,
         };
-        let (ids, ()) = ids.if_kept(self.0.store.move_read_marker(viewer, &to).await)?;
-        self.tell_inboxes(
-            [viewer],
-            row.conversation,
-            (change, ids.settled()),
-            Signal::Inbox,
-        );
-        if is_read {
-            self.tell_marker(viewer, conversation, &ids);
+        let written = self.store.move_read_marker(viewer, &to).await;
+        let (lease, ()) = lease.if_persisted(written)?;
+        self.publisher
+            .publish_to_inboxes([viewer], row.conversation, change, &lease);
+        if is_forward {
+            self.publisher.publish_marker(viewer, conversation, &lease);
         }
         Ok(InboxRow {
             marker: row.marker.max(marker),

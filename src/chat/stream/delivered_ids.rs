@@ -1,35 +1,29 @@
-//! What a stream has given lately, by identity: so nothing comes twice where the replay meets what is live.
+//! Ids that a stream has delivered: the deduplication of events that are both replayed and live.
 
-use std::collections::{HashSet, VecDeque};
-
+use crate::chat::recent_ids::RecentIds;
 use crate::model::{OrderKey, TimeUuid};
 
-/// More than can wait on the bus beside a page from the store.
-const GIVEN_MAX: usize = 1_024;
+/// More events than can wait on the bus together with one page from the store.
+const DELIVERED_MAX: usize = 1_024;
 
 pub(crate) enum DeliveredIds {
-    /// Where one server gives all ids they come in order, and the last one says it all.
+    /// With one server all ids ascend, so the last one says it all.
     UpTo(OrderKey),
-    Lately {
-        order: VecDeque<TimeUuid>,
-        ids: HashSet<TimeUuid>,
-    },
+    /// On a shared store, a smaller id may become visible after a greater one.
+    Recent(RecentIds<TimeUuid>),
 }
 
 impl DeliveredIds {
-    /// Of a stream that begins at this place.
-    pub(crate) fn from(place: OrderKey, is_shared: bool) -> Self {
+    /// For a stream that starts at this position.
+    pub(crate) fn starting_at(position: OrderKey, is_shared: bool) -> Self {
         if is_shared {
-            Self::Lately {
-                order: VecDeque::new(),
-                ids: HashSet::new(),
-            }
+            Self::Recent(RecentIds::new(DELIVERED_MAX))
         } else {
-            Self::UpTo(place)
+            Self::UpTo(position)
         }
     }
 
-    /// Whether it is new.
+    /// Returns whether the id is new.
     pub(crate) fn insert(&mut self, id: TimeUuid) -> bool {
         match self {
             Self::UpTo(last) => {
@@ -37,24 +31,13 @@ impl DeliveredIds {
                 *last = id.order_key().max(*last);
                 is_new
             }
-            Self::Lately { order, ids } => {
-                if !ids.insert(id) {
-                    return false;
-                }
-                order.push_back(id);
-                if order.len() > GIVEN_MAX
-                    && let Some(oldest) = order.pop_front()
-                {
-                    ids.remove(&oldest);
-                }
-                true
-            }
+            Self::Recent(ids) => ids.insert(id),
         }
     }
 
-    /// It may come once more.
-    pub(crate) fn forget(&mut self, id: TimeUuid) {
-        if let Self::Lately { ids, .. } = self {
+    /// Allows the event to be delivered once more.
+    pub(crate) fn remove(&mut self, id: TimeUuid) {
+        if let Self::Recent(ids) = self {
             ids.remove(&id);
         }
     }

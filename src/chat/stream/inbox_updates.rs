@@ -1,26 +1,22 @@
-//! The stream of a user's inbox entries as they change, over all conversations.
+//! The stream of changed inbox entries of a user, over all conversations.
 //!
-//! It carries states, not events: several changes of one entry that wait become one, and a state may come again after a resume. Its
-//! position is only moved past what was given (see `in_flight`).
+//! It delivers states, not events: waiting changes of one entry are coalesced, and a state may
+//! repeat after a resume. Its position never passes an undelivered change (see `in_flight_ids`).
 
 use std::collections::{HashSet, VecDeque};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::select_all;
 use tokio::time::Instant;
 
+use super::{POSITION_INTERVAL, StreamService};
 use crate::bus::{Received, TopicSubscription};
-use crate::chat::stream::message_updates::before_by;
-use crate::chat::{Chat, Error, Result};
+use crate::chat::error::{Error, Result};
 use crate::model::{ChangeKind, ConversationId, Event, OrderKey, Topic, UserId};
 
-/// Changes are kept for 35 days; a cursor is good for 30.
-const CURSOR_LIFETIME_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
-/// A stream that is quiet for so long tells its position again, so that a client that comes back much later has a young one.
-pub(crate) const POSITION_EVERY: Duration = Duration::from_secs(45 * 60);
-
-/// Where the stream is, and what changed there. Without a change it is only the position.
+/// Position of the stream with the changed entry there. Without a conversation, only the position
+/// has advanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InboxUpdate {
     pub position: OrderKey,
@@ -28,52 +24,68 @@ pub struct InboxUpdate {
 }
 
 pub struct InboxUpdates {
-    chat: Chat,
+    streams: Arc<StreamService>,
     viewer: UserId,
     /// The viewer's inbox first, then each of their large conversations.
-    heard: Vec<TopicSubscription>,
-    /// All up to here was given.
+    subscriptions: Vec<TopicSubscription>,
+    /// Cursor of the stream: all changes up to here were delivered.
     position: OrderKey,
     pending: VecDeque<InboxUpdate>,
     quiet_since: Instant,
 }
 
-impl Chat {
-    /// The position of the viewer's inbox stream: that of what is stored, never "now".
-    pub fn updates_position(&self) -> OrderKey {
-        self.0.in_flight.settled()
-    }
+/// Changes that were received together.
+struct ReceivedChanges {
+    position: OrderKey,
+    /// The latest change last.
+    conversations: Vec<ConversationId>,
+    /// Conversations with a notice for the inbox itself, and not only for the topic of a large
+    /// conversation.
+    addressed: HashSet<ConversationId>,
+    has_gap: bool,
+}
 
-    /// Changes are forgotten after a while, and an import is none: a position from before that would have a gap.
-    pub(crate) fn check_cursor_age(&self, after: OrderKey) -> Result<()> {
-        let oldest = self
-            .0
-            .clock
-            .now()
-            .plus_micros(-CURSOR_LIFETIME_MICROS)
-            .max(self.0.imported_at);
-        if after.moment() < oldest {
-            Err(Error::CursorExpired)
-        } else {
-            Ok(())
+impl ReceivedChanges {
+    fn add(&mut self, received: Received) {
+        let Received::Notice(notice) = received else {
+            self.has_gap = true;
+            return;
+        };
+        self.position = self.position.max(notice.settled);
+        // An entry shows neither the markers of other users nor reactions.
+        if let Event::MarkerMoved(..) | Event::MessageChanged(ChangeKind::ReactionsChanged, _) =
+            notice.event
+        {
+            return;
         }
+        let Some(conversation) = notice.event.conversation() else {
+            return;
+        };
+        if let Event::Inbox(_) = notice.event {
+            self.addressed.insert(conversation);
+        }
+        self.conversations.retain(|other| *other != conversation);
+        self.conversations.push(conversation);
     }
+}
 
-    /// The viewer's entries as they change. With `after`: first those that changed since, ascending by their newest change.
-    pub async fn inbox_updates(
-        &self,
+impl StreamService {
+    /// The viewer's entries as they change. With `after`, first those that changed since that
+    /// cursor, ordered by their newest change.
+    pub async fn inbox(
+        self: &Arc<Self>,
         viewer: &UserId,
         after: Option<OrderKey>,
     ) -> Result<InboxUpdates> {
-        let mut heard = vec![self.0.bus.subscribe(Topic::Inbox(viewer.clone()))];
-        for conversation in self.0.store.large_conversations(viewer).await? {
-            heard.push(self.0.bus.subscribe(Topic::Conversation(conversation)));
+        let mut subscriptions = vec![self.bus.subscribe(Topic::Inbox(viewer.clone()))];
+        for conversation in self.store.large_conversations(viewer).await? {
+            subscriptions.push(self.bus.subscribe(Topic::Conversation(conversation)));
         }
-        let position = after.unwrap_or_else(|| self.updates_position());
+        let position = after.unwrap_or_else(|| self.inbox_position());
         let mut updates = InboxUpdates {
-            chat: self.clone(),
+            streams: Arc::clone(self),
             viewer: viewer.clone(),
-            heard,
+            subscriptions,
             position,
             pending: VecDeque::from([InboxUpdate {
                 position,
@@ -96,39 +108,38 @@ impl InboxUpdates {
                 self.quiet_since = Instant::now();
                 return Some(Ok(update));
             }
-            let listen = select_all(
-                self.heard
+            let receive = select_all(
+                self.subscriptions
                     .iter_mut()
                     .map(|subscription| subscription.next().boxed()),
             );
-            let heard = tokio::time::timeout_at(self.quiet_since + POSITION_EVERY, listen)
+            let received = tokio::time::timeout_at(self.quiet_since + POSITION_INTERVAL, receive)
                 .await
-                .map(|(heard, ..)| heard);
-            let taken = match heard {
-                Ok(heard) => self.take(heard?).await,
+                .map(|(received, ..)| received);
+            let accepted = match received {
+                Ok(received) => self.accept(received?).await,
                 Err(_) => self.repeat_position().await,
             };
-            if let Err(error) = taken {
+            if let Err(error) = accepted {
                 return Some(Err(error));
             }
         }
     }
 
-    /// Puts all entries that changed after the position into the queue.
+    /// Queues all entries that changed after the position.
     async fn read_changes(&mut self) -> Result<()> {
-        let _turn = self.chat.0.replay_limiter.turn(&self.viewer).await?;
-        let settled = self.chat.updates_position();
-        let from = before_by(self.position, self.chat.0.store.overlap_micros());
-        let changes = self
-            .chat
-            .0
+        let streams = &self.streams;
+        let _permit = streams.replay_limiter.acquire(&self.viewer).await?;
+        let low_watermark = streams.inbox_position();
+        let from = streams.read_position(self.position);
+        let changes = streams
             .store
-            .inbox_changes(&self.viewer, from, self.chat.0.bounds.inbox_replay_max)
+            .inbox_changes(&self.viewer, from, streams.inbox_replay_max)
             .await?;
         for changed in changes.ok_or(Error::CursorExpired)? {
             self.position = self
                 .position
-                .max(changed.newest_change.order_key().min(settled));
+                .max(changed.newest_change.order_key().min(low_watermark));
             self.pending.push_back(InboxUpdate {
                 position: self.position,
                 conversation: Some(changed.conversation),
@@ -137,52 +148,40 @@ impl InboxUpdates {
         Ok(())
     }
 
-    /// Takes what was heard and all that waits behind it. The position moves with the last of it: a notice says what was told before it,
-    /// and with several topics that may still wait in another.
-    async fn take(&mut self, first: Received) -> Result<()> {
-        let mut position = self.position;
-        let mut changed: Vec<ConversationId> = Vec::new();
-        // Told to the inbox itself, and not only to a large conversation.
-        let mut own: HashSet<ConversationId> = HashSet::new();
-        let mut has_gap = false;
-        let mut hear = |heard: Received| match heard {
-            Received::Notice(notice) => {
-                position = position.max(notice.settled);
-                // How far others have read shows in no entry of the viewer's, and neither do reactions.
-                if let Event::MarkerMoved(..)
-                | Event::MessageChanged(ChangeKind::ReactionsChanged, _) = notice.event
-                {
-                    return;
-                }
-                let Some(conversation) = notice.event.conversation() else {
-                    return;
-                };
-                if let Event::Inbox(_) = notice.event {
-                    own.insert(conversation);
-                }
-                changed.retain(|other| *other != conversation);
-                changed.push(conversation);
-            }
-            Received::Lagged => has_gap = true,
+    /// Accepts a notice and all that wait behind it. The position advances with the last of their
+    /// updates: the watermark of one notice also covers changes that may still wait on another
+    /// topic.
+    async fn accept(&mut self, first: Received) -> Result<()> {
+        let mut received = ReceivedChanges {
+            position: self.position,
+            conversations: Vec::new(),
+            addressed: HashSet::new(),
+            has_gap: false,
         };
-        hear(first);
-        for subscription in &mut self.heard {
-            while let Some(heard) = subscription.try_next() {
-                hear(heard);
+        received.add(first);
+        for subscription in &mut self.subscriptions {
+            while let Some(next) = subscription.try_next() {
+                received.add(next);
             }
         }
-        let (gone, has_new_topic) = self.follow_large_conversations(&changed).await?;
-        // What goes on in a conversation after the viewer has left it is not theirs to know.
-        changed.retain(|conversation| !gone.contains(conversation) || own.contains(conversation));
+        let ReceivedChanges {
+            position,
+            mut conversations,
+            addressed,
+            has_gap,
+        } = received;
+        let (left, has_new_topic) = self.follow_large_conversations(&conversations).await?;
+        // A viewer who has left a conversation must not learn of its later events.
+        conversations.retain(|id| !left.contains(id) || addressed.contains(id));
         if has_gap || has_new_topic {
-            // What was missed is read from the store, from the last position that was given.
+            // Missed changes are read from the store, from the cursor on.
             return self.read_changes().await;
         }
-        let count = changed.len();
+        let count = conversations.len();
         if count == 0 {
             self.position = position;
         }
-        for (index, conversation) in changed.into_iter().enumerate() {
+        for (index, conversation) in conversations.into_iter().enumerate() {
             if index + 1 == count {
                 self.position = position;
             }
@@ -194,43 +193,49 @@ impl InboxUpdates {
         Ok(())
     }
 
-    /// A conversation that is told of to the inbox itself may be large: its messages are told to the conversation alone, so that is listened
-    /// to. Which of these the viewer is not in any more, and whether there was a new large one.
+    /// Subscribes to the topics of new large conversations, whose messages are not published to
+    /// inboxes, and unsubscribes from those that the viewer has left. Returns the conversations
+    /// that the viewer has left, and whether any subscription is new.
     async fn follow_large_conversations(
         &mut self,
         changed: &[ConversationId],
     ) -> Result<(HashSet<ConversationId>, bool)> {
-        let conversations = self.chat.conversations(&self.viewer, changed).await?;
-        let mut gone = HashSet::new();
+        let access = &self.streams.access;
+        let conversations = access.conversations(&self.viewer, changed).await?;
+        let mut left = HashSet::new();
         let mut has_new = false;
         for (id, conversation) in changed.iter().zip(conversations) {
             let topic = Topic::Conversation(*id);
             let Some(conversation) = conversation else {
-                self.heard
+                self.subscriptions
                     .retain(|subscription| *subscription.topic() != topic);
-                gone.insert(*id);
+                left.insert(*id);
                 continue;
             };
             if conversation.is_large
                 && self
-                    .heard
+                    .subscriptions
                     .iter()
                     .all(|subscription| *subscription.topic() != topic)
             {
-                self.heard.push(self.chat.0.bus.subscribe(topic));
+                self.subscriptions.push(self.streams.bus.subscribe(topic));
                 has_new = true;
             }
         }
-        Ok((gone, has_new))
+        Ok((left, has_new))
     }
 
     async fn repeat_position(&mut self) -> Result<()> {
-        // Taken before looking: whatever was told up to here waits in a topic, or was given.
-        let settled = self.chat.updates_position();
-        match self.heard.iter_mut().find_map(TopicSubscription::try_next) {
-            Some(heard) => self.take(heard).await,
+        // Read before the subscriptions: every change up to here waits there, or was delivered.
+        let low_watermark = self.streams.inbox_position();
+        match self
+            .subscriptions
+            .iter_mut()
+            .find_map(TopicSubscription::try_next)
+        {
+            Some(received) => self.accept(received).await,
             None => {
-                self.position = self.position.max(settled);
+                self.position = self.position.max(low_watermark);
                 self.pending.push_back(InboxUpdate {
                     position: self.position,
                     conversation: None,

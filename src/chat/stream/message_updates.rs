@@ -1,17 +1,15 @@
-//! The stream of new messages of one conversation, resumed without a gap.
-//!
-//! It listens first and reads the store then, so that nothing falls between; what is heard and was read already is dropped by its identity.
-//! A reader that falls behind loses its place on the bus and not a message: it reads the store from the last message it was given.
+//! The stream of new messages of one conversation.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::StreamService;
+use super::delivered_ids::DeliveredIds;
+use super::replay::ReplayReader;
+use super::update_key::{ReadIdentity, UpdateKey};
 use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
-use crate::chat::stream::delivered_ids::DeliveredIds;
-use crate::chat::stream::replay::Reader;
-use crate::chat::stream::update_key::UpdateKey;
-use crate::chat::{Chat, Result};
+use crate::chat::error::Result;
 use crate::model::{ChangeKind, ConversationId, Event, Message, OrderKey, Topic, UserId};
 
 /// A new message.
@@ -22,78 +20,67 @@ pub struct MessageUpdate {
 }
 
 pub struct MessageUpdates {
-    chat: Chat,
+    streams: Arc<StreamService>,
     conversation: ConversationId,
-    watch: MembershipGuard,
-    heard: TopicSubscription,
-    /// The greatest id that was given, or the place where the stream began.
+    guard: MembershipGuard,
+    subscription: TopicSubscription,
+    /// Greatest delivered id, or the start of the stream.
     last: OrderKey,
-    given: DeliveredIds,
+    delivered: DeliveredIds,
     replay: Option<VecDeque<MessageUpdate>>,
-    /// Whether the store may hold more than was read.
+    /// Whether the store may hold more messages than were read.
     is_behind: bool,
-    /// Where the log is to be read for messages that became visible long after their ids. `None` where it was.
+    /// Position in the log from which late messages must be read. `None` after that read.
     late_from: Option<OrderKey>,
 }
 
-impl Chat {
-    /// New messages of a conversation. With `after`: first every later one, oldest first, then live ones.
-    pub async fn message_updates(
-        &self,
+impl StreamService {
+    /// New messages of a conversation. With `after`, first all messages after that cursor, the
+    /// oldest first, then live ones.
+    pub async fn messages(
+        self: &Arc<Self>,
         viewer: &UserId,
         conversation: ConversationId,
         after: Option<OrderKey>,
     ) -> Result<MessageUpdates> {
-        let heard = self.0.bus.subscribe(Topic::Conversation(conversation));
-        let watch = MembershipGuard::begin(self, viewer, conversation).await?;
+        let subscription = self.bus.subscribe(Topic::Conversation(conversation));
+        let guard = MembershipGuard::begin(&self.access, viewer, conversation).await?;
         let last = match after {
-            Some(after) => before_by(after, self.0.store.overlap_micros()),
+            Some(after) => self.read_position(after),
             None => {
-                Reader {
-                    chat: self,
+                let reader = ReplayReader {
+                    streams: self,
                     viewer,
                     conversation,
-                    heard: &heard,
-                }
-                .position()
-                .await?
+                    subscription: &subscription,
+                };
+                reader.position().await?
             }
         };
-        // Without `after` all is new that is heard: the position was read later.
-        let given = DeliveredIds::from(after.map_or(OrderKey::MIN, |_| last), self.is_shared());
-        let late_from = after.filter(|_| self.is_shared()).map(|_| last);
-        let (replay, is_behind) = (None, after.is_some());
+        // Without `after`, every notice is new: the subscription is older than the position.
+        let start = after.map_or(OrderKey::MIN, |_| last);
         Ok(MessageUpdates {
-            chat: self.clone(),
+            streams: Arc::clone(self),
             conversation,
-            watch,
-            heard,
+            guard,
+            subscription,
             last,
-            given,
-            replay,
-            is_behind,
-            late_from,
+            delivered: DeliveredIds::starting_at(start, self.is_shared()),
+            replay: None,
+            is_behind: after.is_some(),
+            late_from: after.filter(|_| self.is_shared()).map(|_| last),
         })
     }
 }
 
-/// A place that lies some time earlier.
-pub(crate) fn before_by(place: OrderKey, micros: i64) -> OrderKey {
-    if micros == 0 {
-        place
-    } else {
-        OrderKey::first_at(place.moment().plus_micros(-micros))
-    }
-}
-
 impl MessageUpdates {
-    /// The next message. `None` when the viewer is not in the conversation any more.
+    /// The next message. `None` once the viewer no longer takes part.
     pub async fn next(&mut self) -> Option<Result<MessageUpdate>> {
-        let update = match self.read_or_hear().await? {
+        let update = match self.replay_or_receive().await? {
             Ok(update) => update,
             Err(error) => return Some(Err(error)),
         };
-        match self.watch.may_still_see().await {
+        match self.guard.may_still_see().await {
             Ok(true) => Some(Ok(update)),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -101,37 +88,37 @@ impl MessageUpdates {
     }
 
     pub fn guard(&self) -> &MembershipGuard {
-        &self.watch
+        &self.guard
     }
 
-    async fn read_or_hear(&mut self) -> Option<Result<MessageUpdate>> {
+    async fn replay_or_receive(&mut self) -> Option<Result<MessageUpdate>> {
         loop {
             while let Some(replay) = &mut self.replay {
                 match replay.pop_front() {
-                    Some(update) if self.give(&update.message) => return Some(Ok(update)),
+                    Some(update) if self.accept(&update.message) => return Some(Ok(update)),
                     Some(_) => {}
                     None => self.replay = None,
                 }
             }
             if self.is_behind {
-                // In a box: every stream that is live would keep room for it.
-                match Box::pin(self.read_on()).await {
+                // Boxed: every live stream would reserve the size of the future.
+                match Box::pin(self.read_next_page()).await {
                     Ok(()) => continue,
                     Err(error) => return Some(Err(error)),
                 }
             }
-            match self.heard.next().await? {
+            match self.subscription.next().await? {
                 Received::Notice(notice) => {
                     if let Event::MessageAdded(message) = &notice.event {
-                        if self.give(message) {
+                        if self.accept(message) {
                             let message = Arc::clone(message);
                             return Some(Ok(MessageUpdate {
                                 message,
-                                key: UpdateKey::heard(notice),
+                                key: UpdateKey::of_notice(notice),
                             }));
                         }
-                    } else if self.is_own_departure(&notice.event) {
-                        match self.watch.may_still_see().await {
+                    } else if self.is_removal_of_viewer(&notice.event) {
+                        match self.guard.may_still_see().await {
                             Ok(true) => {}
                             Ok(false) => return None,
                             Err(error) => return Some(Err(error)),
@@ -139,36 +126,36 @@ impl MessageUpdates {
                     }
                 }
                 Received::Lagged => {
-                    self.last = before_by(self.last, self.chat.0.store.overlap_micros());
+                    self.last = self.streams.read_position(self.last);
                     self.is_behind = true;
-                    self.late_from = self.chat.is_shared().then_some(self.last);
+                    self.late_from = self.streams.is_shared().then_some(self.last);
                 }
             }
         }
     }
 
-    fn is_own_departure(&self, event: &Event) -> bool {
-        matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.watch.viewer())
+    fn is_removal_of_viewer(&self, event: &Event) -> bool {
+        matches!(event, Event::Changed(_, change) if change.kind == ChangeKind::ParticipantRemoved && change.user == *self.guard.viewer())
     }
 
-    /// Reads the next piece of what was missed; the stream is live when there is no more.
-    async fn read_on(&mut self) -> Result<()> {
-        let reader = Reader {
-            chat: &self.chat,
-            viewer: self.watch.viewer(),
+    /// Reads the next page of missed messages. After the last page the stream is live.
+    async fn read_next_page(&mut self) -> Result<()> {
+        let reader = ReplayReader {
+            streams: &self.streams,
+            viewer: self.guard.viewer(),
             conversation: self.conversation,
-            heard: &self.heard,
+            subscription: &self.subscription,
         };
-        let piece = reader.messages(self.last).await?;
-        let mut next: VecDeque<_> = updates(&piece.messages, &piece.source)
+        let page = reader.messages(self.last).await?;
+        let mut next: VecDeque<_> = updates(&page.messages, &page.identity)
             .filter(|update| update.message.id.order_key() > self.last)
             .collect();
-        if !piece.has_more {
+        if !page.has_more {
             match self.late_from.take() {
                 Some(from) => {
                     let late = reader.late(from).await?;
                     self.late_from = late.next;
-                    next.extend(updates(&late.messages, &late.source));
+                    next.extend(updates(&late.messages, &late.identity));
                 }
                 None => self.is_behind = false,
             }
@@ -177,20 +164,20 @@ impl MessageUpdates {
         Ok(())
     }
 
-    /// Whether it was not given yet.
-    fn give(&mut self, message: &Message) -> bool {
+    /// Records a message as delivered. Returns false for a duplicate.
+    fn accept(&mut self, message: &Message) -> bool {
         self.last = self.last.max(message.id.order_key());
-        self.given.insert(message.id)
+        self.delivered.insert(message.id)
     }
 }
 
 fn updates(
     messages: &[Arc<Message>],
-    source: &crate::chat::stream::update_key::Source,
+    identity: &ReadIdentity,
 ) -> impl Iterator<Item = MessageUpdate> {
-    let update = |(place, message): (usize, &Arc<Message>)| MessageUpdate {
+    let update = |(index, message): (usize, &Arc<Message>)| MessageUpdate {
         message: Arc::clone(message),
-        key: source.at(place),
+        key: identity.key(index),
     };
     messages.iter().enumerate().map(update)
 }

@@ -1,10 +1,129 @@
-//! Streams: subscriptions to a conversation, an inbox, typing and presence, resumed from a cursor.
+//! Streams: subscriptions to a conversation, an inbox, typing and presence, resumed from a cursor
+//! without a gap.
+//!
+//! A stream subscribes to the bus first and reads the store afterwards, so no event is lost in
+//! between; duplicates are filtered by their ids. A subscriber that lags behind the bus reads the
+//! store from its own position.
 
+pub(crate) mod conversation_event;
 pub(crate) mod conversation_updates;
-pub(crate) mod delivered_ids;
+mod delivered_ids;
+mod followed_names;
 pub(crate) mod inbox_updates;
 pub(crate) mod message_updates;
 pub(crate) mod presence_updates;
-pub(crate) mod replay;
+mod replay;
 pub(crate) mod typing_updates;
 pub(crate) mod update_key;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::followed_names::FollowedNames;
+use self::replay::Replays;
+use crate::bus::Bus;
+use crate::chat::access::Access;
+use crate::chat::access::relationship::Relationships;
+use crate::chat::bounds::Bounds;
+use crate::chat::components::Components;
+use crate::chat::error::{Error, Result};
+use crate::chat::history::HistoryService;
+use crate::chat::in_flight_ids::{InFlightIds, rewind};
+use crate::chat::presence::PresenceService;
+use crate::chat::rate_limit::RateLimit;
+use crate::chat::replay_limiter::ReplayLimiter;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::model::{OrderKey, Timestamp};
+use crate::rate::Rate;
+use crate::store::Store;
+
+/// Lifetime of a cursor. The store retains changes for 35 days.
+const CURSOR_LIFETIME_MICROS: i64 = 30 * 24 * 3_600 * 1_000_000;
+/// A quiet stream repeats its position at this interval, so that a client that reconnects much
+/// later has a recent cursor.
+const POSITION_INTERVAL: Duration = Duration::from_secs(45 * 60);
+/// Rate of checks for new relationships, of all streams of a user.
+const RELATIONSHIP_CHECKS: Rate = Rate::per_second(2, 4);
+
+pub struct StreamService {
+    store: Arc<dyn Store>,
+    bus: Bus,
+    clock: Arc<dyn Clock>,
+    access: Arc<Access>,
+    history: Arc<HistoryService>,
+    relationships: Arc<Relationships>,
+    presence: Arc<PresenceService>,
+    in_flight: InFlightIds,
+    replay_limiter: Arc<ReplayLimiter>,
+    replays: Replays,
+    followed_names: FollowedNames,
+    relationship_checks: RateLimit,
+    inbox_replay_max: usize,
+    typing_lifetime: Duration,
+    /// Time of the last import. Cursors from before it have a gap.
+    imported_at: Timestamp,
+}
+
+impl StreamService {
+    pub(crate) fn new(
+        components: &Components,
+        presence: Arc<PresenceService>,
+        bounds: &Bounds,
+        imported_at: Timestamp,
+    ) -> Self {
+        let is_on = bounds.rates.is_on;
+        Self {
+            store: Arc::clone(&components.store),
+            bus: components.bus.clone(),
+            clock: Arc::clone(&components.clock),
+            access: Arc::clone(&components.access),
+            history: Arc::clone(&components.history),
+            relationships: Arc::clone(&components.relationships),
+            presence,
+            in_flight: components.in_flight.clone(),
+            replay_limiter: Arc::clone(&components.replay_limiter),
+            replays: Replays::new(),
+            followed_names: FollowedNames::new(bounds.presence_names_max),
+            relationship_checks: RateLimit::new("looks", RELATIONSHIP_CHECKS, is_on),
+            inbox_replay_max: bounds.inbox_replay_max,
+            typing_lifetime: bounds.typing_lifetime,
+            imported_at,
+        }
+    }
+
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.relationship_checks.register(metrics);
+    }
+
+    /// The position of the viewer's inbox stream: the low watermark of persisted and published
+    /// events, never the wall clock.
+    pub fn inbox_position(&self) -> OrderKey {
+        self.in_flight.low_watermark()
+    }
+
+    /// Refuses cursors that the store can no longer resume from: it retains changes for a while,
+    /// and an import logs none.
+    fn check_cursor_age(&self, after: OrderKey) -> Result<()> {
+        let oldest = self
+            .clock
+            .now()
+            .plus_micros(-CURSOR_LIFETIME_MICROS)
+            .max(self.imported_at);
+        if after.moment() < oldest {
+            Err(Error::CursorExpired)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The position from which a stream at this position reads the store. On a shared store it is
+    /// earlier by the overlap.
+    fn read_position(&self, position: OrderKey) -> OrderKey {
+        rewind(position, self.store.overlap_micros())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.in_flight.is_shared()
+    }
+}

@@ -1,10 +1,10 @@
-//! The stream of users' coming and going. It tells states: first that of each user, then another one where there is one.
+//! The stream of presence changes of followed users. It delivers states: first the current one of
+//! each user, then each different one.
 //!
-//! What the viewer may not know is not told, and nothing says so. It is looked at anew whenever something would be told.
-//!
-//! The stream subscribes to the topics of those alone with whom the viewer has a relationship. One that begins later shows in the viewer's own
-//! inbox, or by an act in a conversation that both share already: the stream looks for it once a second at most, at a bounded number of
-//! conversations, and two looks a second are made for all streams of a user.
+//! Users without a relationship with the viewer are followed silently. The stream subscribes to the
+//! topics of the others only. A relationship that begins later shows in the viewer's inbox, or by
+//! an act in a shared conversation: the stream checks for it once a second at most, in a bounded
+//! number of conversations. All streams of a user share a rate of two checks a second.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,24 +12,20 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{pending, select_all};
-use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
 
+use super::StreamService;
+use super::followed_names::FollowedNamesPermit;
 use crate::bus::{Received, TopicSubscription};
-use crate::chat::access::membership_guard::LOOK_EVERY;
 use crate::chat::access::relationship::{Acquaintance, Relationship};
-use crate::chat::{Chat, Error, Result};
+use crate::chat::error::{Error, Result};
 use crate::model::{ConversationId, Event, InboxChange, Presence, Topic, UserId};
-use crate::rate::Rate;
 
 /// Users that one stream follows.
 const USERS_MAX: usize = 100;
-/// Conversations that changed, and users with candidates, that one look looks at.
-const LOOKED_AT_MAX: usize = 8;
-/// Looks for new relationships, of all streams of a user.
-pub(crate) const LOOKS: Rate = Rate::per_second(2, 4);
-/// `retryAfterMs` of a viewer who follows too many names.
-const NAMES_WAIT: Duration = Duration::from_secs(10);
+/// Changed conversations, and users with candidates, in one check.
+const CHECKED_MAX: usize = 8;
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresenceUpdate {
@@ -37,143 +33,87 @@ pub struct PresenceUpdate {
     pub presence: Presence,
 }
 
-/// How many names each user follows with all streams together.
-pub(crate) struct FollowedNames {
-    users: Arc<Mutex<HashMap<UserId, usize>>>,
-    max: usize,
-}
-
-/// These names count until this is dropped.
-struct Names {
-    users: Arc<Mutex<HashMap<UserId, usize>>>,
-    viewer: UserId,
-    count: usize,
-}
-
 pub struct PresenceUpdates {
-    chat: Chat,
+    streams: Arc<StreamService>,
     viewer: UserId,
-    /// The viewer's inbox: where new relationships show.
+    /// The viewer's inbox, in which new relationships show.
     inbox: TopicSubscription,
-    /// One for each user with whom there is a relationship.
-    heard: Vec<TopicSubscription>,
-    followed: HashMap<UserId, Followed>,
+    /// One for each user with a relationship.
+    subscriptions: Vec<TopicSubscription>,
+    followed: HashMap<UserId, FollowedUser>,
+    /// Users whose presence must be read.
     pending: VecDeque<UserId>,
-    news: News,
-    next_look: Instant,
-    _names: Names,
+    unchecked: UncheckedConversations,
+    next_check: Instant,
+    _names: FollowedNamesPermit,
 }
 
 #[derive(Default)]
-struct Followed {
-    /// As it was when it was looked at last.
-    known: Acquaintance,
-    /// Last state that was sent.
+struct FollowedUser {
+    /// As of the last check.
+    acquaintance: Acquaintance,
+    /// The last delivered state.
     was_online: Option<bool>,
+}
+
+impl FollowedUser {
+    fn is_stranger(&self) -> bool {
+        self.acquaintance.relationship.is_none()
+    }
 }
 
 /// Conversations in which a relationship may have begun.
 #[derive(Default)]
-struct News {
+struct UncheckedConversations {
     /// Conversations that changed in the viewer's inbox.
-    conversations: BTreeSet<ConversationId>,
-    /// More than those: all is looked at.
-    is_everywhere: bool,
-    /// The last user whose candidates were looked at.
-    looked_at: Option<UserId>,
+    changed: BTreeSet<ConversationId>,
+    /// Whether too many changed: the next check covers all conversations.
+    is_overflowing: bool,
+    /// The last user whose candidates were checked.
+    last_checked: Option<UserId>,
 }
 
-impl FollowedNames {
-    pub(crate) fn new(max: usize) -> Self {
-        Self {
-            users: Arc::default(),
-            max,
-        }
-    }
-
-    fn take(&self, viewer: &UserId, count: usize) -> Result<Names> {
-        let mut users = names(&self.users);
-        let followed = users.entry(viewer.clone()).or_default();
-        if *followed + count > self.max {
-            if *followed == 0 {
-                users.remove(viewer);
-            }
-            return Err(Error::TooFast {
-                retry_after: NAMES_WAIT,
-            });
-        }
-        *followed += count;
-        Ok(Names {
-            users: Arc::clone(&self.users),
-            viewer: viewer.clone(),
-            count,
-        })
-    }
-}
-
-fn names(users: &Mutex<HashMap<UserId, usize>>) -> MutexGuard<'_, HashMap<UserId, usize>> {
-    users.lock()
-}
-
-impl Drop for Names {
-    fn drop(&mut self) {
-        let mut users = names(&self.users);
-        if let Some(followed) = users.get_mut(&self.viewer) {
-            *followed -= self.count;
-            if *followed == 0 {
-                users.remove(&self.viewer);
-            }
+impl UncheckedConversations {
+    fn add(&mut self, conversation: ConversationId) {
+        self.changed.insert(conversation);
+        if self.changed.len() > CHECKED_MAX {
+            self.changed.clear();
+            self.is_overflowing = true;
         }
     }
 }
 
-impl Chat {
-    /// First whether each of these users is here, then their coming and going.
-    pub async fn presence_updates(
-        &self,
+impl StreamService {
+    /// First the presence of each of these users, then its changes.
+    pub async fn presence(
+        self: &Arc<Self>,
         viewer: &UserId,
         usernames: &[String],
     ) -> Result<PresenceUpdates> {
-        const PATH: &[&str] = &["usernames"];
-        if usernames.len() > USERS_MAX {
-            return Err(Error::bad_input(
-                PATH,
-                format!("at most {USERS_MAX} usernames in one call"),
-            ));
-        }
-        let mut users: Vec<UserId> = Vec::with_capacity(usernames.len());
-        for name in usernames {
-            let user = UserId::parse(name).map_err(|error| Error::bad_input(PATH, error))?;
-            if !users.contains(&user) {
-                users.push(user);
-            }
-        }
-        let names = self.0.followed.take(viewer, users.len())?;
+        let users = parse_followed(usernames)?;
+        let names = self.followed_names.acquire(viewer, users.len())?;
         // Subscribe first: a relationship that begins after the check below is delivered here.
-        let inbox = self.0.bus.subscribe(Topic::Inbox(viewer.clone()));
-        // It reads much for somebody with many groups: a few of these at a time.
-        let turn = self.0.replay_limiter.turn(viewer).await?;
+        let inbox = self.bus.subscribe(Topic::Inbox(viewer.clone()));
         let found = self.acquaintances(viewer, &users).await?;
-        drop(turn);
         let mut updates = PresenceUpdates {
-            chat: self.clone(),
+            streams: Arc::clone(self),
             viewer: viewer.clone(),
             inbox,
-            heard: Vec::new(),
+            subscriptions: Vec::new(),
             followed: HashMap::new(),
             pending: VecDeque::new(),
-            news: News::default(),
-            next_look: Instant::now() + LOOK_EVERY,
+            unchecked: UncheckedConversations::default(),
+            next_check: Instant::now() + CHECK_INTERVAL,
             _names: names,
         };
-        for (user, known) in users.into_iter().zip(found) {
-            let relationship = known.relationship;
+        for (user, acquaintance) in users.into_iter().zip(found) {
+            let relationship = acquaintance.relationship;
             updates.followed.insert(
                 user.clone(),
-                Followed {
-                    known: Acquaintance {
+                FollowedUser {
+                    acquaintance: Acquaintance {
                         relationship: None,
-                        ..known
+                        ..acquaintance
                     },
                     was_online: None,
                 },
@@ -184,116 +124,143 @@ impl Chat {
         }
         Ok(updates)
     }
+
+    /// A viewer with many groups causes many reads, so the limiter admits a few checks at a time.
+    async fn acquaintances(&self, viewer: &UserId, users: &[UserId]) -> Result<Vec<Acquaintance>> {
+        let _permit = self.replay_limiter.acquire(viewer).await?;
+        self.relationships.acquaintances(viewer, users).await
+    }
+}
+
+fn parse_followed(usernames: &[String]) -> Result<Vec<UserId>> {
+    const PATH: &[&str] = &["usernames"];
+    if usernames.len() > USERS_MAX {
+        let message = format!("at most {USERS_MAX} usernames in one call");
+        return Err(Error::bad_input(PATH, message));
+    }
+    let mut users: Vec<UserId> = Vec::with_capacity(usernames.len());
+    for name in usernames {
+        let user = UserId::parse(name).map_err(|error| Error::bad_input(PATH, error))?;
+        if !users.contains(&user) {
+            users.push(user);
+        }
+    }
+    Ok(users)
 }
 
 impl PresenceUpdates {
-    /// What is next. `None` only where nobody is followed.
+    /// The next update. `None` only for an empty list of users.
     pub async fn next(&mut self) -> Option<Result<PresenceUpdate>> {
         if self.followed.is_empty() {
             return None;
         }
         loop {
             while let Some(user) = self.pending.pop_front() {
-                match self.look_at(&user).await {
+                match self.read_presence(&user).await {
                     Ok(Some(presence)) => return Some(Ok(PresenceUpdate { user, presence })),
                     Ok(None) => {}
                     Err(error) => return Some(Err(error)),
                 }
             }
-            if let Err(error) = self.listen().await? {
+            if let Err(error) = self.wait().await? {
                 return Some(Err(error));
             }
         }
     }
 
-    /// Waits for something to look at. `None` when there will be nothing more.
-    async fn listen(&mut self) -> Option<Result<()>> {
-        let has_strangers = self
-            .followed
-            .values()
-            .any(|one| one.known.relationship.is_none());
-        let look_at = has_strangers && self.has_news();
-        let of_users = async {
-            match self.heard.is_empty() {
+    /// Waits for a change of presence, or for the next check. `None` would mean a closed
+    /// subscription.
+    async fn wait(&mut self) -> Option<Result<()>> {
+        let has_strangers = self.followed.values().any(FollowedUser::is_stranger);
+        let needs_check = has_strangers && self.has_unchecked();
+        let next_of_users = async {
+            match self.subscriptions.is_empty() {
                 true => pending().await,
                 false => {
-                    let (heard, place, _) = select_all(
-                        self.heard
+                    let (received, index, _) = select_all(
+                        self.subscriptions
                             .iter_mut()
                             .map(|subscription| subscription.next().boxed()),
                     )
                     .await;
-                    (heard, place)
+                    (received, index)
                 }
             }
         };
         tokio::select! {
-            (heard, place) = of_users => match heard? {
+            (received, index) = next_of_users => match received? {
                 Received::Notice(notice) => {
                     if let Event::Presence(user) = &notice.event {
                         self.pending.push_back(user.clone());
                     }
                 }
                 Received::Lagged => {
-                    if let Topic::Presence(user) = self.heard[place].topic() {
+                    if let Topic::Presence(user) = self.subscriptions[index].topic() {
                         self.pending.push_back(user.clone());
                     }
                 }
             },
-            heard = self.inbox.next(), if has_strangers => match heard? {
+            received = self.inbox.next(), if has_strangers => match received? {
                 Received::Notice(notice) => {
                     if let Event::Inbox(InboxChange { conversation }) = notice.event {
-                        self.news.note(conversation);
+                        self.unchecked.add(conversation);
                     }
                 }
-                Received::Lagged => self.news.is_everywhere = true,
+                Received::Lagged => self.unchecked.is_overflowing = true,
             },
-            () = sleep_until(self.next_look), if look_at => {
-                self.next_look = Instant::now() + LOOK_EVERY;
+            () = sleep_until(self.next_check), if needs_check => {
+                self.next_check = Instant::now() + CHECK_INTERVAL;
                 // Another stream of the user has just checked: this one checks later.
-                if self.chat.pace(&self.chat.0.looks, &self.viewer).is_ok() {
-                    return Some(self.look_for_new_ones().await);
+                if self.streams.relationship_checks.take(&self.viewer).is_ok() {
+                    return Some(self.check_strangers().await);
                 }
             }
         }
         Some(Ok(()))
     }
 
-    fn has_news(&self) -> bool {
-        let is_candidate =
-            |one: &Followed| one.known.relationship.is_none() && !one.known.candidates.is_empty();
-        self.news.is_everywhere
-            || !self.news.conversations.is_empty()
-            || self.followed.values().any(is_candidate)
+    fn has_unchecked(&self) -> bool {
+        let has_candidates =
+            |one: &FollowedUser| one.is_stranger() && !one.acquaintance.candidates.is_empty();
+        self.unchecked.is_overflowing
+            || !self.unchecked.changed.is_empty()
+            || self.followed.values().any(has_candidates)
     }
 
-    /// Looks where relationships may have begun: all over where much has changed, else in some conversations.
-    async fn look_for_new_ones(&mut self) -> Result<()> {
+    /// Checks whether relationships have begun: in all conversations after an overflow, else in the
+    /// changed ones and in some candidates.
+    async fn check_strangers(&mut self) -> Result<()> {
         let mut strangers: Vec<_> = self
             .followed
             .iter()
-            .filter(|(_, one)| one.known.relationship.is_none())
+            .filter(|(_, one)| one.is_stranger())
             .map(|(user, _)| user.clone())
             .collect();
         strangers.sort_unstable();
-        let news = std::mem::take(&mut self.news.conversations);
-        if std::mem::take(&mut self.news.is_everywhere) {
-            let turn = self.chat.0.replay_limiter.turn(&self.viewer).await?;
-            let found = self.chat.acquaintances(&self.viewer, &strangers).await?;
-            drop(turn);
-            for (user, known) in strangers.into_iter().zip(found) {
-                match known.relationship {
-                    Some(relationship) => self.begin(&user, relationship),
-                    None => self.followed.entry(user).or_default().known = known,
-                }
+        let changed = std::mem::take(&mut self.unchecked.changed);
+        if std::mem::take(&mut self.unchecked.is_overflowing) {
+            return self.check_everywhere(strangers).await;
+        }
+        for conversation in changed {
+            self.check_conversation(conversation).await?;
+        }
+        self.check_candidates(strangers).await
+    }
+
+    async fn check_everywhere(&mut self, strangers: Vec<UserId>) -> Result<()> {
+        let found = self.streams.acquaintances(&self.viewer, &strangers).await?;
+        for (user, acquaintance) in strangers.into_iter().zip(found) {
+            match acquaintance.relationship {
+                Some(relationship) => self.begin(&user, relationship),
+                None => self.followed.entry(user).or_default().acquaintance = acquaintance,
             }
-            return Ok(());
         }
-        for conversation in news {
-            self.look_into(conversation).await?;
-        }
-        // Some of them at a time, each in its turn.
-        let after = self.news.looked_at.take();
+        Ok(())
+    }
+
+    /// Checks the candidates of some users, in rotation.
+    async fn check_candidates(&mut self, mut strangers: Vec<UserId>) -> Result<()> {
+        let after = self.unchecked.last_checked.take();
         let first = strangers.partition_point(|user| Some(user) <= after.as_ref());
         if first < strangers.len() {
             strangers.rotate_left(first);
@@ -301,56 +268,58 @@ impl PresenceUpdates {
         let has_candidates = |user: &UserId| {
             self.followed
                 .get(user)
-                .is_some_and(|one| !one.known.candidates.is_empty())
+                .is_some_and(|one| !one.acquaintance.candidates.is_empty())
         };
         strangers.retain(has_candidates);
-        for user in strangers.into_iter().take(LOOKED_AT_MAX) {
-            for conversation in self
+        for user in strangers.into_iter().take(CHECKED_MAX) {
+            let candidates = self
                 .followed
                 .get(&user)
-                .map(|one| one.known.candidates.clone())
-                .unwrap_or_default()
-            {
-                self.look_for(&user, conversation).await?;
+                .map(|one| one.acquaintance.candidates.clone());
+            for conversation in candidates.unwrap_or_default() {
+                self.check_user_in(&user, conversation).await?;
             }
-            self.news.looked_at = Some(user);
+            self.unchecked.last_checked = Some(user);
         }
         Ok(())
     }
 
-    /// A conversation of the viewer's that has changed: those who are in it have become candidates there.
-    async fn look_into(&mut self, conversation: ConversationId) -> Result<()> {
-        let Some(there) = self.chat.conversation(&self.viewer, conversation).await? else {
+    /// Checks a conversation that has changed in the viewer's inbox. Its participants have become
+    /// candidates.
+    async fn check_conversation(&mut self, id: ConversationId) -> Result<()> {
+        let streams = &self.streams;
+        let Some(conversation) = streams.access.conversation(&self.viewer, id).await? else {
             return Ok(());
         };
-        if there.is_large {
+        if conversation.is_large {
             return Ok(());
         }
-        for participant in self.chat.participants_of(conversation).await? {
-            self.look_for(&participant.user, conversation).await?;
+        for participant in streams.relationships.participants_of(id).await? {
+            self.check_user_in(&participant.user, id).await?;
         }
         Ok(())
     }
 
-    async fn look_for(&mut self, user: &UserId, conversation: ConversationId) -> Result<()> {
-        if self
-            .followed
-            .get(user)
-            .is_none_or(|one| one.known.relationship.is_some())
-        {
+    async fn check_user_in(&mut self, user: &UserId, conversation: ConversationId) -> Result<()> {
+        if self.followed.get(user).is_none_or(|one| !one.is_stranger()) {
             return Ok(());
         }
-        let shares = self.chat.shares(&self.viewer, user, conversation).await?;
+        let shares = self
+            .streams
+            .relationships
+            .shares(&self.viewer, user, conversation)
+            .await?;
         let Some(followed) = self.followed.get_mut(user) else {
             return Ok(());
         };
-        let candidates = &mut followed.known.candidates;
+        let candidates = &mut followed.acquaintance.candidates;
         match shares {
             Some(true) => self.begin(user, Relationship::Shared(conversation)),
             Some(false) if candidates.contains(&conversation) => {}
             Some(false) => {
-                // The newest few are enough: where the user acts, it changes in the viewer's inbox, but for a mark.
-                candidates.truncate(LOOKED_AT_MAX - 1);
+                // The newest few suffice: an act of the user changes the viewer's inbox, except for
+                // a read marker.
+                candidates.truncate(CHECKED_MAX - 1);
                 candidates.insert(0, conversation);
             }
             None => candidates.retain(|one| *one != conversation),
@@ -358,67 +327,58 @@ impl PresenceUpdates {
         Ok(())
     }
 
-    /// From now on the user's coming and going is heard of; the present state is told first.
+    /// Subscribes to the user's presence, and delivers the current state first.
     fn begin(&mut self, user: &UserId, relationship: Relationship) {
         let topic = Topic::Presence(user.clone());
         if !self
-            .heard
+            .subscriptions
             .iter()
             .any(|subscription| *subscription.topic() == topic)
         {
-            self.heard.push(self.chat.0.bus.subscribe(topic));
+            self.subscriptions.push(self.streams.bus.subscribe(topic));
         }
         self.followed
             .entry(user.clone())
             .or_default()
-            .known
+            .acquaintance
             .relationship = Some(relationship);
         self.pending.push_back(user.clone());
     }
 
-    /// The state of a user, where it is news and the viewer may know it.
-    async fn look_at(&mut self, user: &UserId) -> Result<Option<Presence>> {
-        let known = self.followed.entry(user.clone()).or_default();
-        let holds = match known.known.relationship {
+    /// The state of a user, if it differs from the delivered one and the viewer may still see it.
+    async fn read_presence(&mut self, user: &UserId) -> Result<Option<Presence>> {
+        let StreamService {
+            relationships,
+            presence,
+            ..
+        } = self.streams.as_ref();
+        let followed = self.followed.entry(user.clone()).or_default();
+        let holds = match followed.acquaintance.relationship {
             Some(relationship) => {
-                self.chat
+                relationships
                     .still_holds(&self.viewer, user, relationship)
                     .await?
             }
             None => false,
         };
+        let users = std::slice::from_ref(user);
         if !holds {
-            known.known = self
-                .chat
-                .acquaintances(&self.viewer, std::slice::from_ref(user))
+            followed.acquaintance = relationships
+                .acquaintances(&self.viewer, users)
                 .await?
                 .pop()
                 .unwrap_or_default();
         }
-        if known.known.relationship.is_none() {
+        if followed.is_stranger() {
             let topic = Topic::Presence(user.clone());
-            self.heard
+            self.subscriptions
                 .retain(|subscription| *subscription.topic() != topic);
             return Ok(None);
         }
-        let presence = self
-            .chat
-            .presences_of(std::slice::from_ref(user))
-            .await?
-            .pop();
-        let is_news = |presence: &Presence| {
-            known.was_online.replace(presence.is_online) != Some(presence.is_online)
+        let presence = presence.presences_of(users).await?.pop();
+        let is_different = |presence: &Presence| {
+            followed.was_online.replace(presence.is_online) != Some(presence.is_online)
         };
-        Ok(presence.filter(is_news))
-    }
-}
-
-impl News {
-    fn note(&mut self, conversation: ConversationId) {
-        self.conversations.insert(conversation);
-        if self.conversations.len() > LOOKED_AT_MAX {
-            self.conversations.clear();
-            self.is_everywhere = true;
-        }
+        Ok(presence.filter(is_different))
     }
 }

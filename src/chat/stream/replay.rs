@@ -1,158 +1,200 @@
-//! What streams of a conversation missed, as the store has it: read a piece at a time, once for all that ask at the same time.
+//! Replays: pages of missed events that streams of a conversation read from the store, shared by
+//! streams that resume at the same time.
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::bus::TopicSubscription;
-use crate::chat::single_flight::{Piece, ReadKey, SingleFlight};
-use crate::chat::stream::conversation_updates::{ConversationEvent, is_seen_in};
-use crate::chat::stream::update_key::Source;
-use crate::chat::{Chat, Result};
+use super::StreamService;
+use super::conversation_event::{ConversationEvent, is_visible_in};
+use super::update_key::ReadIdentity;
+use crate::bus::{Sequence, TopicSubscription};
+use crate::chat::error::Result;
+use crate::chat::single_flight::{ReadKey, SingleFlight};
 use crate::model::{
     Change, ChangeKind, Conversation, ConversationId, Cut, Message, OrderKey, PageRequest,
     TimeUuid, UserId,
 };
 
-/// Messages, and changes, read from the store at a time.
+/// Messages, and changes, per read.
 const PAGE: usize = 100;
+/// Time during which streams share a read.
+const LIFETIME: Duration = Duration::from_secs(5);
 
-/// The reads of each kind.
-#[derive(Default)]
-pub(crate) struct Replays {
-    messages: SingleFlight<Messages>,
-    late: SingleFlight<Late>,
-    events: SingleFlight<Events>,
-    markers: SingleFlight<Markers>,
-    newest: SingleFlight<Newest>,
+/// Request for everything after a position. A stream may reuse another stream's read if that read
+/// started after its own bus subscription; otherwise an event could be lost between the two. A read
+/// from an earlier position does as well, as far as it reaches.
+#[derive(Clone, Copy)]
+struct ReplayKey {
+    conversation: ConversationId,
+    from: OrderKey,
+    /// Sequence of the bus at the subscription of the stream.
+    subscribed_at: Sequence,
+    /// Sequence of the bus at the request.
+    requested_at: Sequence,
 }
 
-/// The next messages of a conversation.
-pub(crate) struct Messages {
-    pub(crate) source: Source,
+/// Result of a replay read.
+trait ReplayResult {
+    /// Whether the result reaches beyond a position.
+    fn reaches_beyond(&self, position: OrderKey) -> bool;
+}
+
+impl<T: ReplayResult> ReadKey<T> for ReplayKey {
+    fn may_share(&self, started: &Self) -> bool {
+        started.conversation == self.conversation
+            && started.from <= self.from
+            && started.requested_at >= self.subscribed_at
+    }
+
+    fn is_covered_by(&self, result: &T) -> bool {
+        result.reaches_beyond(self.from)
+    }
+
+    fn rank(&self) -> OrderKey {
+        self.from
+    }
+}
+
+/// Reads of each kind.
+pub(crate) struct Replays {
+    messages: SingleFlight<ReplayKey, MessageReplay>,
+    late: SingleFlight<ReplayKey, LateReplay>,
+    events: SingleFlight<ReplayKey, EventReplay>,
+    markers: SingleFlight<ReplayKey, MarkerReplay>,
+    positions: SingleFlight<ReplayKey, StreamPosition>,
+}
+
+impl Replays {
+    pub(crate) fn new() -> Self {
+        Self {
+            messages: SingleFlight::new(LIFETIME),
+            late: SingleFlight::new(LIFETIME),
+            events: SingleFlight::new(LIFETIME),
+            markers: SingleFlight::new(LIFETIME),
+            positions: SingleFlight::new(LIFETIME),
+        }
+    }
+}
+
+/// Next messages of a conversation.
+pub(crate) struct MessageReplay {
+    pub(crate) identity: ReadIdentity,
     /// The oldest first.
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) has_more: bool,
 }
 
-impl Piece for Messages {
-    fn covers(&self, place: OrderKey) -> bool {
+impl ReplayResult for MessageReplay {
+    fn reaches_beyond(&self, position: OrderKey) -> bool {
         !self.has_more
             || self
                 .messages
                 .last()
-                .is_some_and(|last| last.id.order_key() > place)
+                .is_some_and(|last| last.id.order_key() > position)
     }
 }
 
-/// The next messages that became visible so late that a stream may have passed their ids.
-pub(crate) struct Late {
-    pub(crate) source: Source,
+/// Next messages that became visible so late that a stream may have passed their ids.
+pub(crate) struct LateReplay {
+    pub(crate) identity: ReadIdentity,
     pub(crate) messages: Vec<Arc<Message>>,
-    /// Where there may be more.
+    /// Position of the next page. `None` at the end.
     pub(crate) next: Option<OrderKey>,
 }
 
-impl Piece for Late {
-    fn covers(&self, place: OrderKey) -> bool {
-        self.next.is_none_or(|next| next > place)
+impl ReplayResult for LateReplay {
+    fn reaches_beyond(&self, position: OrderKey) -> bool {
+        self.next.is_none_or(|next| next > position)
     }
 }
 
-/// The next messages and changes, merged.
-pub(crate) struct Events {
-    pub(crate) source: Source,
+/// Next messages and changes, merged.
+pub(crate) struct EventReplay {
+    pub(crate) identity: ReadIdentity,
     pub(crate) events: Vec<(TimeUuid, ConversationEvent)>,
-    /// Changes that may be seen only in part yet.
-    pub(crate) halves: Vec<TimeUuid>,
-    /// Up to where both are known. `None`: that is all there was.
+    /// Changes whose effect may not be visible yet.
+    pub(crate) partial: Vec<TimeUuid>,
+    /// Position up to which both are complete. `None` at the end.
     pub(crate) end: Option<OrderKey>,
 }
 
-impl Piece for Events {
-    fn covers(&self, place: OrderKey) -> bool {
-        self.end.is_none_or(|end| end > place)
+impl ReplayResult for EventReplay {
+    fn reaches_beyond(&self, position: OrderKey) -> bool {
+        self.end.is_none_or(|end| end > position)
     }
 }
 
-/// Everybody who has read something, or was delivered something.
-pub(crate) struct Markers {
-    pub(crate) source: Source,
+/// Participants with a marker.
+pub(crate) struct MarkerReplay {
+    pub(crate) identity: ReadIdentity,
     pub(crate) users: Vec<UserId>,
 }
 
-impl Piece for Markers {
-    fn covers(&self, _: OrderKey) -> bool {
+impl ReplayResult for MarkerReplay {
+    fn reaches_beyond(&self, _: OrderKey) -> bool {
         true
     }
 }
 
-/// The newest message or change.
-struct Newest(OrderKey);
+/// Position of a conversation's event stream.
+struct StreamPosition(OrderKey);
 
-impl Piece for Newest {
-    fn covers(&self, _: OrderKey) -> bool {
+impl ReplayResult for StreamPosition {
+    fn reaches_beyond(&self, _: OrderKey) -> bool {
         true
     }
 }
 
-/// On whose behalf something is read, and what they hear by themselves.
-pub(crate) struct Reader<'a> {
-    pub(crate) chat: &'a Chat,
+/// Reader on behalf of one stream.
+pub(crate) struct ReplayReader<'a> {
+    pub(crate) streams: &'a StreamService,
     pub(crate) viewer: &'a UserId,
     pub(crate) conversation: ConversationId,
-    pub(crate) heard: &'a TopicSubscription,
+    pub(crate) subscription: &'a TopicSubscription,
 }
 
-impl Reader<'_> {
-    fn ask(&self, from: OrderKey) -> ReadKey {
-        ReadKey {
+impl ReplayReader<'_> {
+    fn key(&self, from: OrderKey) -> ReplayKey {
+        ReplayKey {
             conversation: self.conversation,
             from,
-            since: self.heard.since(),
-            now: self.chat.0.bus.sequence(),
+            subscribed_at: self.subscription.since(),
+            requested_at: self.streams.bus.sequence(),
         }
     }
 
-    /// The messages after a place.
-    pub(crate) async fn messages(&self, from: OrderKey) -> Result<Arc<Messages>> {
-        let read = async |from| {
-            let _turn = self.chat.0.replay_limiter.turn(self.viewer).await?;
+    /// Messages after a position.
+    pub(crate) async fn messages(&self, from: OrderKey) -> Result<Arc<MessageReplay>> {
+        let read = async |key: ReplayKey| {
+            let _permit = self.streams.replay_limiter.acquire(self.viewer).await?;
             let cut = Cut {
-                start: Bound::Excluded(from),
+                start: Bound::Excluded(key.from),
                 end: Bound::Unbounded,
             };
-            // The list shows the newest first, so the oldest that are missing are its last.
+            // The list is the newest first, so the oldest missed messages are its last page.
             let page = self
-                .chat
-                .0
+                .streams
                 .store
                 .history(self.conversation, &cut, &PageRequest::last(PAGE))
                 .await?;
             let has_more = page.has_previous;
-            Ok(Messages {
-                source: Source::default(),
+            Ok(MessageReplay {
+                identity: ReadIdentity::default(),
                 messages: page.items.into_iter().rev().collect(),
                 has_more,
             })
         };
-        self.chat
-            .0
-            .replays
-            .messages
-            .read(self.ask(from), read)
-            .await
+        let replays = &self.streams.replays;
+        replays.messages.read(self.key(from), read).await
     }
 
-    /// The late messages that were logged after a place.
-    pub(crate) async fn late(&self, from: OrderKey) -> Result<Arc<Late>> {
-        let read = async |from| {
-            let _turn = self.chat.0.replay_limiter.turn(self.viewer).await?;
-            let changes = self
-                .chat
-                .0
-                .store
-                .changes(self.conversation, from, PAGE)
-                .await?;
+    /// Late messages that were logged after a position.
+    pub(crate) async fn late(&self, from: OrderKey) -> Result<Arc<LateReplay>> {
+        let read = async |key: ReplayKey| {
+            let _permit = self.streams.replay_limiter.acquire(self.viewer).await?;
+            let store = &self.streams.store;
+            let changes = store.changes(self.conversation, key.from, PAGE).await?;
             let next = changes.get(PAGE - 1).map(|change| change.id.order_key());
             let late = changes
                 .iter()
@@ -160,37 +202,36 @@ impl Reader<'_> {
             let keys: Vec<_> = late
                 .map(|change| (self.conversation, change.message))
                 .collect();
-            let messages = self
-                .chat
-                .0
-                .store
-                .messages(&keys)
-                .await?
-                .into_iter()
-                .flatten()
-                .collect();
-            Ok(Late {
-                source: Source::default(),
+            let messages = store.messages(&keys).await?.into_iter().flatten().collect();
+            Ok(LateReplay {
+                identity: ReadIdentity::default(),
                 messages,
                 next,
             })
         };
-        self.chat.0.replays.late.read(self.ask(from), read).await
+        let replays = &self.streams.replays;
+        replays.late.read(self.key(from), read).await
     }
 
-    /// Messages and changes after a place, up to where both are known.
-    pub(crate) async fn events(&self, from: OrderKey) -> Result<Arc<Events>> {
-        let read = async |from| {
-            let _turn = self.chat.0.replay_limiter.turn(self.viewer).await?;
-            self.read_events(from).await
+    /// Messages and changes after a position, up to where both are complete.
+    pub(crate) async fn events(&self, from: OrderKey) -> Result<Arc<EventReplay>> {
+        let read = async |key: ReplayKey| {
+            let _permit = self.streams.replay_limiter.acquire(self.viewer).await?;
+            self.read_events(key.from).await
         };
-        self.chat.0.replays.events.read(self.ask(from), read).await
+        let replays = &self.streams.replays;
+        replays.events.read(self.key(from), read).await
     }
 
-    async fn read_events(&self, from: OrderKey) -> Result<Events> {
-        let store = &self.chat.0.store;
-        // What is stored from now on is heard. To read it too, in two reads at two moments, could put a message before an earlier change.
-        let ceiling = self.chat.events_position(self.conversation).await?;
+    async fn read_events(&self, from: OrderKey) -> Result<EventReplay> {
+        let store = &self.streams.store;
+        // Later events arrive on the bus. The two reads below happen at two moments, and without
+        // this ceiling a message could precede an earlier change.
+        let ceiling = self
+            .streams
+            .history
+            .events_position(self.conversation)
+            .await?;
         let cut = Cut {
             start: Bound::Excluded(from),
             end: Bound::Included(ceiling),
@@ -210,28 +251,29 @@ impl Reader<'_> {
             .flatten()
             .min()
             .filter(|end| *end < ceiling);
-        let is_known = |id: TimeUuid| id.order_key() <= end.unwrap_or(ceiling);
-        changes.retain(|change| is_known(change.id));
+        let is_complete = |id: TimeUuid| id.order_key() <= end.unwrap_or(ceiling);
+        changes.retain(|change| is_complete(change.id));
         let messages = page
             .items
             .into_iter()
-            .filter(|message| is_known(message.id));
+            .filter(|message| is_complete(message.id));
         let mut events: Vec<_> = messages
             .map(|message| (message.id, ConversationEvent::MessageAdded(message)))
             .collect();
-        let (changed, halves) = self.changed(changes).await?;
+        let (changed, partial) = self.change_events(changes).await?;
         events.extend(changed);
         events.sort_unstable_by_key(|(id, _)| *id);
-        Ok(Events {
-            source: Source::default(),
+        Ok(EventReplay {
+            identity: ReadIdentity::default(),
             events,
-            halves,
+            partial,
             end,
         })
     }
 
-    /// Changes with their messages as they are now, and those of them that may be seen only in part yet.
-    async fn changed(
+    /// Events of changes with their messages in the current state, and the changes whose effect may
+    /// not be visible yet.
+    async fn change_events(
         &self,
         changes: Vec<Change>,
     ) -> Result<(Vec<(TimeUuid, ConversationEvent)>, Vec<TimeUuid>)> {
@@ -239,17 +281,17 @@ impl Reader<'_> {
             .iter()
             .map(|change| (self.conversation, change.message))
             .collect();
-        let messages = self.chat.0.store.messages(&keys).await?;
-        let halves = changes
+        let messages = self.streams.store.messages(&keys).await?;
+        let partial = changes
             .iter()
             .zip(&messages)
-            .filter(|(change, message)| !is_seen_in(change, message.as_deref()));
-        let halves = halves
-            .filter(|_| self.chat.is_shared())
+            .filter(|(change, message)| !is_visible_in(change, message.as_deref()));
+        let partial = partial
+            .filter(|_| self.streams.is_shared())
             .map(|(change, _)| change.id)
             .collect();
         let event = |(change, message): (Change, Option<Arc<Message>>)| {
-            let event = match ConversationEvent::of(&change) {
+            let event = match ConversationEvent::of_change(&change) {
                 Some(event) => event,
                 None if change.kind == ChangeKind::MessageLate => {
                     ConversationEvent::MessageAdded(message?)
@@ -258,60 +300,90 @@ impl Reader<'_> {
             };
             Some((change.id, event))
         };
-        Ok((
-            changes
-                .into_iter()
-                .zip(messages)
-                .filter_map(event)
-                .collect(),
-            halves,
-        ))
+        let events = changes.into_iter().zip(messages).filter_map(event);
+        Ok((events.collect(), partial))
     }
 
-    /// Those whose markers stand somewhere, in a conversation that is not large.
-    pub(crate) async fn markers(&self) -> Result<Arc<Markers>> {
+    /// Participants with a marker, in a conversation that is not large.
+    pub(crate) async fn markers(&self) -> Result<Arc<MarkerReplay>> {
         let read = async |_| {
-            let participants = self
-                .chat
-                .0
+            let page = PageRequest::first(Conversation::FAN_OUT_MAX);
+            let page = self
+                .streams
                 .store
-                .participants(
-                    self.conversation,
-                    &PageRequest::first(Conversation::FAN_OUT_MAX),
-                )
+                .participants(self.conversation, &page)
                 .await?;
-            // More of them, and it has become a large one.
-            let people = if participants.has_next {
+            // With more participants, the conversation has become large meanwhile.
+            let participants = if page.has_next {
                 Vec::new()
             } else {
-                participants.items
+                page.items
             };
-            let stand = people
+            let users = participants
                 .into_iter()
-                .filter(|one| one.read_up_to.max(one.delivered_up_to) > OrderKey::MIN);
-            Ok(Markers {
-                source: Source::default(),
-                users: stand.map(|one| one.user).collect(),
+                .filter(|one| one.read_up_to.max(one.delivered_up_to) > OrderKey::MIN)
+                .map(|one| one.user)
+                .collect();
+            Ok(MarkerReplay {
+                identity: ReadIdentity::default(),
+                users,
             })
         };
-        self.chat
-            .0
-            .replays
-            .markers
-            .read(self.ask(OrderKey::MIN), read)
-            .await
+        let replays = &self.streams.replays;
+        replays.markers.read(self.key(OrderKey::MIN), read).await
     }
 
-    /// Where the stream of the conversation stands, for one who begins to listen.
+    /// Current position of the conversation's event stream, for a new subscriber.
     pub(crate) async fn position(&self) -> Result<OrderKey> {
-        let read = async |_| Ok(Newest(self.chat.events_position(self.conversation).await?));
-        Ok(self
-            .chat
-            .0
-            .replays
-            .newest
-            .read(self.ask(OrderKey::MIN), read)
-            .await?
-            .0)
+        let read = async |_| {
+            let position = self
+                .streams
+                .history
+                .events_position(self.conversation)
+                .await?;
+            Ok(StreamPosition(position))
+        };
+        let replays = &self.streams.replays;
+        let position = replays
+            .positions
+            .read(self.key(OrderKey::MIN), read)
+            .await?;
+        Ok(position.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Bus;
+    use crate::model::Topic;
+
+    #[test]
+    fn a_stream_shares_no_read_from_before_a_publication_that_it_did_not_receive() {
+        let (bus, conversation) = (Bus::default(), ConversationId::random());
+        let topic = Topic::Conversation(conversation);
+        let request = |subscription: &TopicSubscription| ReplayKey {
+            conversation,
+            from: OrderKey::MIN,
+            subscribed_at: subscription.since(),
+            requested_at: bus.sequence(),
+        };
+        let may_share = |later: &ReplayKey, started: &ReplayKey| {
+            ReadKey::<StreamPosition>::may_share(later, started)
+        };
+        let first = bus.subscribe(topic.clone());
+        let started = request(&first);
+        assert!(may_share(&request(&first), &started));
+        bus.invalidate(&topic);
+        let second = bus.subscribe(topic.clone());
+        let later = request(&second);
+        assert!(!may_share(&later, &started));
+        assert!(may_share(&request(&second), &later));
+        drop((first, second));
+        let third = bus.subscribe(topic);
+        assert!(
+            !may_share(&request(&third), &later),
+            "without subscribers, a publication advances no sequence"
+        );
     }
 }

@@ -1,7 +1,4 @@
-//! Who is typing: signs that are told in this process and kept nowhere.
-//!
-//! A sign lasts a few seconds. The end of it is each listener's own matter, so that a client that goes away, or a sign that is lost, leaves
-//! nobody typing for ever.
+//! The stream of users who are typing in one conversation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,94 +6,54 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::bus::{Received, Signal, TopicSubscription};
+use super::StreamService;
+use super::update_key::UpdateKey;
+use crate::bus::{Received, TopicSubscription};
 use crate::chat::access::membership_guard::MembershipGuard;
-use crate::chat::stream::update_key::UpdateKey;
-use crate::chat::{Chat, Result};
-use crate::model::{
-    Conversation, ConversationId, Event, Notice, OrderKey, TimeUuid, Topic, UserId,
-};
+use crate::chat::error::Result;
+use crate::model::{ConversationId, Event, Topic, UserId};
 
-/// Users of one conversation whose typing one listener follows. More of them are not told.
-const TYPISTS_MAX: usize = 100;
-/// How long a stream sleeps that follows nobody.
-const QUIET: Duration = Duration::from_secs(3_600);
+/// Typing users that one stream follows. Signals of further users are dropped.
+const TYPING_USERS_MAX: usize = 100;
+/// Timeout of a stream without typing users.
+const IDLE_WAIT: Duration = Duration::from_secs(3_600);
 
-/// A user begins to type, or stops.
+/// A user has started or stopped typing.
 #[derive(Debug, Clone)]
 pub struct TypingUpdate {
     pub user: UserId,
     pub is_typing: bool,
-    /// Where another stream may have the same one.
+    /// `None` for an expired signal, which each stream ends by its own timer.
     pub key: Option<UpdateKey>,
 }
 
 pub struct TypingUpdates {
-    watch: MembershipGuard,
-    heard: TopicSubscription,
-    /// Who was told to be typing, and when their last sign ends.
-    typists: HashMap<UserId, Instant>,
-    lasts: Duration,
+    guard: MembershipGuard,
+    subscription: TopicSubscription,
+    /// Users who were delivered as typing, with the end of their last signals.
+    typing: HashMap<UserId, Instant>,
+    lifetime: Duration,
 }
 
-impl Chat {
-    /// Gives a sign that the viewer is typing, or stops. Answers with the conversation.
-    pub async fn set_typing(
-        &self,
-        viewer: &UserId,
-        id: ConversationId,
-        is_typing: bool,
-    ) -> Result<Arc<Conversation>> {
-        let conversation = self.conversation_of(viewer, id).await?;
-        self.pace_of(&self.0.typing, &(viewer, id, is_typing))?;
-        self.tell_typing(viewer, id, is_typing);
-        Ok(conversation)
-    }
-
-    /// Who begins to type in a conversation, and who stops, from now on.
-    pub async fn typing_updates(
-        &self,
-        viewer: &UserId,
-        id: ConversationId,
-    ) -> Result<TypingUpdates> {
-        let heard = self.0.bus.subscribe(Topic::Typing(id));
-        let watch = MembershipGuard::begin(self, viewer, id).await?;
+impl StreamService {
+    /// Users who start or stop typing in a conversation, from now on.
+    pub async fn typing(&self, viewer: &UserId, id: ConversationId) -> Result<TypingUpdates> {
+        let subscription = self.bus.subscribe(Topic::Typing(id));
+        let guard = MembershipGuard::begin(&self.access, viewer, id).await?;
         Ok(TypingUpdates {
-            watch,
-            heard,
-            typists: HashMap::new(),
-            lasts: self.0.bounds.typing_lasts,
+            guard,
+            subscription,
+            typing: HashMap::new(),
+            lifetime: self.typing_lifetime,
         })
-    }
-
-    /// Whoever sends a message has typed it.
-    pub(crate) fn tell_typing(&self, user: &UserId, id: ConversationId, is_typing: bool) {
-        self.0
-            .bus
-            .signal_peers(|| Signal::Typing(id, user.clone(), is_typing));
-        self.tell_typing_here(user, id, is_typing);
-    }
-
-    pub(crate) fn tell_typing_here(&self, user: &UserId, id: ConversationId, is_typing: bool) {
-        let topic = Topic::Typing(id);
-        if self.0.bus.has_subscribers(&topic) {
-            // It has no place in any order, so that any id will do.
-            let (at, event) = (
-                TimeUuid::new(self.0.clock.now(), [0; 8]),
-                Event::Typing(id, user.clone(), is_typing),
-            );
-            self.0
-                .bus
-                .publish(&topic, Notice::new(at, OrderKey::MIN, event));
-        }
     }
 }
 
 impl TypingUpdates {
-    /// What is next. `None` when the viewer is not in the conversation any more.
+    /// The next update. `None` once the viewer no longer takes part.
     pub async fn next(&mut self) -> Option<Result<TypingUpdate>> {
-        let update = self.hear().await?;
-        match self.watch.may_still_see().await {
+        let update = self.receive_or_expire().await?;
+        match self.guard.may_still_see().await {
             Ok(true) => Some(Ok(update)),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -104,32 +61,32 @@ impl TypingUpdates {
     }
 
     pub fn guard(&self) -> &MembershipGuard {
-        &self.watch
+        &self.guard
     }
 
-    async fn hear(&mut self) -> Option<TypingUpdate> {
+    async fn receive_or_expire(&mut self) -> Option<TypingUpdate> {
         loop {
             let first_end = self
-                .typists
+                .typing
                 .values()
                 .min()
                 .copied()
-                .unwrap_or_else(|| Instant::now() + QUIET);
-            match timeout_at(first_end, self.heard.next()).await {
-                Ok(heard) => {
-                    if let Some(update) = self.take(&heard?) {
+                .unwrap_or_else(|| Instant::now() + IDLE_WAIT);
+            match timeout_at(first_end, self.subscription.next()).await {
+                Ok(received) => {
+                    if let Some(update) = self.accept(&received?) {
                         return Some(update);
                     }
                 }
                 Err(_) => {
                     let now = Instant::now();
-                    let ended = self
-                        .typists
+                    let expired = self
+                        .typing
                         .iter()
                         .find(|(_, end)| **end <= now)
                         .map(|(user, _)| user.clone());
-                    if let Some(user) = ended {
-                        self.typists.remove(&user);
+                    if let Some(user) = expired {
+                        self.typing.remove(&user);
                         return Some(TypingUpdate {
                             user,
                             is_typing: false,
@@ -141,28 +98,29 @@ impl TypingUpdates {
         }
     }
 
-    /// What is news of it. A sign that was missed comes again, or ends.
-    fn take(&mut self, heard: &Received) -> Option<TypingUpdate> {
-        let Received::Notice(notice) = heard else {
+    /// The update of a signal, unless it changes nothing. A missed signal is repeated, or expires.
+    fn accept(&mut self, received: &Received) -> Option<TypingUpdate> {
+        let Received::Notice(notice) = received else {
             return None;
         };
         let Event::Typing(_, user, is_typing) = &notice.event else {
             return None;
         };
-        let is_news = if *is_typing {
-            let has_room = self.typists.len() < TYPISTS_MAX || self.typists.contains_key(user);
-            has_room
+        let is_new = if *is_typing {
+            let has_capacity =
+                self.typing.len() < TYPING_USERS_MAX || self.typing.contains_key(user);
+            has_capacity
                 && self
-                    .typists
-                    .insert(user.clone(), Instant::now() + self.lasts)
+                    .typing
+                    .insert(user.clone(), Instant::now() + self.lifetime)
                     .is_none()
         } else {
-            self.typists.remove(user).is_some()
+            self.typing.remove(user).is_some()
         };
-        is_news.then(|| TypingUpdate {
+        is_new.then(|| TypingUpdate {
             user: user.clone(),
             is_typing: *is_typing,
-            key: Some(UpdateKey::heard(Arc::clone(notice))),
+            key: Some(UpdateKey::of_notice(Arc::clone(notice))),
         })
     }
 }

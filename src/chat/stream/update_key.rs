@@ -1,45 +1,49 @@
-//! What makes the updates of two streams the same one: that both were heard from one notice, or given by one read.
+//! Update keys: the identity of an update across streams. Updates of one notice, or of one item of
+//! one shared read, have equal keys.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use crate::bus::NoticeEnvelope;
 
-/// The identity of what an update was made of. Whoever shows two updates that are equal in it, at equal positions, shows the same.
+/// Identity of the source of an update. Streams that render updates with equal keys at equal
+/// positions render the same.
 #[derive(Clone)]
 pub struct UpdateKey {
-    of: Of,
-    place: usize,
+    source: KeySource,
+    index: usize,
 }
 
 #[derive(Clone)]
-enum Of {
+enum KeySource {
     Notice(Arc<NoticeEnvelope>),
     Read(Arc<u8>),
 }
 
 impl UpdateKey {
-    pub(crate) fn heard(notice: Arc<NoticeEnvelope>) -> Self {
+    pub(crate) fn of_notice(notice: Arc<NoticeEnvelope>) -> Self {
         Self {
-            of: Of::Notice(notice),
-            place: 0,
+            source: KeySource::Notice(notice),
+            index: 0,
         }
     }
 
-    /// To hash and to compare. It stands for this one as long as this is held, or a clone.
+    /// Comparable and hashable identity. It is unique as long as this key, or a clone of it,
+    /// exists.
     pub fn identity(&self) -> (usize, usize) {
-        let of = match &self.of {
-            Of::Notice(notice) => Arc::as_ptr(notice) as usize,
-            Of::Read(source) => Arc::as_ptr(source) as usize,
+        let address = match &self.source {
+            KeySource::Notice(notice) => Arc::as_ptr(notice) as usize,
+            KeySource::Read(read) => Arc::as_ptr(read) as usize,
         };
-        (of, self.place)
+        (address, self.index)
     }
 
-    /// Where the first who shows it may leave what they made of it. `None` where it was read.
+    /// Payload cache of the notice, in which the first stream leaves its rendering. `None` for an
+    /// update of a read.
     pub fn shown(&self) -> Option<&OnceLock<Arc<dyn Any + Send + Sync>>> {
-        match &self.of {
-            Of::Notice(notice) => Some(&notice.rendered),
-            Of::Read(_) => None,
+        match &self.source {
+            KeySource::Notice(notice) => Some(&notice.rendered),
+            KeySource::Read(_) => None,
         }
     }
 }
@@ -50,21 +54,21 @@ impl std::fmt::Debug for UpdateKey {
     }
 }
 
-/// The identity of a read. It does not keep alive what was read.
-pub(crate) struct Source(Arc<u8>);
+/// Identity of a read. It does not keep the result of the read alive.
+pub(crate) struct ReadIdentity(Arc<u8>);
 
-impl Default for Source {
+impl Default for ReadIdentity {
     fn default() -> Self {
         Self(Arc::new(0))
     }
 }
 
-impl Source {
-    /// What stands at this place of it.
-    pub(crate) fn at(&self, place: usize) -> UpdateKey {
+impl ReadIdentity {
+    /// Key of the item with this index in the result.
+    pub(crate) fn key(&self, index: usize) -> UpdateKey {
         UpdateKey {
-            of: Of::Read(Arc::clone(&self.0)),
-            place,
+            source: KeySource::Read(Arc::clone(&self.0)),
+            index,
         }
     }
 }

@@ -1,113 +1,152 @@
-//! Introductions: users who are brought into a conversation without having been asked, and the bounds that protect them.
+//! Introductions: users who are added to a conversation without consent, and the bounds that
+//! protect them.
 //!
-//! Each user with whom the viewer has no relationship costs the viewer one token of an hourly bucket, through whichever mutation. A user is in
-//! a bounded number of conversations, and in a bounded number of large ones, in which conversations that others made do not count until the
-//! user acts there.
+//! Each user with whom the viewer has no relationship costs the viewer one token of an hourly
+//! bucket, through any mutation. The number of a user's conversations is bounded. So is the number
+//! of large ones; those created by others do not count until the user acts there.
 
 use std::num::NonZeroUsize;
-
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use lru::LruCache;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::chat::{Chat, Error, Result};
+use crate::chat::access::Access;
+use crate::chat::access::relationship::Relationships;
+use crate::chat::bounds::Bounds;
+use crate::chat::components::Components;
+use crate::chat::error::{Error, Result};
+use crate::chat::rate_limit::RateLimit;
+use crate::chat::replay_limiter::ReplayLimiter;
+use crate::metrics::Metrics;
 use crate::model::{Conversation, ConversationId, UserId};
+use crate::rate::Rate;
+use crate::store::Store;
 
 /// Input path of a refusal: the username or usernames of the call.
 pub(crate) type InputPath = &'static [&'static str];
 
-/// Users whose number of conversations is remembered.
+/// Users whose number of conversations is cached.
 const COUNTED_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("it is not zero");
 /// Lifetime of a cached count: other servers add users too.
 const COUNT_LIFETIME: Duration = Duration::from_secs(3_600);
 /// Lifetime of the count of a user at the bound, who may have left some conversations.
 const FULL_LIFETIME: Duration = Duration::from_secs(60);
-const COUNTS_AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
-/// Cache of the number of conversations of each user, raised by what this server adds. A departure shows at the next scan.
-pub(crate) struct ConversationCounts(Mutex<LruCache<UserId, Counted>>);
+pub(crate) struct Introductions {
+    store: Arc<dyn Store>,
+    access: Arc<Access>,
+    relationships: Arc<Relationships>,
+    replay_limiter: Arc<ReplayLimiter>,
+    strangers: RateLimit,
+    counts: ConversationCounts,
+    conversations_max: usize,
+    large_conversations_max: usize,
+}
+
+/// Cache of the number of conversations of each user. Joins on this server advance it; a departure
+/// shows at the next scan.
+struct ConversationCounts(Mutex<LruCache<UserId, ConversationCount>>);
 
 #[derive(Clone, Copy)]
-struct Counted {
+struct ConversationCount {
     count: usize,
     at: Instant,
 }
 
-impl Default for ConversationCounts {
-    fn default() -> Self {
+impl ConversationCounts {
+    fn new() -> Self {
         Self(Mutex::new(LruCache::new(COUNTED_MAX)))
     }
-}
 
-impl ConversationCounts {
-    fn users(&self) -> MutexGuard<'_, LruCache<UserId, Counted>> {
-        self.0.lock()
-    }
-
-    /// Remembered count, unless it has expired.
+    /// The cached count, unless it has expired.
     fn get(&self, user: &UserId, max: usize) -> Option<usize> {
-        let counted = *self.users().get(user)?;
-        let lifetime = if counted.count < max {
+        let cached = *self.0.lock().get(user)?;
+        let lifetime = if cached.count < max {
             COUNT_LIFETIME
         } else {
             FULL_LIFETIME
         };
-        (counted.at.elapsed() < lifetime).then_some(counted.count)
+        (cached.at.elapsed() < lifetime).then_some(cached.count)
+    }
+
+    fn put(&self, user: &UserId, count: ConversationCount) {
+        self.0.lock().put(user.clone(), count);
     }
 }
 
-/// Tokens that were taken for strangers.
+/// Tokens that were charged for strangers.
 #[derive(Default)]
-pub(crate) struct Fee(u32);
+pub(crate) struct StrangerCharge(u32);
 
-impl Chat {
-    /// Takes a token for each of these users who is a stranger to the viewer: all of them, or none.
-    pub(crate) async fn pay_for_strangers(&self, viewer: &UserId, users: &[UserId]) -> Result<Fee> {
-        if !self.0.bounds.rates.is_on || users.iter().all(|user| user == viewer) {
-            return Ok(Fee::default());
+impl Introductions {
+    pub(crate) fn new(components: &Components, bounds: &Bounds) -> Self {
+        let rate = Rate::per_hour(bounds.rates.strangers_per_hour);
+        Self {
+            store: Arc::clone(&components.store),
+            access: Arc::clone(&components.access),
+            relationships: Arc::clone(&components.relationships),
+            replay_limiter: Arc::clone(&components.replay_limiter),
+            strangers: RateLimit::new("strangers", rate, bounds.rates.is_on),
+            counts: ConversationCounts::new(),
+            conversations_max: bounds.conversations_max,
+            large_conversations_max: bounds.large_conversations_max,
         }
-        // It reads much for somebody with many groups: a few of these at a time.
-        let turn = self.0.replay_limiter.turn(viewer).await?;
-        let found = self.relationships(viewer, users).await?;
-        drop(turn);
+    }
+
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.strangers.register(metrics);
+    }
+
+    /// Charges a token for each of these users who is a stranger to the viewer: for all of them, or
+    /// for none.
+    pub(crate) async fn charge_strangers(
+        &self,
+        viewer: &UserId,
+        users: &[UserId],
+    ) -> Result<StrangerCharge> {
+        if !self.strangers.is_on() || users.iter().all(|user| user == viewer) {
+            return Ok(StrangerCharge::default());
+        }
+        // A viewer with many groups causes many reads, so the limiter admits a few checks at a
+        // time.
+        let permit = self.replay_limiter.acquire(viewer).await?;
+        let found = self.relationships.of(viewer, users).await?;
+        drop(permit);
         let strangers =
             u32::try_from(found.iter().filter(|found| found.is_none()).count()).unwrap_or(u32::MAX);
-        if strangers > 0 {
-            self.0
-                .strangers
-                .take_all(viewer, strangers, Instant::now())?;
-        }
-        Ok(Fee(strangers))
+        self.strangers.take_all(viewer, strangers)?;
+        Ok(StrangerCharge(strangers))
     }
 
-    /// Nobody was brought in: it was there already.
-    pub(crate) fn give_back(&self, viewer: &UserId, Fee(tokens): Fee) {
-        if tokens > 0 {
-            self.0.strangers.give_back(viewer, tokens);
-        }
+    /// Refunds the charge of a conversation that existed already.
+    pub(crate) fn refund(&self, viewer: &UserId, StrangerCharge(tokens): StrangerCharge) {
+        self.strangers.refund(viewer, tokens);
     }
 
-    /// Refuses where the viewer, or one of these users, would be in more conversations than one may be.
-    pub(crate) async fn check_room_for_one_more(
+    /// Refuses if the viewer or one of these users takes part in the maximum number of
+    /// conversations already.
+    pub(crate) async fn check_conversation_bound(
         &self,
         viewer: &UserId,
         users: &[UserId],
         path: InputPath,
     ) -> Result<()> {
-        let max = self.0.bounds.conversations_max;
-        for users in users.chunks(COUNTS_AT_ONCE) {
-            let counts =
-                try_join_all(users.iter().map(|user| self.conversation_count(user, max))).await?;
+        let max = self.conversations_max;
+        for users in users.chunks(CONCURRENCY) {
+            let counts = try_join_all(users.iter().map(|user| self.conversation_count(user, max)));
+            let counts = counts.await?;
             if let Some((user, _)) = users.iter().zip(counts).find(|(_, count)| *count >= max) {
                 let message = if user == viewer {
                     format!(
                         "you take part in {max} conversations already, which is the most: leave some of them first"
                     )
                 } else {
-                    // Not who: that one is in so many is theirs to tell.
+                    // The message does not name the user: that number is private.
                     format!(
                         "one of these takes part in {max} conversations already, which is the most"
                     )
@@ -118,67 +157,67 @@ impl Chat {
         Ok(())
     }
 
-    /// At most one scan of a user's keys an hour, or a minute where the user is at the bound.
+    /// Scans a user's conversations at most once an hour, or once a minute for a user at the bound.
     async fn conversation_count(&self, user: &UserId, max: usize) -> Result<usize> {
-        if let Some(known) = self.0.counts.get(user, max) {
-            return Ok(known);
+        if let Some(cached) = self.counts.get(user, max) {
+            return Ok(cached);
         }
         let at = Instant::now();
-        let count = self.0.store.conversation_count(user, max).await?;
-        self.0
-            .counts
-            .users()
-            .put(user.clone(), Counted { count, at });
+        let count = self.store.conversation_count(user, max).await?;
+        self.counts.put(user, ConversationCount { count, at });
         Ok(count)
     }
 
-    /// These users are in one more conversation.
-    pub(crate) fn joined_one_more<'a>(&self, users: impl IntoIterator<Item = &'a UserId>) {
-        let mut counted = self.0.counts.users();
+    /// Call after these users have joined one more conversation.
+    pub(crate) fn count_joiners<'a>(&self, users: impl IntoIterator<Item = &'a UserId>) {
+        let mut counts = self.counts.0.lock();
         for user in users {
-            if let Some(known) = counted.peek_mut(user) {
-                known.count += 1;
+            if let Some(cached) = counts.peek_mut(user) {
+                cached.count += 1;
             }
         }
     }
 
-    /// Refuses where one of these users would be in more large conversations than one may be. `conversation` is the one that grows, with its
-    /// maker; a maker alone is about to make one.
+    /// Refuses if one of these users would exceed the bound of large conversations. `conversation`
+    /// is the one that grows, with its creator; a creator alone is about to create one.
     ///
-    /// Those in which the user acted, or that the user made, count towards the bound. Others do not; of them there are so many that a store
-    /// lists all ([`Conversation::LARGE_LISTED_MAX`]).
-    pub(crate) async fn check_room_for_a_large_one(
+    /// Large conversations in which the user has acted, or which the user has created, count
+    /// towards the bound. The bound of the others is the number that a store lists
+    /// ([`Conversation::LARGE_LISTED_MAX`]).
+    pub(crate) async fn check_large_bound(
         &self,
         conversation: Option<ConversationId>,
-        maker: Option<&UserId>,
+        creator: Option<&UserId>,
         users: &[UserId],
     ) -> Result<()> {
-        let max = self.0.bounds.large_conversations_max;
-        let unasked_max = Conversation::LARGE_LISTED_MAX.saturating_sub(max);
+        let max = self.large_conversations_max;
+        let unanswered_max = Conversation::LARGE_LISTED_MAX.saturating_sub(max);
         for user in users {
-            let larges = self.0.store.large_conversations(user).await?;
-            if larges.len() < max.min(unasked_max) {
+            let large = self.store.large_conversations(user).await?;
+            if large.len() < max.min(unanswered_max) {
                 continue;
             }
-            let rows = self.0.store.inbox_rows(user, &larges).await?;
-            let (own, unasked): (Vec<_>, Vec<_>) = rows
+            let rows = self.store.inbox_rows(user, &large).await?;
+            let (answered, unanswered): (Vec<_>, Vec<_>) = rows
                 .into_iter()
                 .flatten()
                 .partition(|row| row.is_answered());
-            let is_full = if maker == Some(user) || self.has_acted(user, conversation).await? {
-                let ids: Vec<_> = unasked.iter().map(|row| row.conversation).collect();
-                let made = self.conversations(user, &ids).await?;
-                let made = made
+            let is_full = if creator == Some(user) || self.has_acted(user, conversation).await? {
+                let ids: Vec<_> = unanswered.iter().map(|row| row.conversation).collect();
+                let created = self
+                    .access
+                    .conversations(user, &ids)
+                    .await?
                     .into_iter()
                     .flatten()
-                    .filter(|one| one.created_by.as_ref() == Some(user))
+                    .filter(|found| found.created_by.as_ref() == Some(user))
                     .count();
-                own.len() + made >= max
+                answered.len() + created >= max
             } else {
-                unasked.len() >= unasked_max
+                unanswered.len() >= unanswered_max
             };
             if is_full {
-                // Not who: that one is in so many is theirs to tell.
+                // The message does not name the user: that number is private.
                 let message = format!(
                     "one of these takes part in {max} large conversations already, which is the most"
                 );
@@ -192,9 +231,7 @@ impl Chat {
         let Some(conversation) = conversation else {
             return Ok(false);
         };
-        Ok(self
-            .entry(user, conversation)
-            .await?
-            .is_some_and(|row| row.is_answered()))
+        let row = self.store.inbox_rows(user, &[conversation]).await?;
+        Ok(row.into_iter().flatten().any(|row| row.is_answered()))
     }
 }

@@ -1,13 +1,159 @@
 //! Writes: commands of users, and the queue of each conversation that runs them.
+//!
+//! A send: [`WriteService::send`] checks access and rate, `conversation_queue` orders it,
+//! `send_batch` persists and publishes it.
 
-pub(crate) mod conversation;
-pub(crate) mod conversation_queue;
-pub(crate) mod draft;
-pub(crate) mod group;
-pub(crate) mod introduction;
-pub(crate) mod message;
+pub(crate) mod command;
+mod conversation_creation;
+mod conversation_queue;
+mod conversation_writer;
+mod group;
+mod group_change;
+mod group_policy;
+mod introduction;
+mod late_log;
 pub(crate) mod profile;
-pub(crate) mod reaction;
-pub(crate) mod revision;
-pub(crate) mod send_batch;
-pub(crate) mod unknown_outcome;
+mod send_batch;
+mod unknown_outcome;
+
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use self::command::draft::Draft;
+use self::command::reaction::ReactionDraft;
+use self::command::revision::RevisionDraft;
+use self::conversation_queue::{ConversationQueues, Work};
+use self::conversation_writer::WriteContext;
+use self::introduction::Introductions;
+use crate::chat::bounds::Bounds;
+use crate::chat::components::Components;
+use crate::chat::error::Result;
+use crate::chat::participants::ParticipantService;
+use crate::chat::rate_limit::RateLimit;
+use crate::chat::write_tasks::WriteTasks;
+use crate::metrics::Metrics;
+use crate::model::{ConversationId, DirectIds, Message, MessageId, UserId};
+use crate::rate::Rate;
+
+pub struct WriteService {
+    context: Arc<WriteContext>,
+    participants: Arc<ParticipantService>,
+    queues: ConversationQueues,
+    tasks: Arc<WriteTasks>,
+    sends: RateLimit,
+    direct_ids: OnceCell<DirectIds>,
+    body_bytes_max: usize,
+}
+
+impl WriteService {
+    pub(crate) fn new(components: &Components, bounds: &Bounds) -> Self {
+        let context = Arc::new(WriteContext {
+            store: Arc::clone(&components.store),
+            access: Arc::clone(&components.access),
+            history: Arc::clone(&components.history),
+            in_flight: components.in_flight.clone(),
+            publisher: Arc::clone(&components.publisher),
+            introductions: Introductions::new(components, bounds),
+        });
+        let tasks = Arc::clone(&components.tasks);
+        let rates = &bounds.rates;
+        let rate = Rate::per_second(rates.sends_per_second, rates.sends_burst);
+        Self {
+            queues: ConversationQueues::new(Arc::clone(&context), Arc::clone(&tasks), bounds),
+            context,
+            participants: Arc::clone(&components.participants),
+            tasks,
+            sends: RateLimit::new("sends", rate, rates.is_on),
+            direct_ids: OnceCell::new(),
+            body_bytes_max: bounds.body_bytes_max,
+        }
+    }
+
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.sends.register(metrics);
+        self.context.introductions.register(metrics);
+    }
+
+    /// Number of conversations with writes in progress, and of the writes that wait in their
+    /// queues.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        self.queues.waiting()
+    }
+
+    /// Sends a message. It is persisted and published when this returns.
+    ///
+    /// With an idempotency key of the last 24 hours, a retry returns the message of the first
+    /// attempt, or `Conflict` if its input differs.
+    pub async fn send(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        mut draft: Draft,
+    ) -> Result<Arc<Message>> {
+        draft.leave_epoch = self.accept_writer(viewer, conversation).await?;
+        self.sends.take(viewer)?;
+        if let Some(reply_to) = draft.reply_to {
+            self.context
+                .history
+                .require_message(conversation, reply_to)
+                .await?;
+        }
+        self.queues
+            .run(conversation, viewer, |reply| Work::Send(draft, reply))
+            .await
+    }
+
+    /// Replaces the body of one of the viewer's messages. The same body again changes nothing.
+    pub async fn edit(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+        body: String,
+    ) -> Result<Arc<Message>> {
+        let leave_epoch = self.accept_writer(viewer, conversation).await?;
+        let draft = RevisionDraft::edit(message, body, self.body_bytes_max, leave_epoch)?;
+        self.queues
+            .run(conversation, viewer, |reply| Work::Revise(draft, reply))
+            .await
+    }
+
+    /// Deletes a message. A second deletion changes nothing.
+    pub async fn delete(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Arc<Message>> {
+        let leave_epoch = self.accept_writer(viewer, conversation).await?;
+        let draft = RevisionDraft::deletion(message, leave_epoch);
+        self.queues
+            .run(conversation, viewer, |reply| Work::Revise(draft, reply))
+            .await
+    }
+
+    /// Puts a reaction of the viewer on or off. A repetition changes nothing. Returns the message.
+    pub async fn react(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+        emoji: &str,
+        is_on: bool,
+    ) -> Result<Arc<Message>> {
+        let leave_epoch = self.accept_writer(viewer, conversation).await?;
+        let draft = ReactionDraft::parse(message, emoji, is_on, leave_epoch)?;
+        self.queues
+            .run(conversation, viewer, |reply| Work::React(draft, reply))
+            .await
+    }
+
+    /// Checks that the viewer takes part, and returns the leave epoch before the check.
+    async fn accept_writer(&self, viewer: &UserId, conversation: ConversationId) -> Result<u64> {
+        let access = &self.context.access;
+        let leave_epoch = access.leave_epoch().current();
+        access.participation_for_write(viewer, conversation).await?;
+        Ok(leave_epoch)
+    }
+}

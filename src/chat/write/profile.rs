@@ -1,20 +1,25 @@
-//! What users tell of themselves.
+//! Profiles: the display name and avatar that users set for themselves.
 
-use crate::chat::{Chat, Error, Result};
+use super::WriteService;
+use crate::chat::error::{Error, Result};
 use crate::model::{Profile, UserId, text};
 use crate::store::ProfileChange;
 
-/// A change as a client gave it. What is `None` stays as it is; `Some(None)` is told no more.
+/// Change of a profile as received from the client. `None` keeps a field; `Some(None)` removes it.
 #[derive(Debug, Clone, Default)]
 pub struct ProfileInput {
     pub display_name: Option<Option<String>>,
     pub avatar_url: Option<Option<String>>,
 }
 
-impl Chat {
-    /// Changes what the viewer tells of themselves. Everybody who names them sees it from then on.
+impl WriteService {
+    /// Changes the viewer's profile. Every later read shows it.
     pub async fn update_profile(&self, viewer: &UserId, input: ProfileInput) -> Result<()> {
-        Ok(self.0.store.change_profile(viewer, &parse(input)?).await?)
+        Ok(self
+            .context
+            .store
+            .change_profile(viewer, &parse(input)?)
+            .await?)
     }
 }
 

@@ -1,7 +1,8 @@
-//! What the queue of a conversation does with its sends: one batch of them is kept, told and answered.
+//! Batch of sends: one batch of a conversation's queue is persisted, published and answered.
 //!
-//! A retry is known by its idempotency key, which only the store can tell for certain: another server may have claimed it. What another
-//! try claimed and did not finish is finished here, with the same id.
+//! An idempotency key makes a retry return the message of the first attempt. Only the store knows
+//! all keys, because another server may have claimed one. A message whose key was claimed by an
+//! attempt that did not finish is finished here, with the same id.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,92 +10,86 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::command::draft::Draft;
+use super::conversation_writer::ConversationWriter;
+use super::unknown_outcome::retry_until_known;
+use crate::chat::error::{Error, Result};
 use crate::chat::in_flight_ids::IdLease;
-use crate::chat::write::conversation_queue::Worker;
-use crate::chat::write::draft::Draft;
-use crate::chat::{Error, Result};
-use crate::model::{Event, IdempotencyKey, InputHash, Message, MessageId, MessageKind, UserId};
+use crate::model::{Event, IdempotencyKey, Message, MessageId, MessageKind, UserId};
 use crate::store::{self, Appended, Audience, EarlierSend, NewMessage};
 
-/// A send that was taken from the queue.
+/// Channel for the outcome of a command.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
+
+/// Send that was taken from the queue.
 pub(crate) struct SendJob {
     pub(crate) sender: UserId,
     pub(crate) draft: Draft,
-    pub(crate) reply: oneshot::Sender<Result<Arc<Message>>>,
+    pub(crate) reply: Reply<Arc<Message>>,
 }
 
-impl Worker {
+/// Retry of a send in the same batch, with the index of the first attempt.
+struct Twin {
+    first: usize,
+    send: SendJob,
+}
+
+impl ConversationWriter {
     pub(crate) async fn send(&self, sends: Vec<SendJob>) {
-        let sends = match self.leave_out_who_left(sends).await {
+        let sends = match self.refuse_former_participants(sends).await {
             Some(sends) if !sends.is_empty() => sends,
             Some(_) | None => return,
         };
         let (sends, twins) = split_twins(sends);
-        let ids = match self.chat.begin(sends.len()) {
-            Ok(ids) => ids,
-            Err(error) => {
-                return refuse_all(
-                    sends
-                        .into_iter()
-                        .chain(twins.into_iter().map(|(_, twin)| twin)),
-                    &error,
-                );
-            }
+        let lease = match self.context().in_flight.allocate_near_clock(sends.len()) {
+            Ok(lease) => lease,
+            Err(error) => return refuse_all(with_twins(sends, twins), &error),
         };
         let messages: Vec<_> = sends
             .iter()
-            .zip(ids.ids())
+            .zip(lease.ids())
             .map(|(send, id)| self.message(send, *id))
             .collect();
-        let (ids, Appended { audience, taken }) = match self.append(ids, &messages).await {
+        let (lease, Appended { audience, taken }) = match self.append(lease, &messages).await {
             Ok(appended) => appended,
-            Err(error) => {
-                return fail_all(
-                    sends
-                        .into_iter()
-                        .chain(twins.into_iter().map(|(_, twin)| twin)),
-                    error,
-                );
-            }
+            Err(error) => return refuse_all(with_twins(sends, twins), &error.into()),
         };
         let taken: HashMap<usize, EarlierSend> = taken.into_iter().collect();
-        let kept = messages
+        let persisted = messages
             .iter()
             .enumerate()
             .filter(|(index, _)| !taken.contains_key(index))
             .map(|(_, new)| &new.message);
-        self.tell_messages(kept, &audience, &ids);
-        drop(ids);
+        self.publish_messages(persisted, &audience, &lease);
+        drop(lease);
         let mut retries = Vec::new();
-        for (index, twin) in twins {
-            match taken.get(&index) {
-                Some(earlier) => retries.push((twin, *earlier)),
-                None => answer(twin, &messages[index].message, messages[index].input_hash),
+        for Twin { first, send } in twins {
+            match taken.get(&first) {
+                Some(earlier) => retries.push((send, *earlier)),
+                None => reply_to_twin(send, &messages[first]),
             }
         }
-        for ((index, send), kept) in sends.into_iter().enumerate().zip(messages) {
+        for ((index, send), new) in sends.into_iter().enumerate().zip(messages) {
             match taken.get(&index) {
                 Some(earlier) => retries.push((send, *earlier)),
-                None => drop(send.reply.send(Ok(kept.message))),
+                None => drop(send.reply.send(Ok(new.message))),
             }
         }
-        self.answer_retries(retries).await;
+        self.reply_to_retries(retries).await;
     }
 
-    /// Nothing is said by one who has left: who did so while their send waited is answered like a stranger. `None`: all were answered.
-    async fn leave_out_who_left(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
-        let leave_epoch = self.chat.leave_epoch();
+    /// Refuses the sends of users who have left while their sends waited. `None` if all sends were
+    /// refused with an error.
+    async fn refuse_former_participants(&self, sends: Vec<SendJob>) -> Option<Vec<SendJob>> {
+        let access = &self.context().access;
+        let leave_epoch = access.leave_epoch().current();
         let mut present = HashMap::new();
         for send in sends
             .iter()
             .filter(|send| send.draft.leave_epoch != leave_epoch)
         {
             if !present.contains_key(&send.sender) {
-                match self
-                    .chat
-                    .conversation(&send.sender, self.conversation)
-                    .await
-                {
+                match access.conversation(&send.sender, self.conversation()).await {
                     Ok(found) => drop(present.insert(send.sender.clone(), found.is_some())),
                     Err(error) => {
                         refuse_all(sends, &error);
@@ -104,89 +99,88 @@ impl Worker {
             }
         }
         let has_left = |send: &SendJob| present.get(&send.sender) == Some(&false);
-        let (gone, there): (Vec<_>, Vec<_>) = sends.into_iter().partition(has_left);
-        refuse_all(gone, &Error::NotFound("the conversation"));
-        Some(there)
+        let (former, current): (Vec<_>, Vec<_>) = sends.into_iter().partition(has_left);
+        refuse_all(former, &Error::NotFound("the conversation"));
+        Some(current)
     }
 
-    /// Keeps messages, and has it known where they became visible long after their ids.
+    /// Persists messages, and logs those that became visible late.
     async fn append(
         &self,
-        ids: IdLease,
+        lease: IdLease,
         messages: &[NewMessage],
     ) -> store::Result<(IdLease, Appended)> {
-        let (ids, appended) = self
-            .chat
-            .settled(ids, || {
-                self.chat
-                    .0
-                    .store
-                    .append_messages(self.conversation, messages)
-            })
-            .await?;
-        let late: Vec<_> = messages
+        let (lease, appended) = retry_until_known(lease, || {
+            self.context()
+                .store
+                .append_messages(self.conversation(), messages)
+        })
+        .await?;
+        let senders: Vec<_> = messages
             .iter()
             .map(|new| (new.message.id, &new.message.sender))
             .collect();
-        self.log_late_messages(&late).await?;
-        Ok((ids, appended))
+        self.log_late_messages(&senders).await?;
+        Ok((lease, appended))
     }
 
-    /// Answers those whose key an earlier send has.
-    async fn answer_retries(&self, retries: Vec<(SendJob, EarlierSend)>) {
+    /// Replies to the sends whose idempotency keys belong to earlier sends.
+    async fn reply_to_retries(&self, retries: Vec<(SendJob, EarlierSend)>) {
         if retries.is_empty() {
             return;
         }
-        let (retries, others): (Vec<_>, Vec<_>) = retries
+        let (retries, conflicts): (Vec<_>, Vec<_>) = retries
             .into_iter()
             .partition(|(send, first)| first.input_hash == send.draft.hash);
-        for (send, _) in others {
-            let _ = send.reply.send(Err(Error::Conflict));
-        }
+        refuse_all(
+            conflicts.into_iter().map(|(send, _)| send),
+            &Error::Conflict,
+        );
         let keys: Vec<_> = retries
             .iter()
-            .map(|(_, first)| (self.conversation, first.message))
+            .map(|(_, first)| (self.conversation(), first.message))
             .collect();
-        let messages = match self.chat.0.store.messages(&keys).await {
+        let context = self.context();
+        let messages = match context.store.messages(&keys).await {
             Ok(messages) => messages,
-            Err(error) => return fail_all(retries.into_iter().map(|(send, _)| send), error),
+            Err(error) => {
+                let sends = retries.into_iter().map(|(send, _)| send);
+                return refuse_all(sends, &error.into());
+            }
         };
         for ((send, first), message) in retries.into_iter().zip(messages) {
-            let answer = match message {
-                Some(message)
-                    if !self.chat.is_shared() || self.chat.0.published_ids.contains(message.id) =>
-                {
-                    Ok(message)
-                }
-                there => self.finish(&send, first.message, there).await,
+            let outcome = match message {
+                Some(message) if context.publisher.has_published(message.id) => Ok(message),
+                stored => self.finish(&send, first.message, stored).await,
             };
-            let _ = send.reply.send(answer);
+            let _ = send.reply.send(outcome);
         }
     }
 
-    /// Keeps what an earlier try claimed, and may not have kept, or may not have told: the same message under the same id. What is there
-    /// stays as it is, and is told as it is: the server that kept it may have died before it woke the others.
+    /// Finishes an earlier attempt that claimed its key, and may not have persisted or published
+    /// its message: the same message under the same id. A persisted message stays unchanged and is
+    /// published, because the server that persisted it may have died before it woke the others.
     async fn finish(
         &self,
         send: &SendJob,
         id: MessageId,
-        there: Option<Arc<Message>>,
+        stored: Option<Arc<Message>>,
     ) -> Result<Arc<Message>> {
         let new = self.message(send, id);
-        let ids = self.chat.begin(1)?;
-        let (ids, Appended { audience, taken }) =
-            self.append(ids, std::slice::from_ref(&new)).await?;
+        let lease = self.context().in_flight.allocate_near_clock(1)?;
+        let (lease, Appended { audience, taken }) =
+            self.append(lease, std::slice::from_ref(&new)).await?;
         if !taken.is_empty() {
             return Err(Error::OutcomeUnknown);
         }
-        let message = there.unwrap_or(new.message);
-        self.tell_messages([&message], &audience, &ids);
+        let message = stored.unwrap_or(new.message);
+        self.publish_messages([&message], &audience, &lease);
         Ok(message)
     }
 
     fn message(&self, send: &SendJob, id: MessageId) -> NewMessage {
         let message = Message {
-            conversation: self.conversation,
+            conversation: self.conversation(),
             id,
             sender: send.sender.clone(),
             kind: MessageKind::Text,
@@ -202,27 +196,28 @@ impl Worker {
         }
     }
 
-    fn tell_messages<'a>(
+    /// Publishes messages in their order. A message also ends the typing of its sender.
+    fn publish_messages<'a>(
         &self,
         messages: impl IntoIterator<Item = &'a Arc<Message>>,
         audience: &Audience,
-        ids: &IdLease,
+        lease: &IdLease,
     ) {
+        let publisher = &self.context().publisher;
         let mut newest = None;
         for message in messages {
             newest = newest.max(Some(message.id));
-            self.tell(message.id, ids, Event::MessageAdded(Arc::clone(message)));
-            self.chat
-                .tell_typing(&message.sender, self.conversation, false);
+            self.publish(message.id, lease, Event::MessageAdded(Arc::clone(message)));
+            publisher.publish_typing(&message.sender, self.conversation(), false);
         }
         if let Some(newest) = newest {
-            self.tell_audience(newest, audience, ids);
+            self.publish_to_audience(newest, audience, lease);
         }
     }
 }
 
-/// Sets aside the sends that repeat a key of an earlier one of the same batch, each with the place of that one.
-fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<(usize, SendJob)>) {
+/// Splits off the sends that repeat the key of an earlier one in the batch.
+fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<Twin>) {
     let mut seen: HashMap<(UserId, IdempotencyKey), usize> = HashMap::new();
     let (mut first, mut twins) = (Vec::with_capacity(sends.len()), Vec::new());
     for send in sends {
@@ -231,9 +226,12 @@ fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<(usize, SendJob)>) {
             continue;
         };
         match seen.entry((send.sender.clone(), key.clone())) {
-            Entry::Occupied(place) => twins.push((*place.get(), send)),
-            Entry::Vacant(place) => {
-                place.insert(first.len());
+            Entry::Occupied(index) => twins.push(Twin {
+                first: *index.get(),
+                send,
+            }),
+            Entry::Vacant(index) => {
+                index.insert(first.len());
                 first.push(send);
             }
         }
@@ -241,22 +239,25 @@ fn split_twins(sends: Vec<SendJob>) -> (Vec<SendJob>, Vec<(usize, SendJob)>) {
     (first, twins)
 }
 
-/// Answers a retry with the message of its first try, or says that it was another input.
-fn answer(send: SendJob, message: &Arc<Message>, input_hash: Option<InputHash>) {
-    let is_same = input_hash == Some(send.draft.hash);
+fn with_twins(sends: Vec<SendJob>, twins: Vec<Twin>) -> impl Iterator<Item = SendJob> {
+    sends
+        .into_iter()
+        .chain(twins.into_iter().map(|twin| twin.send))
+}
+
+/// Replies to a retry with the message of the first attempt, or with a conflict if its input
+/// differs.
+fn reply_to_twin(send: SendJob, first: &NewMessage) {
+    let is_same = first.input_hash == Some(send.draft.hash);
     let _ = send.reply.send(if is_same {
-        Ok(Arc::clone(message))
+        Ok(Arc::clone(&first.message))
     } else {
         Err(Error::Conflict)
     });
 }
 
-fn fail_all(sends: impl IntoIterator<Item = SendJob>, error: store::Error) {
-    refuse_all(sends, &error.into());
-}
-
-/// A client that has gone does not want the answer.
-pub(crate) fn refuse_all(sends: impl IntoIterator<Item = SendJob>, error: &Error) {
+/// A reply to a client that has disconnected is dropped.
+fn refuse_all(sends: impl IntoIterator<Item = SendJob>, error: &Error) {
     for send in sends {
         let _ = send.reply.send(Err(error.clone()));
     }

@@ -110,8 +110,8 @@ async fn serve_store(
         config.chat.clone(),
     )
     .await?;
-    if !chat.ahead_of_clock().is_zero() {
-        tracing::warn!(ahead = ?chat.ahead_of_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
+    if !chat.lead_over_clock().is_zero() {
+        tracing::warn!(ahead = ?chat.lead_over_clock(), "the clock is behind the newest id in the store; new ids continue after that id. Set the clock");
     }
     chat.register(&admin.metrics);
     let server = build(config, &chat, auth.clone(), clock.clone(), &admin.metrics)?;

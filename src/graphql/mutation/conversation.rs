@@ -121,6 +121,7 @@ async fn start_direct(
     let client_mutation_id = echo(input.client_mutation_id)?;
     let conversation = scope
         .chat
+        .writes
         .start_direct(&scope.viewer, &input.username)
         .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
@@ -141,6 +142,7 @@ async fn create(
     let key = input.idempotency_key.as_deref();
     let conversation = scope
         .chat
+        .writes
         .create_group(&scope.viewer, &input.name, &input.usernames, key)
         .await?;
     let inbox_entry_edge = entry_edge(&scope, conversation.id).await?;
@@ -159,7 +161,11 @@ async fn rename(
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    scope.chat.rename(&scope.viewer, id, &input.name).await?;
+    scope
+        .chat
+        .writes
+        .rename(&scope.viewer, id, &input.name)
+        .await?;
     Ok(Some(RenameConversationPayload {
         conversation: conversation(&scope, id).await?,
         client_mutation_id,

@@ -116,6 +116,7 @@ impl InboxMutation {
                 .transpose()?;
             let row = scope
                 .chat
+                .inbox
                 .mark_read(&scope.viewer, conversation, message)
                 .await?;
             Ok(Some(MarkReadPayload {
@@ -140,6 +141,7 @@ impl InboxMutation {
             let message = message_in(conversation, &input.message_id)?;
             let row = scope
                 .chat
+                .inbox
                 .mark_unread(&scope.viewer, conversation, message)
                 .await?;
             Ok(Some(MarkUnreadPayload {
@@ -184,6 +186,7 @@ async fn mark_delivered(
         .transpose()?;
     let row = scope
         .chat
+        .inbox
         .mark_delivered(&scope.viewer, conversation, message)
         .await?;
     Ok(Some(MarkDeliveredPayload {
@@ -206,6 +209,7 @@ async fn update_entry(
     };
     let row = scope
         .chat
+        .inbox
         .update_entry(&scope.viewer, conversation, settings)
         .await?;
     Ok(Some(UpdateInboxEntryPayload {

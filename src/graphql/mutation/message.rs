@@ -136,7 +136,11 @@ impl MessageMutation {
                 idempotency_key: input.idempotency_key,
             };
             let draft = Draft::parse(draft, scope.chat.bounds())?;
-            let message = scope.chat.send(&scope.viewer, conversation, draft).await?;
+            let message = scope
+                .chat
+                .writes
+                .send(&scope.viewer, conversation, draft)
+                .await?;
             Ok(Some(SendMessagePayload {
                 scope,
                 conversation,
@@ -161,6 +165,7 @@ impl MessageMutation {
                 message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
             let message = scope
                 .chat
+                .writes
                 .edit(&scope.viewer, conversation, id, input.body)
                 .await?;
             Ok(Some(EditMessagePayload {
@@ -184,7 +189,11 @@ impl MessageMutation {
             let client_mutation_id = echo(input.client_mutation_id)?;
             let (conversation, id) =
                 message_id(&input.message_id).ok_or_else(|| Error::not_found("the message"))?;
-            let message = scope.chat.delete(&scope.viewer, conversation, id).await?;
+            let message = scope
+                .chat
+                .writes
+                .delete(&scope.viewer, conversation, id)
+                .await?;
             Ok(Some(DeleteMessagePayload {
                 message: Message::new(&scope, message),
                 client_mutation_id,

@@ -151,11 +151,13 @@ async fn add(
     let id = conversation_of(&input.conversation_id)?;
     let users = scope
         .chat
+        .writes
         .add_participants(&scope.viewer, id, &input.usernames)
         .await?;
     let participants = scope
         .chat
-        .participants_named(&scope.viewer, id, &users)
+        .participants
+        .named(&scope.viewer, id, &users)
         .await;
     let participants = participants.map_err(|error| Error::from(error).once_done())?;
     let participant_edges = participants
@@ -178,6 +180,7 @@ async fn remove(
     let id = conversation_of(&input.conversation_id)?;
     let removed = scope
         .chat
+        .writes
         .remove_participant(&scope.viewer, id, &input.username)
         .await?;
     let removed_participant_id = removed.map(|user| GlobalId::Participant(id, user).encode());
@@ -197,6 +200,7 @@ async fn set_role(
     let id = conversation_of(&input.conversation_id)?;
     let user = scope
         .chat
+        .writes
         .set_role(&scope.viewer, id, &input.username, input.role.into())
         .await?;
     let participant = participant(&scope, id, &user)
@@ -215,7 +219,7 @@ async fn leave(
     let scope = ViewerScope::fresh(ctx)?;
     let client_mutation_id = echo(input.client_mutation_id)?;
     let id = conversation_of(&input.conversation_id)?;
-    scope.chat.leave(&scope.viewer, id).await?;
+    scope.chat.writes.leave(&scope.viewer, id).await?;
     let left_conversation_id = GlobalId::Conversation(id).encode();
     let removed_inbox_entry_id = GlobalId::InboxEntry(id, scope.viewer.clone()).encode();
     Ok(Some(LeaveConversationPayload {
@@ -230,7 +234,11 @@ async fn participant(
     id: ConversationId,
     user: &UserId,
 ) -> Result<Participant> {
-    let found = scope.chat.participant(&scope.viewer, id, user).await?;
+    let found = scope
+        .chat
+        .participants
+        .participant(&scope.viewer, id, user)
+        .await?;
     found
         .map(|participant| Participant::new(scope, participant))
         .ok_or_else(|| Error::not_found("the participant"))

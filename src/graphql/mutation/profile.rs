@@ -56,7 +56,11 @@ async fn update_profile(
         display_name: given(ctx, "displayName", input.display_name),
         avatar_url: given(ctx, "avatarUrl", input.avatar_url),
     };
-    scope.chat.update_profile(&scope.viewer, profile).await?;
+    scope
+        .chat
+        .writes
+        .update_profile(&scope.viewer, profile)
+        .await?;
     let user = User::new(&scope, scope.viewer.clone());
     Ok(Some(UpdateProfilePayload {
         user,

@@ -109,6 +109,7 @@ async fn react(
     let (conversation, id) = message_id(message).ok_or_else(|| Error::not_found("the message"))?;
     Ok(scope
         .chat
+        .writes
         .react(&scope.viewer, conversation, id, emoji, is_on)
         .await?)
 }

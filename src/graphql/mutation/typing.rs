@@ -51,7 +51,8 @@ async fn set_typing(ctx: &Context<'_>, input: SetTypingInput) -> Result<Option<S
     let id = conversation_of(&input.conversation_id)?;
     scope
         .chat
-        .set_typing(&scope.viewer, id, input.typing)
+        .typing
+        .set(&scope.viewer, id, input.typing)
         .await?;
     Ok(Some(SetTypingPayload {
         conversation: Conversation::of(&scope, id).await?,

@@ -170,6 +170,7 @@ impl ConversationEvent {
             chat::ConversationEvent::MarkerMoved(user) => {
                 let participant = scope
                     .chat
+                    .participants
                     .participant(&scope.viewer, conversation, &user)
                     .await?;
                 participant.map(|participant| {
@@ -207,7 +208,8 @@ async fn participant_or_gone(
 ) -> Result<Option<Participant>> {
     let found = scope
         .chat
-        .participant_or_gone(&scope.viewer, conversation, user)
+        .participants
+        .current_or_former(&scope.viewer, conversation, user)
         .await?;
     Ok(found.map(|participant| Participant::new(scope, participant)))
 }

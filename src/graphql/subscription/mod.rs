@@ -51,7 +51,8 @@ impl Subscription {
         let open = async |scope: &ViewerScope| {
             scope
                 .chat
-                .message_updates(&scope.viewer, conversation, after)
+                .streams
+                .messages(&scope.viewer, conversation, after)
                 .await
         };
         payloads::<MessageUpdate>(ctx, conversation, open).await
@@ -76,7 +77,8 @@ impl Subscription {
         let open = async |scope: &ViewerScope| {
             scope
                 .chat
-                .conversation_updates(&scope.viewer, conversation, after)
+                .streams
+                .conversation(&scope.viewer, conversation, after)
                 .await
         };
         payloads::<ConversationUpdate>(ctx, conversation, open).await
@@ -97,7 +99,7 @@ impl Subscription {
         let after = after
             .map(|cursor| inbox_position(&scope, &cursor))
             .transpose()?;
-        let updates = scope.chat.inbox_updates(&scope.viewer, after).await?;
+        let updates = scope.chat.streams.inbox(&scope.viewer, after).await?;
         Ok(inbox::payloads(updates, scope, limits_of(ctx)))
     }
 
@@ -111,7 +113,7 @@ impl Subscription {
     ) -> Result<BoxStream<'static, Result<TypingPayload>>> {
         let conversation = conversation_of(&conversation_id)?;
         let open = async |scope: &ViewerScope| {
-            scope.chat.typing_updates(&scope.viewer, conversation).await
+            scope.chat.streams.typing(&scope.viewer, conversation).await
         };
         payloads::<TypingUpdate>(ctx, conversation, open).await
     }
@@ -126,7 +128,8 @@ impl Subscription {
         let scope = ViewerScope::fresh(ctx)?;
         let updates = scope
             .chat
-            .presence_updates(&scope.viewer, &usernames)
+            .streams
+            .presence(&scope.viewer, &usernames)
             .await?;
         Ok(presence::payloads(updates, scope, limits_of(ctx).pace))
     }

@@ -110,6 +110,7 @@ impl Conversation {
             let peer = self
                 .scope
                 .chat
+                .participants
                 .direct_peer(&self.scope.viewer, &self.conversation)
                 .await?;
             Ok(peer.map(|user| User::new(&self.scope, user)))
@@ -155,7 +156,8 @@ impl Conversation {
         let page = self
             .scope
             .chat
-            .participants(self.conversation.id, &request)
+            .participants
+            .page(self.conversation.id, &request)
             .await?;
         let page = page.map(|participant| ParticipantEdge::new(&self.scope, participant));
         Ok(RelayConnection {
@@ -233,7 +235,8 @@ impl Conversation {
         let page = self
             .scope
             .chat
-            .history(self.conversation.id, &request)
+            .history
+            .page(self.conversation.id, &request)
             .await?;
         let cursors = List::Messages(self.conversation.id).cursors();
         let page = page.map(|message| message_edge_by(&cursors, &self.scope, message));
@@ -283,6 +286,7 @@ impl Conversation {
         let position = self
             .scope
             .chat
+            .history
             .events_position(self.conversation.id)
             .await?;
         Ok(position.encode(List::Events(self.conversation.id)))

@@ -273,7 +273,7 @@ impl InboxEntryConnection {
             let keys: Vec<_> = last.iter().flatten().copied().collect();
             // After a failed read, the field that needs the value reads it again and reports the
             // error.
-            scope.chat.messages(&keys).await.unwrap_or_default()
+            scope.chat.history.messages(&keys).await.unwrap_or_default()
         };
         let unread = async {
             if !asked.field("unreadCount").exists() && !asked.field("unreadCountIsCapped").exists()
@@ -282,6 +282,7 @@ impl InboxEntryConnection {
             }
             scope
                 .chat
+                .inbox
                 .unread(&scope.viewer, &rows)
                 .await
                 .unwrap_or_default()

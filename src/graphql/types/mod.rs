@@ -56,6 +56,7 @@ impl Node {
             GlobalId::Participant(conversation, user) => {
                 let found = scope
                     .chat
+                    .participants
                     .participant(&scope.viewer, conversation, &user)
                     .await?;
                 found.map(|participant| Self::Participant(Participant::new(scope, participant)))

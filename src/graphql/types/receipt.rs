@@ -69,6 +69,7 @@ pub(super) async fn receipts(
     let list = List::Receipts(message.conversation, message.id);
     let page = scope
         .chat
+        .participants
         .receivers(message, &arguments.request(list)?)
         .await?;
     let page = page.map(|participant| ReceiptEdge {

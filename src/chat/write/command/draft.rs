@@ -1,16 +1,17 @@
-//! What a client wants to send, and what of it may be sent.
+//! Draft of a message: the input of a send, and its validation.
 
-use crate::chat::{Bounds, Error, Result};
+use crate::chat::bounds::Bounds;
+use crate::chat::error::{Error, Result};
 use crate::model::{
     Attachment, Body, Content, IdempotencyKey, InputHash, MessageId, Metadata, text,
 };
 
-/// A message as a client gave it.
+/// Message as received from the client.
 #[derive(Debug, Clone, Default)]
 pub struct DraftInput {
     pub body: String,
     pub attachments: Vec<AttachmentDraft>,
-    /// A text of JSON.
+    /// JSON text.
     pub metadata: Option<String>,
     pub reply_to: Option<MessageId>,
     pub idempotency_key: Option<String>,
@@ -26,16 +27,16 @@ pub struct AttachmentDraft {
     pub height: Option<i32>,
 }
 
-/// A message that keeps every rule which can be seen from itself.
+/// Message that obeys every rule that needs no read of the store.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub(crate) content: Content,
     pub(crate) reply_to: Option<MessageId>,
     pub(crate) key: Option<IdempotencyKey>,
     pub(crate) hash: InputHash,
-    /// About what it takes in a queue and a batch.
+    /// Approximate size in a queue and in a batch.
     pub(crate) bytes: usize,
-    /// How often somebody had left some conversation when its sender was known to be there.
+    /// Leave epoch in which the sender was known to take part.
     pub(crate) leave_epoch: u64,
 }
 
@@ -75,7 +76,7 @@ impl Draft {
     }
 }
 
-/// A key of `sendMessage` or `createGroupConversation`.
+/// Idempotency key of `sendMessage` or `createGroupConversation`.
 pub(crate) fn parse_key(text: &str) -> Result<IdempotencyKey> {
     IdempotencyKey::parse(text).map_err(|_| {
         let message = format!(
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_of_a_send_covers_all_that_it_says() {
+    fn the_hash_of_a_send_covers_its_whole_input() {
         let hash = |input| Draft::parse(input, &Bounds::default()).unwrap().hash;
         let said = |body: &str| DraftInput {
             body: body.to_owned(),
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(
             hash(with_metadata(r#"{"b": 1e2, "a": 1}"#)),
             hash(with_metadata(r#"{"a":1,"b":100.0}"#)),
-            "it is one value"
+            "both texts have the same value"
         );
     }
 }

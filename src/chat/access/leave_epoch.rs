@@ -1,0 +1,53 @@
+//! Leave epoch: a counter that advances whenever a user leaves a conversation on this server.
+//!
+//! A membership that was read in the current epoch still holds, as far as this server knows.
+//! Another server's departures do not advance it, so on a shared store a membership also has a
+//! lifetime.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Lifetime of a membership that was read from a shared store.
+pub(crate) const MEMBERSHIP_LIFETIME: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(crate) struct LeaveEpoch(AtomicU64);
+
+/// Moment before a membership was read, in both clocks.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadMoment {
+    epoch: u64,
+    at: Instant,
+}
+
+impl LeaveEpoch {
+    pub(crate) fn current(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Call after a departure was persisted, and before it is published: from now on no stream
+    /// relies on an older membership.
+    pub(crate) fn advance(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Call before a membership is read.
+    pub(crate) fn read_moment(&self) -> ReadMoment {
+        ReadMoment {
+            epoch: self.current(),
+            at: Instant::now(),
+        }
+    }
+
+    pub(crate) fn is_current(&self, read: ReadMoment) -> bool {
+        read.epoch == self.current()
+    }
+}
+
+impl ReadMoment {
+    pub(crate) fn has_expired(self) -> bool {
+        self.at.elapsed() >= MEMBERSHIP_LIFETIME
+    }
+}

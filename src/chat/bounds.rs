@@ -1,0 +1,95 @@
+//! Bounds of the chat: sizes, counts, deadlines and rates, with the defaults of the design.
+
+use std::time::Duration;
+
+use crate::model::{Body, Metadata, Unread};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    pub body_bytes_max: usize,
+    pub metadata_bytes_max: usize,
+    /// Cap of an unread count.
+    pub unread_cap: u32,
+    /// Inbox entries read for one filtered page or one summary.
+    pub inbox_scan_max: usize,
+    /// Entries that a resumed inbox stream repeats. With more changes, its cursor has expired.
+    pub inbox_replay_max: usize,
+    /// Conversations of one user.
+    pub conversations_max: usize,
+    /// Large conversations of one user, counting those in which the user has acted.
+    pub large_conversations_max: usize,
+    /// Writes that wait in the queue of one conversation.
+    pub queue_jobs_max: usize,
+    pub queue_bytes_max: usize,
+    /// Deadline for a write to leave its queue. A write that misses it is not done.
+    pub queue_wait: Duration,
+    /// Deadline for the outcome of a write. After it, the outcome is unknown to the client.
+    pub outcome_wait: Duration,
+    pub rates: RateBounds,
+    /// Lifetime of a typing signal.
+    pub typing_lifetime: Duration,
+    /// Time from the last disconnection of a user until the user is offline.
+    pub presence_grace: Duration,
+    /// Names that one user follows with all presence streams together.
+    pub presence_names_max: usize,
+    /// Minimum time between two writes of a user's last-seen time.
+    pub last_seen_interval: Duration,
+    /// Concurrent replay reads of one user. More of them wait.
+    pub user_replays_max: usize,
+    /// Concurrent replay reads of all users. More of them wait.
+    pub replays_max: usize,
+    pub replay_wait: Duration,
+    /// Concurrent reads of the store for one user's operations.
+    pub user_reads_max: usize,
+}
+
+/// Rates of one user, through any transport.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateBounds {
+    pub is_on: bool,
+    pub sends_per_second: u32,
+    pub sends_burst: u32,
+    /// Users added to conversations by a user with whom they have no relationship.
+    pub strangers_per_hour: u32,
+    /// Minimum time between two typing signals of a user in one conversation.
+    pub typing_interval: Duration,
+}
+
+impl Default for RateBounds {
+    fn default() -> Self {
+        Self {
+            is_on: true,
+            sends_per_second: 10,
+            sends_burst: 30,
+            strangers_per_hour: 60,
+            typing_interval: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: Body::BYTES_MAX,
+            metadata_bytes_max: Metadata::BYTES_MAX,
+            unread_cap: Unread::CAP,
+            inbox_scan_max: 1_000,
+            inbox_replay_max: 1_000,
+            conversations_max: 50_000,
+            large_conversations_max: 200,
+            queue_jobs_max: 256,
+            queue_bytes_max: 1 << 20,
+            queue_wait: Duration::from_secs(2),
+            outcome_wait: Duration::from_secs(5),
+            rates: RateBounds::default(),
+            typing_lifetime: Duration::from_secs(6),
+            presence_grace: Duration::from_secs(5),
+            presence_names_max: 500,
+            last_seen_interval: Duration::from_secs(60),
+            user_replays_max: 4,
+            replays_max: 64,
+            replay_wait: Duration::from_secs(10),
+            user_reads_max: 16,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Components that several services share. Each service clones the ones that it needs.
+
+use std::sync::Arc;
+
+use crate::bus::Bus;
+use crate::chat::access::Access;
+use crate::chat::access::relationship::Relationships;
+use crate::chat::bounds::Bounds;
+use crate::chat::history::HistoryService;
+use crate::chat::in_flight_ids::InFlightIds;
+use crate::chat::participants::ParticipantService;
+use crate::chat::publisher::Publisher;
+use crate::chat::replay_limiter::ReplayLimiter;
+use crate::chat::write_tasks::WriteTasks;
+use crate::clock::Clock;
+use crate::store::Store;
+
+pub(crate) struct Components {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) bus: Bus,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) in_flight: InFlightIds,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) relationships: Arc<Relationships>,
+    pub(crate) history: Arc<HistoryService>,
+    pub(crate) participants: Arc<ParticipantService>,
+    pub(crate) replay_limiter: Arc<ReplayLimiter>,
+    pub(crate) tasks: Arc<WriteTasks>,
+}
+
+impl Components {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        bus: Bus,
+        clock: Arc<dyn Clock>,
+        in_flight: InFlightIds,
+        bounds: &Bounds,
+    ) -> Self {
+        let publisher = Publisher::new(bus.clone(), Arc::clone(&clock), in_flight.is_shared());
+        let access = Arc::new(Access::new(
+            Arc::clone(&store),
+            bus.clone(),
+            in_flight.clone(),
+        ));
+        let relationships = Relationships::new(Arc::clone(&store), Arc::clone(&access));
+        let history = HistoryService::new(Arc::clone(&store), in_flight.clone());
+        let participants = ParticipantService::new(Arc::clone(&store), Arc::clone(&access));
+        let replay_limiter = ReplayLimiter::new(
+            bounds.user_replays_max,
+            bounds.replays_max,
+            bounds.replay_wait,
+        );
+        Self {
+            store,
+            bus,
+            clock,
+            in_flight,
+            publisher: Arc::new(publisher),
+            access,
+            relationships: Arc::new(relationships),
+            history: Arc::new(history),
+            participants: Arc::new(participants),
+            replay_limiter: Arc::new(replay_limiter),
+            tasks: Arc::new(WriteTasks::new(bounds.outcome_wait)),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Participants of conversations, their receipts, and the profiles of users.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use crate::chat::access::Access;
+use crate::chat::error::Result;
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, Message, Page, PageRequest, Participant,
+    Profile, UserId,
+};
+use crate::store::Store;
+
+pub struct ParticipantService {
+    store: Arc<dyn Store>,
+    access: Arc<Access>,
+}
+
+impl ParticipantService {
+    pub(crate) fn new(store: Arc<dyn Store>, access: Arc<Access>) -> Self {
+        Self { store, access }
+    }
+
+    /// A page of the participants, ordered by username (bytewise). The caller has checked the
+    /// viewer's access.
+    pub async fn page(
+        &self,
+        conversation: ConversationId,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        Ok(self.store.participants(conversation, page).await?)
+    }
+
+    /// A participant as the viewer may see them. `None` for a user who does not take part, and for
+    /// a viewer who does not.
+    pub async fn participant(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        user: &UserId,
+    ) -> Result<Option<Participant>> {
+        let found = self.current_or_former(viewer, conversation, user).await?;
+        Ok(found.filter(|participant| participant.membership.is_joined()))
+    }
+
+    /// A current or former participant. `None` for a user who never took part, and for a viewer who
+    /// does not.
+    pub async fn current_or_former(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        user: &UserId,
+    ) -> Result<Option<Participant>> {
+        if self
+            .access
+            .conversation(viewer, conversation)
+            .await?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        Ok(self
+            .store
+            .participants_by_name(&[(conversation, user.clone())])
+            .await?
+            .pop()
+            .flatten())
+    }
+
+    /// The current participants among these users, in their order. Empty for a viewer who does not
+    /// take part.
+    pub async fn named(
+        &self,
+        viewer: &UserId,
+        conversation: ConversationId,
+        users: &[UserId],
+    ) -> Result<Vec<Participant>> {
+        if self
+            .access
+            .conversation(viewer, conversation)
+            .await?
+            .is_none()
+        {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<_> = users
+            .iter()
+            .map(|user| (conversation, user.clone()))
+            .collect();
+        let found = self.store.participants_by_name(&keys).await?;
+        Ok(found
+            .into_iter()
+            .flatten()
+            .filter(|participant| participant.membership.is_joined())
+            .collect())
+    }
+
+    pub async fn counts(&self, conversations: &[ConversationId]) -> Result<Vec<u64>> {
+        Ok(self.store.participant_counts(conversations).await?)
+    }
+
+    /// The participants of each conversation, from which the receipts of all its messages follow.
+    /// `None` for a large conversation, whose messages have no receipts, and for one that the
+    /// viewer does not take part in.
+    pub async fn all(
+        &self,
+        viewer: &UserId,
+        conversations: &[ConversationId],
+    ) -> Result<Vec<Option<Arc<[Participant]>>>> {
+        let conversations = self.access.conversations(viewer, conversations).await?;
+        try_join_all(
+            conversations
+                .into_iter()
+                .map(|conversation| self.all_of_small(conversation)),
+        )
+        .await
+    }
+
+    async fn all_of_small(
+        &self,
+        conversation: Option<Arc<Conversation>>,
+    ) -> Result<Option<Arc<[Participant]>>> {
+        let Some(conversation) = conversation.filter(|conversation| !conversation.is_large) else {
+            return Ok(None);
+        };
+        let page = PageRequest::first(Conversation::FAN_OUT_MAX);
+        let page = self.store.participants(conversation.id, &page).await?;
+        Ok(Some(page.items.into()))
+    }
+
+    /// A page of the receivers of a message, ordered by username (bytewise). The caller has checked
+    /// the viewer's access.
+    pub async fn receivers(
+        &self,
+        message: &Message,
+        page: &PageRequest<UserId>,
+    ) -> Result<Page<Participant>> {
+        Ok(self
+            .store
+            .receivers(message.conversation, message.id, &message.sender, page)
+            .await?)
+    }
+
+    /// The other participant of a direct conversation, or the viewer in a conversation with
+    /// themselves. `None` for a group. The caller has checked the viewer's access.
+    pub async fn direct_peer(
+        &self,
+        viewer: &UserId,
+        conversation: &Conversation,
+    ) -> Result<Option<UserId>> {
+        if conversation.kind != ConversationKind::Direct {
+            return Ok(None);
+        }
+        let both = self
+            .store
+            .participants(conversation.id, &PageRequest::first(2))
+            .await?;
+        let other = both
+            .items
+            .into_iter()
+            .map(|participant| participant.user)
+            .find(|user| user != viewer);
+        Ok(Some(other.unwrap_or_else(|| viewer.clone())))
+    }
+
+    pub async fn profiles(&self, users: &[UserId]) -> Result<Vec<Option<Profile>>> {
+        Ok(self.store.profiles(users).await?)
+    }
+}

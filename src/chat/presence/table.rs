@@ -1,0 +1,397 @@
+//! Presence table: the users who are online, by the sockets and streams that they have open on this
+//! server.
+//!
+//! A user is online from the first connection on, and stays online for a grace period after the
+//! last one, so a reconnection does not flicker. Other servers signal when their users come and go,
+//! and repeat it each minute; without a signal for a while, a user is offline there.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::chat::bounds::Bounds;
+use crate::chat::publisher::Publisher;
+use crate::clock::Clock;
+use crate::model::{Timestamp, UserId};
+
+/// Last-seen times that are taken for one write.
+const TAKEN_MAX: usize = 512;
+/// Lifetime of another server's signal: longer than the interval of its repetition.
+const REMOTE_LIFETIME: Duration = Duration::from_secs(90);
+/// Time for third servers to answer after one server has signalled that a user went offline there.
+const REMOTE_ANSWER_WAIT: Duration = Duration::from_secs(1);
+
+pub(crate) struct PresenceTable {
+    publisher: Arc<Publisher>,
+    clock: Arc<dyn Clock>,
+    grace: Duration,
+    last_seen_interval: Duration,
+    users: Mutex<PresenceEntries>,
+    /// Wakes the task when a deadline is earlier than the one that it waits for.
+    has_earlier_deadline: Notify,
+    stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct PresenceEntries {
+    local: HashMap<UserId, PresenceEntry>,
+    /// End of the grace period of each user who has disconnected. The period is constant, so the
+    /// first entry is the next deadline.
+    leaving: VecDeque<(Instant, UserId)>,
+    /// Next write of the last-seen time of each user. Each user of `local` has one entry.
+    due: VecDeque<(Instant, UserId)>,
+    /// Users with subscribers on this server who are online on other servers, and the end of the
+    /// signal's lifetime.
+    remote: HashMap<UserId, Instant>,
+}
+
+struct PresenceEntry {
+    connections: usize,
+    /// Stays true during the grace period.
+    is_online: bool,
+    disconnected_at: Option<Instant>,
+    seen_at: Timestamp,
+    /// The last-seen time that was taken for a write.
+    taken_at: Option<Timestamp>,
+}
+
+/// Keeps a user online until it is dropped. A user may have several.
+pub struct PresenceGuard {
+    table: Arc<PresenceTable>,
+    user: UserId,
+}
+
+impl Drop for PresenceGuard {
+    fn drop(&mut self) {
+        self.table.disconnect(&self.user);
+    }
+}
+
+impl PresenceTable {
+    pub(crate) fn new(
+        publisher: Arc<Publisher>,
+        clock: Arc<dyn Clock>,
+        bounds: &Bounds,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            publisher,
+            clock,
+            grace: bounds.presence_grace,
+            last_seen_interval: bounds.last_seen_interval,
+            users: Mutex::default(),
+            has_earlier_deadline: Notify::new(),
+            stop,
+        }
+    }
+
+    pub(crate) fn connect(self: &Arc<Self>, user: &UserId) -> PresenceGuard {
+        self.add_connection(user);
+        PresenceGuard {
+            table: Arc::clone(self),
+            user: user.clone(),
+        }
+    }
+
+    fn add_connection(&self, user: &UserId) {
+        let now = self.clock.now();
+        let mut users = self.users.lock();
+        let is_known = users.local.contains_key(user);
+        if !is_known {
+            users.due.push_front((Instant::now(), user.clone()));
+        }
+        let new = PresenceEntry {
+            connections: 0,
+            is_online: false,
+            disconnected_at: None,
+            seen_at: now,
+            taken_at: None,
+        };
+        let entry = users.local.entry(user.clone()).or_insert(new);
+        entry.connections += 1;
+        (entry.seen_at, entry.disconnected_at) = (now, None);
+        let was_online = std::mem::replace(&mut entry.is_online, true);
+        drop(users);
+        if !is_known {
+            self.has_earlier_deadline.notify_one();
+        }
+        if !was_online {
+            self.publish(user);
+        }
+    }
+
+    fn disconnect(&self, user: &UserId) {
+        let (now, instant) = (self.clock.now(), Instant::now());
+        let mut users = self.users.lock();
+        let Some(entry) = users.local.get_mut(user) else {
+            return;
+        };
+        (entry.connections, entry.seen_at) = (entry.connections.saturating_sub(1), now);
+        if entry.connections == 0 {
+            entry.disconnected_at = Some(instant);
+            users
+                .leaving
+                .push_back((instant + self.grace, user.clone()));
+            drop(users);
+            self.has_earlier_deadline.notify_one();
+        }
+    }
+
+    /// Whether a user is online on this server, and when they were last seen here. `None` if this
+    /// server does not know.
+    pub(crate) fn local(&self, user: &UserId) -> Option<(bool, Timestamp)> {
+        self.users
+            .lock()
+            .local
+            .get(user)
+            .map(|entry| (entry.is_online, entry.seen_at))
+    }
+
+    fn is_online_here(&self, user: &UserId) -> bool {
+        self.local(user).is_some_and(|(is_online, _)| is_online)
+    }
+
+    /// Whether a user is online on another server. Known only for users with subscribers here.
+    pub(crate) fn is_online_elsewhere(&self, user: &UserId) -> bool {
+        self.users
+            .lock()
+            .remote
+            .get(user)
+            .is_some_and(|until| *until > Instant::now())
+    }
+
+    /// Handles the signal of another server that a user has come online or gone offline there.
+    pub(crate) fn receive_signal(&self, user: &UserId, is_online: bool) {
+        if !self.publisher.has_presence_subscribers(user) {
+            return;
+        }
+        let mut users = self.users.lock();
+        let is_new = if is_online {
+            users
+                .remote
+                .insert(user.clone(), Instant::now() + REMOTE_LIFETIME)
+                .is_none()
+        } else {
+            if let Some(until) = users.remote.get_mut(user) {
+                *until = Instant::now() + REMOTE_ANSWER_WAIT;
+            }
+            false
+        };
+        drop(users);
+        if !is_online {
+            self.publisher.query_presence(user);
+        }
+        self.has_earlier_deadline.notify_one();
+        if is_new {
+            self.publisher.deliver_presence(user);
+        }
+    }
+
+    /// Answers the query of another server. A user who is offline here needs no answer.
+    pub(crate) fn answer_query(&self, user: &UserId) {
+        if self.is_online_here(user) {
+            self.publisher.signal_presence(user, || true);
+        }
+    }
+
+    /// Evicts the users whose signals from other servers have expired.
+    fn expire_remote(&self, now: Instant) -> Vec<UserId> {
+        self.users
+            .lock()
+            .remote
+            .extract_if(|_, until| *until <= now)
+            .map(|(user, _)| user)
+            .collect()
+    }
+
+    /// Publishes the current state of a user.
+    fn publish(&self, user: &UserId) {
+        self.publisher
+            .signal_presence(user, || self.is_online_here(user));
+        self.publisher.deliver_presence(user);
+    }
+
+    /// Waits for the next deadline. Returns false after the stop.
+    pub(crate) async fn wait(&self) -> bool {
+        loop {
+            let next = {
+                let users = self.users.lock();
+                let local = [users.leaving.front(), users.due.front()]
+                    .into_iter()
+                    .flatten()
+                    .map(|(at, _)| *at);
+                local.chain(users.remote.values().copied()).min()
+            };
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return false,
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => return true,
+                () = self.has_earlier_deadline.notified() => {}
+            }
+        }
+    }
+
+    /// Publishes the users whose grace periods or signals have expired.
+    pub(crate) fn expire(&self, now: Instant) {
+        let mut gone = Vec::new();
+        let mut users = self.users.lock();
+        while users.leaving.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, user)) = users.leaving.pop_front() else {
+                break;
+            };
+            // A user who has reconnected and disconnected again has a later entry.
+            if let Some(entry) = users.local.get_mut(&user)
+                && entry.is_online
+                && entry
+                    .disconnected_at
+                    .is_some_and(|at| at + self.grace <= now)
+            {
+                entry.is_online = false;
+                gone.push(user);
+            }
+        }
+        drop(users);
+        for user in &gone {
+            self.publish(user);
+        }
+        for user in &self.expire_remote(now) {
+            self.publisher.deliver_presence(user);
+        }
+    }
+
+    /// Takes the last-seen times that are due, and schedules the next ones. A user who is offline
+    /// is evicted after their last write.
+    pub(crate) fn take_due(&self, now: Instant) -> Vec<(UserId, Timestamp)> {
+        let at = self.clock.now();
+        let mut guard = self.users.lock();
+        let users = &mut *guard;
+        let mut taken = Vec::new();
+        while taken.len() < TAKEN_MAX && users.due.front().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, user)) = users.due.pop_front() else {
+                break;
+            };
+            let Some(entry) = users.local.get_mut(&user) else {
+                continue;
+            };
+            if entry.connections > 0 {
+                entry.seen_at = at;
+            }
+            if entry.taken_at == Some(entry.seen_at) && !entry.is_online {
+                users.local.remove(&user);
+                continue;
+            }
+            if entry.is_online {
+                self.publisher.signal_presence(&user, || true);
+            }
+            entry.taken_at = Some(entry.seen_at);
+            taken.push((user.clone(), entry.seen_at));
+            users.due.push_back((now + self.last_seen_interval, user));
+        }
+        taken
+    }
+
+    /// Takes all last-seen times that were not taken yet.
+    pub(crate) fn take_all(&self) -> Vec<(UserId, Timestamp)> {
+        let now = self.clock.now();
+        let local = std::mem::take(&mut self.users.lock().local);
+        local
+            .into_iter()
+            .map(|(user, entry)| {
+                let at = if entry.connections > 0 {
+                    now
+                } else {
+                    entry.seen_at
+                };
+                (user, at, entry.taken_at)
+            })
+            .filter(|(_, at, taken_at)| *taken_at != Some(*at))
+            .map(|(user, at, _)| (user, at))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Bus;
+    use crate::clock::ManualClock;
+
+    fn table() -> (Arc<PresenceTable>, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000_000)));
+        let publisher = Arc::new(Publisher::new(Bus::default(), clock.clone(), false));
+        let stop = CancellationToken::new();
+        let table = PresenceTable::new(publisher, clock.clone(), &Bounds::default(), stop);
+        (Arc::new(table), clock)
+    }
+
+    fn connect(table: &Arc<PresenceTable>, name: &str) -> PresenceGuard {
+        table.connect(&UserId::parse(name).unwrap())
+    }
+
+    fn is_online(table: &PresenceTable, name: &str) -> Option<bool> {
+        table
+            .local(&UserId::parse(name).unwrap())
+            .map(|(is_online, _)| is_online)
+    }
+
+    #[tokio::test]
+    async fn a_user_stays_online_for_the_grace_period_after_the_last_connection() {
+        let (table, _) = table();
+        let (one, two) = (connect(&table, "alice"), connect(&table, "alice"));
+        let later = |seconds| Instant::now() + Duration::from_secs(seconds);
+        drop(one);
+        table.expire(later(60));
+        assert_eq!(
+            is_online(&table, "alice"),
+            Some(true),
+            "another connection is open"
+        );
+        drop(two);
+        table.expire(later(4));
+        assert_eq!(is_online(&table, "alice"), Some(true));
+        let back = connect(&table, "alice");
+        table.expire(later(6));
+        assert_eq!(
+            is_online(&table, "alice"),
+            Some(true),
+            "the user has reconnected in time"
+        );
+        drop(back);
+        table.expire(later(6));
+        assert_eq!(is_online(&table, "alice"), Some(false));
+    }
+
+    #[tokio::test]
+    async fn the_last_seen_time_is_taken_once_a_minute_and_once_after_the_end() {
+        let (table, clock) = table();
+        let at = |seconds: i64| Timestamp::from_micros(1_000_000 + seconds * 1_000_000);
+        let start = Instant::now();
+        let taken = |seconds: i64| {
+            clock.set(at(seconds));
+            let due = table.take_due(
+                start + Duration::from_secs(seconds.unsigned_abs()) + Duration::from_millis(500),
+            );
+            due.into_iter().map(|(_, at)| at).collect::<Vec<_>>()
+        };
+        let guard = connect(&table, "alice");
+        assert_eq!(taken(0), [at(0)], "on connection");
+        drop(connect(&table, "alice"));
+        assert_eq!(taken(59), []);
+        assert_eq!(taken(60), [at(60)]);
+        clock.set(at(80));
+        drop(guard);
+        table.expire(start + Duration::from_secs(90));
+        assert_eq!(taken(119), []);
+        assert_eq!(taken(120), [at(80)], "the time of the disconnection");
+        assert_eq!(taken(180), []);
+        assert!(
+            table.users.lock().local.is_empty() && table.users.lock().due.is_empty(),
+            "an offline user is evicted"
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! Typing: signals that are published and never persisted.
+//!
+//! A signal lasts a few seconds. Each subscriber ends it by its own timer, so a client that
+//! disconnects, or a lost signal, leaves nobody typing forever.
+
+use std::sync::Arc;
+
+use crate::chat::access::Access;
+use crate::chat::bounds::RateBounds;
+use crate::chat::components::Components;
+use crate::chat::error::Result;
+use crate::chat::publisher::Publisher;
+use crate::chat::rate_limit::RateLimit;
+use crate::metrics::Metrics;
+use crate::model::{Conversation, ConversationId, UserId};
+use crate::rate::Rate;
+
+pub struct TypingService {
+    access: Arc<Access>,
+    publisher: Arc<Publisher>,
+    signals: RateLimit,
+}
+
+impl TypingService {
+    pub(crate) fn new(components: &Components, bounds: &RateBounds) -> Self {
+        let rate = Rate {
+            count: 1,
+            per: bounds.typing_interval,
+            burst: 1,
+        };
+        Self {
+            access: Arc::clone(&components.access),
+            publisher: Arc::clone(&components.publisher),
+            signals: RateLimit::new("typing", rate, bounds.is_on),
+        }
+    }
+
+    pub(crate) fn register(&self, metrics: &Metrics) {
+        self.signals.register(metrics);
+    }
+
+    /// Publishes that the viewer has started or stopped typing. Returns the conversation.
+    pub async fn set(
+        &self,
+        viewer: &UserId,
+        id: ConversationId,
+        is_typing: bool,
+    ) -> Result<Arc<Conversation>> {
+        let conversation = self.access.require_conversation(viewer, id).await?;
+        self.signals.take(&(viewer, id, is_typing))?;
+        self.publisher.publish_typing(viewer, id, is_typing);
+        Ok(conversation)
+    }
+}

@@ -1,0 +1,69 @@
+//! Command to change a group: its name, its participants or their roles.
+
+use crate::chat::error::{Error, Result};
+use crate::model::{Conversation, GroupName, Role, UserId, UserIdError};
+
+#[derive(Debug)]
+pub(crate) enum GroupCommand {
+    Rename(GroupName),
+    Add(Vec<UserId>),
+    Remove(UserId),
+    SetRole(UserId, Role),
+    Leave,
+}
+
+impl GroupCommand {
+    /// Approximate size in a queue.
+    pub(crate) fn bytes(&self) -> usize {
+        let named = match self {
+            Self::Add(users) => users.iter().map(|user| user.as_str().len()).sum(),
+            Self::Rename(_) | Self::Remove(_) | Self::SetRole(..) | Self::Leave => 0,
+        };
+        named + 512
+    }
+
+    /// The users on whose memberships the decision depends: the actor first, then the named users.
+    pub(crate) fn concerned(&self, actor: &UserId) -> Vec<UserId> {
+        let named = match self {
+            Self::Add(users) => users.as_slice(),
+            Self::Remove(user) | Self::SetRole(user, _) => std::slice::from_ref(user),
+            Self::Rename(_) | Self::Leave => &[],
+        };
+        std::iter::once(actor)
+            .chain(named.iter().filter(|user| *user != actor))
+            .cloned()
+            .collect()
+    }
+}
+
+pub(crate) fn parse_group_name(name: &str) -> Result<GroupName> {
+    GroupName::parse(name)
+        .map_err(|error| Error::bad_input(&["input", "name"], format!("the name {error}")))
+}
+
+pub(crate) fn parse_username(username: &str) -> Result<UserId> {
+    UserId::parse(username).map_err(|error| Error::bad_input(&["input", "username"], error))
+}
+
+/// Sorts the usernames and removes duplicates.
+pub(crate) fn parse_usernames(usernames: &[String]) -> Result<Vec<UserId>> {
+    const PATH: &[&str] = &["input", "usernames"];
+    if usernames.len() > Conversation::USERNAMES_MAX {
+        return Err(Error::bad_input(
+            PATH,
+            format!(
+                "at most {} usernames in one call",
+                Conversation::USERNAMES_MAX
+            ),
+        ));
+    }
+    let mut users = usernames
+        .iter()
+        .map(|name| UserId::parse(name))
+        .collect::<Result<Vec<_>, UserIdError>>();
+    if let Ok(users) = &mut users {
+        users.sort_unstable();
+        users.dedup();
+    }
+    users.map_err(|error| Error::bad_input(PATH, error))
+}

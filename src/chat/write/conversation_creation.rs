@@ -1,0 +1,219 @@
+//! Creation of conversations: direct ones, which are unique for a pair of users, and groups.
+
+use std::sync::Arc;
+
+use super::WriteService;
+use super::command::draft::parse_key;
+use super::command::group::{parse_group_name, parse_username, parse_usernames};
+use super::introduction::StrangerCharge;
+use crate::chat::error::{Error, Result};
+use crate::model::{
+    Conversation, ConversationId, ConversationKind, DirectIds, GroupName, InputHash, Role, UserId,
+};
+use crate::store::{Created, NewConversation};
+
+impl WriteService {
+    /// The only direct conversation of the viewer and this user, created if it does not exist. A
+    /// user may have one with themselves.
+    pub async fn start_direct(
+        self: &Arc<Self>,
+        viewer: &UserId,
+        username: &str,
+    ) -> Result<Arc<Conversation>> {
+        let peer = parse_username(username)?;
+        let context = &self.context;
+        // Read first: an imported conversation may have another id than the pair's own.
+        let known = context.store.direct_conversation(viewer, &peer).await?;
+        if let Some(id) = known
+            && let Some(existing) = context.access.conversation(viewer, id).await?
+        {
+            return Ok(existing);
+        }
+        // A server that died during the creation leaves an id without a conversation. It is created
+        // now.
+        let mut users = vec![viewer.clone()];
+        if peer != *viewer {
+            users.push(peer.clone());
+        }
+        let id = match known {
+            Some(id) => id,
+            None => self.direct_ids().await?.id(viewer, &peer),
+        };
+        let introductions = &context.introductions;
+        introductions
+            .check_conversation_bound(viewer, &users, &["input", "username"])
+            .await?;
+        let charge = introductions.charge_strangers(viewer, &users).await?;
+        let participants = users.into_iter().map(|user| (user, Role::Member)).collect();
+        let new = ConversationDraft {
+            id,
+            kind: ConversationKind::Direct,
+            name: None,
+            participants,
+            input_hash: None,
+        };
+        match self.create(viewer, new).await? {
+            CreationOutcome::New(created) => Ok(created),
+            CreationOutcome::Existing(existing) => {
+                introductions.refund(viewer, charge);
+                context
+                    .access
+                    .require_conversation(viewer, existing.id)
+                    .await
+            }
+        }
+    }
+
+    /// Creates a group of the viewer, who is its OWNER, and these users. A retry with the same
+    /// idempotency key returns the same group.
+    pub async fn create_group(
+        self: &Arc<Self>,
+        viewer: &UserId,
+        name: &str,
+        usernames: &[String],
+        key: Option<&str>,
+    ) -> Result<Arc<Conversation>> {
+        let name = parse_group_name(name)?;
+        let others = parse_usernames(usernames)?;
+        let key = key.map(parse_key).transpose()?;
+        let mut users: Vec<_> = others.into_iter().filter(|user| user != viewer).collect();
+        users.push(viewer.clone());
+        let hash = InputHash::of_group(name.as_str(), &users);
+        let may_exist = key.is_some();
+        let id = key.map_or_else(ConversationId::random, |key| {
+            ConversationId::group(viewer, key.as_str())
+        });
+        // A retry finds the group of its first attempt: it is within all bounds, and introduces
+        // nobody.
+        let charge = if may_exist && self.has_taken_part(viewer, id).await? {
+            StrangerCharge::default()
+        } else {
+            self.charge_group(viewer, &users).await?
+        };
+        let role = |user: &UserId| {
+            if user == viewer {
+                Role::Owner
+            } else {
+                Role::Member
+            }
+        };
+        let participants = users
+            .into_iter()
+            .map(|user| (user.clone(), role(&user)))
+            .collect();
+        let new = ConversationDraft {
+            id,
+            kind: ConversationKind::Group,
+            name: Some(name),
+            participants,
+            input_hash: Some(hash),
+        };
+        let existing = match self.create(viewer, new).await? {
+            CreationOutcome::New(created) => return Ok(created),
+            CreationOutcome::Existing(existing) => existing,
+        };
+        self.context.introductions.refund(viewer, charge);
+        if existing.input_hash == Some(hash) {
+            self.context
+                .access
+                .require_conversation(viewer, existing.id)
+                .await
+        } else {
+            Err(Error::Conflict)
+        }
+    }
+
+    async fn has_taken_part(&self, viewer: &UserId, id: ConversationId) -> Result<bool> {
+        let participations = self.context.store.participations(viewer, &[id]).await?;
+        Ok(participations.iter().any(Option::is_some))
+    }
+
+    /// Checks the bounds of a new group, and charges for its strangers.
+    async fn charge_group(&self, viewer: &UserId, users: &[UserId]) -> Result<StrangerCharge> {
+        let introductions = &self.context.introductions;
+        introductions
+            .check_conversation_bound(viewer, users, &["input", "usernames"])
+            .await?;
+        if users.len() > Conversation::FAN_OUT_MAX {
+            introductions
+                .check_large_bound(None, Some(viewer), users)
+                .await?;
+        }
+        introductions.charge_strangers(viewer, users).await
+    }
+
+    /// Ids of new direct conversations, read from the store once.
+    async fn direct_ids(&self) -> Result<&DirectIds> {
+        let read = async || Ok(self.context.store.direct_ids().await?);
+        self.direct_ids.get_or_try_init(read).await
+    }
+
+    async fn create(
+        self: &Arc<Self>,
+        viewer: &UserId,
+        draft: ConversationDraft,
+    ) -> Result<CreationOutcome> {
+        let (writes, creator) = (Arc::clone(self), viewer.clone());
+        self.tasks
+            .run_to_completion(async move { writes.persist_conversation(creator, draft).await })
+            .await
+    }
+
+    async fn persist_conversation(
+        &self,
+        creator: UserId,
+        draft: ConversationDraft,
+    ) -> Result<CreationOutcome> {
+        let context = &self.context;
+        let lease = context.in_flight.allocate(1);
+        let change = lease.newest();
+        let ConversationDraft {
+            id,
+            kind,
+            name,
+            participants,
+            input_hash,
+        } = draft;
+        let conversation = Conversation {
+            id,
+            kind,
+            name,
+            created_at: change.moment(),
+            created_by: Some(creator),
+            input_hash,
+            is_large: participants.len() > Conversation::FAN_OUT_MAX,
+        };
+        let new = NewConversation {
+            conversation,
+            participants,
+            change,
+        };
+        let written = context.store.create_conversation(&new).await;
+        let (lease, created) = lease.if_persisted(written)?;
+        match created {
+            Created::New => {
+                let users = || new.participants.iter().map(|(user, _)| user);
+                context.introductions.count_joiners(users());
+                context
+                    .publisher
+                    .publish_to_inboxes(users(), id, change, &lease);
+                Ok(CreationOutcome::New(Arc::new(new.conversation)))
+            }
+            Created::Existing(existing) => Ok(CreationOutcome::Existing(existing)),
+        }
+    }
+}
+
+/// Conversation to be created, without its time and creator.
+struct ConversationDraft {
+    id: ConversationId,
+    kind: ConversationKind,
+    name: Option<GroupName>,
+    participants: Vec<(UserId, Role)>,
+    input_hash: Option<InputHash>,
+}
+
+enum CreationOutcome {
+    New(Arc<Conversation>),
+    Existing(Arc<Conversation>),
+}

@@ -1,0 +1,233 @@
+//! Changes of groups: runs a group command in the queue of its conversation.
+//!
+//! A decision is valid for the version of the membership that it was made on (compare-and-set). If
+//! another server has changed the membership meanwhile, the policy decides again.
+
+use std::sync::Arc;
+
+use super::command::group::GroupCommand;
+use super::conversation_writer::ConversationWriter;
+use super::group_policy::{GroupDecision, GroupPolicy};
+use super::unknown_outcome::retry_until_known;
+use crate::chat::error::{Error, Result};
+use crate::chat::in_flight_ids::IdLease;
+use crate::model::{
+    Change, ChangeKind, Content, Conversation, Event, Message, MessageKind, Metadata, PageRequest,
+    UserId,
+};
+use crate::store::{
+    self, Audience, MembershipChange, MembershipSnapshot, MembershipTransition, Renaming,
+    TransitionKind,
+};
+
+/// Decisions on one command, each after another server has changed the membership.
+const TRIES_MAX: usize = 8;
+
+impl ConversationWriter {
+    pub(crate) async fn change_group(&self, actor: &UserId, command: &GroupCommand) -> Result<()> {
+        let context = self.context();
+        let users = command.concerned(actor);
+        for _ in 0..TRIES_MAX {
+            let members = context
+                .store
+                .membership_snapshot(self.conversation(), &users)
+                .await?;
+            let members = members.ok_or(Error::NotFound("the conversation"))?;
+            // The ids of this change are greater than the version, whatever clock has allocated
+            // that.
+            context.in_flight.observe_remote(members.version);
+            let Some(decision) = GroupPolicy::new(&users, &members)?.decide(command)? else {
+                return Ok(());
+            };
+            self.check_large_bound(&members, &decision.transitions)
+                .await?;
+            if self.persist_and_publish(actor, &members, decision).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Refuses the change if it would exceed a user's bound of large conversations.
+    async fn check_large_bound(
+        &self,
+        members: &MembershipSnapshot,
+        transitions: &[MembershipTransition],
+    ) -> Result<()> {
+        let id = self.conversation();
+        let mut users: Vec<_> = transitions
+            .iter()
+            .filter(|transition| transition.kind == TransitionKind::Joins)
+            .map(|transition| transition.user.clone())
+            .collect();
+        let count = members.participant_count + users.len() as u64;
+        if users.is_empty()
+            || (!members.conversation.is_large && count <= Conversation::FAN_OUT_MAX as u64)
+        {
+            return Ok(());
+        }
+        let context = self.context();
+        if !members.conversation.is_large {
+            let page = PageRequest::first(Conversation::FAN_OUT_MAX);
+            let present = context.store.participants(id, &page).await?.items;
+            users.extend(present.into_iter().map(|participant| participant.user));
+        }
+        let creator = members.conversation.created_by.as_ref();
+        context
+            .introductions
+            .check_large_bound(Some(id), creator, &users)
+            .await
+    }
+
+    /// Returns false if the membership has changed since the decision.
+    async fn persist_and_publish(
+        &self,
+        actor: &UserId,
+        members: &MembershipSnapshot,
+        decision: GroupDecision,
+    ) -> Result<bool> {
+        let GroupDecision {
+            name,
+            mut transitions,
+            changes,
+            metadata,
+        } = decision;
+        let lease = self
+            .context()
+            .in_flight
+            .allocate_near_clock(changes.len() + 1)?;
+        let message = Arc::new(self.system_message(actor, &lease, &metadata));
+        let change = |(id, (kind, user)): (_, (ChangeKind, UserId))| Change {
+            id,
+            kind,
+            message: message.id,
+            user,
+        };
+        let changes: Vec<_> = lease
+            .ids()
+            .iter()
+            .copied()
+            .zip(changes)
+            .map(change)
+            .collect();
+        for transition in transitions
+            .iter_mut()
+            .filter(|transition| transition.kind != TransitionKind::Stays)
+        {
+            transition.membership.since = Some(message.id.moment());
+        }
+        let (lease, audience) = match name {
+            Some(name) => {
+                let change = changes.first().cloned().expect("a new name is one change");
+                let message = Arc::clone(&message);
+                let renaming = Renaming {
+                    name,
+                    change,
+                    message,
+                };
+                let (lease, audience) = self.persist_renaming(lease, &renaming).await?;
+                (lease, Some(audience))
+            }
+            None => {
+                let change = MembershipChange {
+                    seen: members.version,
+                    transitions: transitions.clone(),
+                    changes: changes.clone(),
+                    message: Arc::clone(&message),
+                };
+                self.persist_membership(lease, &change).await?
+            }
+        };
+        let Some(audience) = audience else {
+            return Ok(false);
+        };
+        self.log_late_decision(&changes, &message).await?;
+        self.publish_group_change(&changes, &transitions, message, &audience, &lease);
+        Ok(true)
+    }
+
+    async fn persist_renaming(
+        &self,
+        lease: IdLease,
+        renaming: &Renaming,
+    ) -> store::Result<(IdLease, Audience)> {
+        let store = &self.context().store;
+        retry_until_known(lease, || {
+            store.rename_conversation(self.conversation(), renaming)
+        })
+        .await
+    }
+
+    async fn persist_membership(
+        &self,
+        lease: IdLease,
+        change: &MembershipChange,
+    ) -> store::Result<(IdLease, Option<Audience>)> {
+        let store = &self.context().store;
+        retry_until_known(lease, || {
+            store.change_membership(self.conversation(), change)
+        })
+        .await
+    }
+
+    fn system_message(
+        &self,
+        actor: &UserId,
+        lease: &IdLease,
+        metadata: &serde_json::Value,
+    ) -> Message {
+        let metadata = Metadata::new(metadata, Metadata::SYSTEM_BYTES_MAX)
+            .expect("usernames and their number are bounded");
+        Message {
+            conversation: self.conversation(),
+            id: lease.newest(),
+            sender: actor.clone(),
+            kind: MessageKind::System,
+            content: Some(Content {
+                metadata: Some(metadata),
+                ..Content::default()
+            }),
+            reply_to: None,
+            client_key: None,
+            deleted_at: None,
+            has_reactions: false,
+        }
+    }
+
+    fn publish_group_change(
+        &self,
+        changes: &[Change],
+        transitions: &[MembershipTransition],
+        message: Arc<Message>,
+        audience: &Audience,
+        lease: &IdLease,
+    ) {
+        let context = self.context();
+        let with_kind = |kind| {
+            transitions
+                .iter()
+                .filter(move |transition| transition.kind == kind)
+                .map(|transition| &transition.user)
+        };
+        let (joiners, leavers) = (
+            with_kind(TransitionKind::Joins),
+            with_kind(TransitionKind::Leaves),
+        );
+        context.introductions.count_joiners(joiners.clone());
+        if leavers.clone().next().is_some() {
+            context.access.leave_epoch().advance();
+        }
+        for change in changes {
+            let event = Event::Changed(self.conversation(), change.clone());
+            self.publish(change.id, lease, event);
+        }
+        self.publish(message.id, lease, Event::MessageAdded(Arc::clone(&message)));
+        self.publish_to_audience(message.id, audience, lease);
+        // Participants of a large conversation subscribe to its topic, but users who have just
+        // joined or left do not.
+        let others = joiners.filter(|_| audience.users.is_none()).chain(leavers);
+        context
+            .publisher
+            .publish_to_inboxes(others, self.conversation(), lease.newest(), lease);
+    }
+}
